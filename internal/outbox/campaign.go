@@ -1,0 +1,197 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Lease is the right of one worker to work on a campaign until a time.
+type Lease struct {
+	Owner     string    `json:"owner"`
+	Epoch     int64     `json:"epoch"` // the fencing number; it only grows
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Pause says who stopped a campaign, when and why.
+type Pause struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// Campaign is one ordering scope and how far its projections are.
+type Campaign struct {
+	CampaignID       string
+	HighWaterSeq     int64 // the last event's seq
+	AppliedSeq       int64 // the highest contiguous seq applied
+	HeadSeq          int64 // the lowest seq that has a row; 0 when none has
+	HeadStatus       Status
+	HeadNextAttempt  time.Time // when the head may be tried; zero without a head
+	Counts           Counts
+	OldestEnqueuedAt time.Time // append time of the head's event; zero without a head
+	Lease            *Lease    // nil when nobody holds it
+	Paused           *Pause    // nil when it runs
+	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well
+	UpdatedAt        time.Time
+}
+
+// State is a campaign's condition in one word.
+type State string
+
+// The states, worst first. A campaign is in the first one that fits.
+const (
+	StateDiverged State = "diverged" // its watermark contradicts the journal
+	StateBlocked  State = "blocked"  // its head is dead
+	StatePaused   State = "paused"   // an operator stopped it
+	StateFailing  State = "failing"  // its head failed and will be retried
+	StateLagging  State = "lagging"  // events wait to be applied
+	StateCurrent  State = "current"  // everything is applied
+)
+
+// States lists every state, worst first.
+var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateLagging, StateCurrent}
+
+// ParseState reads a state by its name; the empty name stands for any.
+func ParseState(name string) (State, error) {
+	if name == "" {
+		return "", nil
+	}
+	for _, s := range States {
+		if string(s) == name {
+			return s, nil
+		}
+	}
+	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, lagging or current", name)
+}
+
+// State is the campaign's condition.
+func (c Campaign) State() State {
+	switch {
+	case c.Diverged != "":
+		return StateDiverged
+	case c.HeadStatus == Dead:
+		return StateBlocked
+	case c.Paused != nil:
+		return StatePaused
+	case c.HeadStatus == Failed:
+		return StateFailing
+	case c.LagEvents() > 0:
+		return StateLagging
+	default:
+		return StateCurrent
+	}
+}
+
+// LagEvents is the number of events that are not applied yet.
+func (c Campaign) LagEvents() int64 { return max(0, c.HighWaterSeq-c.AppliedSeq) }
+
+// Lag is the age of the oldest unapplied event, counted from its append.
+func (c Campaign) Lag(now time.Time) time.Duration {
+	if c.OldestEnqueuedAt.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(c.OldestEnqueuedAt))
+}
+
+// BlockedBehind is the number of rows that wait behind a failed or dead head.
+func (c Campaign) BlockedBehind() int64 {
+	if c.HeadStatus != Dead && c.HeadStatus != Failed {
+		return 0
+	}
+	return max(0, c.Counts.Total()-1)
+}
+
+// Gap is the number of events above the watermark that have no row.
+func (c Campaign) Gap() int64 { return max(0, c.LagEvents()-c.Counts.Total()) }
+
+// Why says in one sentence why the campaign is or is not moving, from the same
+// facts the worker's claim looks at.
+func (c Campaign) Why(now time.Time, mode Mode) string {
+	leased := c.Lease != nil && c.Lease.ExpiresAt.After(now)
+	switch {
+	case c.Diverged != "":
+		return "Diverged: " + c.Diverged
+	case c.HeadStatus == Dead:
+		return fmt.Sprintf("Event %d is dead and %d rows wait behind it; requeue it once its cause is mended", c.HeadSeq, c.BlockedBehind())
+	case c.Paused != nil:
+		return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
+	case c.Counts.Total() == 0 && c.LagEvents() == 0:
+		return "Everything is applied"
+	case c.Counts.Total() == 0 && mode == ModeInline:
+		return fmt.Sprintf("%d events wait to be applied by the next append, since the mode is inline_apply_only", c.LagEvents())
+	case c.Counts.Total() == 0:
+		return fmt.Sprintf("%d events have neither been applied nor have a row; replay repairs the gap", c.Gap())
+	case c.HeadSeq > c.AppliedSeq+1:
+		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; replay repairs the gap", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
+	case leased:
+		return fmt.Sprintf("Worker %s holds it and is applying; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
+	case mode == ModeShadow:
+		return "The mode is shadow_only: rows are rehearsed and never applied"
+	case c.HeadStatus == Failed && c.HeadNextAttempt.After(now):
+		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
+	default:
+		return "Ready: the next free worker takes it"
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "no reason given"
+	}
+	return s
+}
+
+// Age writes a duration the way people read one: 3 s, 4 min, 2 h, 5 d. Less
+// than a second, or negative, is "0 s".
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "0 s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	default:
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	}
+}
+
+// CampaignFilter selects campaigns for a page. Zero fields select all.
+type CampaignFilter struct {
+	State  State
+	Q      string // part of the campaign id
+	Sort   CampaignSort
+	Cursor string // from the previous page, with the same filter and sort
+	Limit  int    // 0 means 50; at most 200
+}
+
+// CampaignSort is an order of campaigns.
+type CampaignSort string
+
+// The orders. SortID is the default.
+const (
+	SortID  CampaignSort = "id"  // by campaign id
+	SortLag CampaignSort = "lag" // most events behind first
+	SortAge CampaignSort = "age" // oldest unapplied event first
+)
+
+// ParseCampaignSort reads an order by its name; the empty name is SortID.
+func ParseCampaignSort(name string) (CampaignSort, error) {
+	switch s := CampaignSort(name); s {
+	case "":
+		return SortID, nil
+	case SortID, SortLag, SortAge:
+		return s, nil
+	}
+	return "", Invalid("sort", "sort %q is unknown; use id, lag or age", name)
+}
+
+// Gap is a campaign with events that have neither been applied nor have a row.
+type Gap struct {
+	CampaignID   string `json:"campaign_id"`
+	AppliedSeq   int64  `json:"applied_seq"`
+	HighWaterSeq int64  `json:"high_water_seq"`
+	Missing      int64  `json:"missing"`
+}

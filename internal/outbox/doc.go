@@ -1,0 +1,7 @@
+// Package outbox is the vocabulary of outboxweb and its pure rules: events,
+// outbox rows, campaigns, modes, backoff, and the errors everything else
+// speaks in. It does no I/O and imports the standard library only.
+//
+// Times are UTC with microsecond precision throughout; durations are
+// time.Duration. Values are safe to copy; nothing here holds a lock.
+package outbox

@@ -1,0 +1,63 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of refusal. A *Refusal carries one of them and the sentence for
+// the person; test with errors.Is.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrInvalid  = errors.New("invalid")            // the request itself is wrong
+	ErrTooLarge = errors.New("too large")          // over a configured size
+	ErrConflict = errors.New("conflict")           // the state does not allow it, or is not the one expected
+	ErrNotYet   = errors.New("not yet")            // what was waited for did not come in time
+	ErrReadOnly = errors.New("read-only")          // this process refuses every change
+	ErrSetup    = errors.New("cannot start")       // configuration, file or database that has to be mended first
+	ErrBusy     = errors.New("database is locked") // contention; the same call may succeed later
+)
+
+// ErrLeaseLost is returned to a worker whose epoch no longer holds the
+// campaign. It must drop its result: another worker owns the campaign.
+var ErrLeaseLost = errors.New("lease lost")
+
+// Refusal is an error made for a person: Detail is one whole sentence that
+// says what is wrong and, where there is one, the way out.
+type Refusal struct {
+	Err    error  // one of the kinds above
+	Detail string // one sentence, without a final stop
+	Field  string // the field or flag at fault, or empty
+	Line   int    // the line at fault, from 1, or 0
+	Index  int    // in a batch: which event, from 0
+}
+
+func (r *Refusal) Error() string {
+	if r.Line > 0 {
+		return fmt.Sprintf("line %d: %s", r.Line, r.Detail)
+	}
+	return r.Detail
+}
+
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Invalid makes a Refusal of kind ErrInvalid about one field; field may be
+// empty when the whole input is at fault.
+func Invalid(field, format string, args ...any) *Refusal {
+	return &Refusal{Err: ErrInvalid, Field: field, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Conflict makes a Refusal of kind ErrConflict.
+func Conflict(format string, args ...any) *Refusal {
+	return &Refusal{Err: ErrConflict, Detail: fmt.Sprintf(format, args...)}
+}
+
+// NotFound makes a Refusal of kind ErrNotFound.
+func NotFound(format string, args ...any) *Refusal {
+	return &Refusal{Err: ErrNotFound, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Setup makes a Refusal of kind ErrSetup.
+func Setup(format string, args ...any) *Refusal {
+	return &Refusal{Err: ErrSetup, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,295 @@
+package outbox
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits on what an event may carry, in bytes.
+const (
+	MaxIDLength       = 200       // campaign_id, event_id, event_type and the other short envelope fields
+	DefaultMaxPayload = 256 << 10 // payload, metadata and tags, each
+)
+
+// Event is one fact of the journal, and the JSON that append reads and the
+// API answers with. To append one, only CampaignID, EventType and Payload are
+// needed; Seq, when given, is checked and never obeyed.
+type Event struct {
+	CampaignID    string          `json:"campaign_id"`
+	Seq           int64           `json:"seq"`
+	Position      int64           `json:"position"`
+	EventID       string          `json:"event_id"`
+	EventType     string          `json:"event_type"`
+	OccurredAt    time.Time       `json:"occurred_at"`
+	RecordedAt    time.Time       `json:"recorded_at"`
+	ActorType     string          `json:"actor_type"`
+	ActorID       string          `json:"actor_id"`
+	EntityType    string          `json:"entity_type"`
+	EntityID      string          `json:"entity_id"`
+	SessionID     string          `json:"session_id"`
+	RequestID     string          `json:"request_id"`
+	CorrelationID string          `json:"correlation_id"`
+	CausationID   string          `json:"causation_id"`
+	Tags          json.RawMessage `json:"tags"`     // a JSON object, name to string
+	Metadata      json.RawMessage `json:"metadata"` // a JSON object
+	Payload       json.RawMessage `json:"payload"`  // a JSON object
+	EventHash     string          `json:"event_hash"`
+	ChainHash     string          `json:"chain_hash"`
+}
+
+// Intent says what an event type is for.
+type Intent string
+
+// The intents an event type may be registered with. A type that is not
+// registered has IntentProjection.
+const (
+	IntentProjection Intent = "projection" // applied to the projections
+	IntentAuditOnly  Intent = "audit_only" // journalled; the watermark advances over it, projections never see it
+)
+
+var emptyObject = json.RawMessage("{}")
+
+// ParseEvent reads one event as append accepts it. Unknown fields, text that
+// is not UTF-8 and anything after the object are errors that name what is
+// wrong; Normalize then judges the values.
+func ParseEvent(line []byte) (Event, error) {
+	if !utf8.Valid(line) {
+		return Event{}, Invalid("", "the text is not valid UTF-8 (byte %d)", invalidByte(line))
+	}
+	var e Event
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&e); err != nil {
+		return Event{}, explainJSON(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Event{}, Invalid("", "there is text after the JSON object; one event a line")
+	}
+	return e, nil
+}
+
+// explainJSON turns a decoding error into a sentence for the one who wrote the JSON.
+func explainJSON(err error) error {
+	var typed *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typed) && typed.Field == "":
+		return Invalid("", "an event is a JSON object, not a %s", typed.Value)
+	case errors.As(err, &typed):
+		return Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
+	case errors.As(err, &syntax):
+		return Invalid("", "not JSON at byte %d: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return Invalid("", "the JSON ends too early")
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, found := strings.CutPrefix(text, "unknown field "); found {
+		if field, err := strconv.Unquote(name); err == nil {
+			return Invalid(field, "unknown field %s; an event has campaign_id, event_type, payload and the other envelope fields", name)
+		}
+	}
+	if strings.HasPrefix(text, "Time.UnmarshalJSON") || strings.HasPrefix(text, "parsing time") {
+		return Invalid("occurred_at", "a time must be RFC 3339, such as 2026-11-21T07:10:03.12Z")
+	}
+	return Invalid("", "not JSON: %s", text)
+}
+
+func invalidByte(b []byte) int {
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i + 1
+		}
+		i += size
+	}
+	return 0
+}
+
+// Normalize checks an event that is about to be appended and brings it into
+// the stored form: compact JSON, microsecond UTC times, empty objects for
+// absent ones. maxPayload is in bytes and holds for payload, metadata and
+// tags each. Errors are *Refusal with ErrInvalid or ErrTooLarge, and name the
+// field.
+func (e *Event) Normalize(maxPayload int) error {
+	for _, f := range []struct{ name, value string }{
+		{"campaign_id", e.CampaignID}, {"event_id", e.EventID}, {"event_type", e.EventType},
+		{"actor_type", e.ActorType}, {"actor_id", e.ActorID}, {"entity_type", e.EntityType}, {"entity_id", e.EntityID},
+		{"session_id", e.SessionID}, {"request_id", e.RequestID}, {"correlation_id", e.CorrelationID}, {"causation_id", e.CausationID},
+	} {
+		if err := checkText(f.name, f.value); err != nil {
+			return err
+		}
+	}
+	if e.CampaignID == "" {
+		return Invalid("campaign_id", "campaign_id is required")
+	}
+	if e.EventType == "" {
+		return Invalid("event_type", "event_type is required")
+	}
+	if strings.ContainsAny(e.EventType, " *") {
+		return Invalid("event_type", "event_type must not contain spaces or *")
+	}
+	if e.Seq < 0 {
+		return Invalid("seq", "seq must be 1 or more; leave it out to have it assigned")
+	}
+	if len(e.Payload) == 0 {
+		return Invalid("payload", "payload is required; {} if there is nothing to say")
+	}
+	for _, f := range []struct {
+		name  string
+		value *json.RawMessage
+	}{{"payload", &e.Payload}, {"metadata", &e.Metadata}, {"tags", &e.Tags}} {
+		compact, err := compactObject(f.name, *f.value, maxPayload)
+		if err != nil {
+			return err
+		}
+		*f.value = compact
+	}
+	if len(e.Tags) > 2 {
+		var tags map[string]string
+		if err := json.Unmarshal(e.Tags, &tags); err != nil {
+			return Invalid("tags", "tags must map names to strings")
+		}
+	}
+	if y := e.OccurredAt.Year(); !e.OccurredAt.IsZero() && (y < 1 || y > 9999) {
+		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999")
+	}
+	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
+	return nil
+}
+
+func checkText(name, value string) error {
+	if len(value) > MaxIDLength {
+		return Invalid(name, "%s is %d bytes long; the limit is %d", name, len(value), MaxIDLength)
+	}
+	for i, r := range value {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(value[i:], "\uFFFD"):
+			return Invalid(name, "%s is not valid UTF-8", name)
+		case r == 0:
+			return Invalid(name, "%s contains a NUL character", name)
+		case r < 0x20 || r == 0x7f:
+			return Invalid(name, "%s contains a control character", name)
+		}
+	}
+	return nil
+}
+
+func compactObject(name string, raw json.RawMessage, limit int) (json.RawMessage, error) {
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	if len(trimmed) == 0 || (name != "payload" && string(trimmed) == "null") {
+		return emptyObject, nil
+	}
+	if trimmed[0] != '{' {
+		return nil, Invalid(name, "%s must be a JSON object", name)
+	}
+	if len(raw) > limit {
+		return nil, &Refusal{Err: ErrTooLarge, Field: name,
+			Detail: fmt.Sprintf("%s is %d bytes; the limit is %d", name, len(raw), limit)}
+	}
+	if !utf8.Valid(raw) {
+		return nil, Invalid(name, "%s is not valid UTF-8", name)
+	}
+	if hasEscapedNUL(raw) {
+		return nil, Invalid(name, "%s contains a NUL character (\\u0000), which databases cannot store in text", name)
+	}
+	var out bytes.Buffer
+	out.Grow(len(raw))
+	if err := json.Compact(&out, raw); err != nil {
+		return nil, Invalid(name, "%s is not JSON: %v", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// hasEscapedNUL reports whether valid JSON spells a NUL character; an escaped
+// backslash before u0000 does not count.
+func hasEscapedNUL(raw []byte) bool {
+	for {
+		i := bytes.Index(raw, []byte(`\u0000`))
+		if i < 0 {
+			return false
+		}
+		backslashes := 1
+		for j := i - 1; j >= 0 && raw[j] == '\\'; j-- {
+			backslashes++
+		}
+		if backslashes%2 == 1 {
+			return true
+		}
+		raw = raw[i+1:]
+	}
+}
+
+// ContentHash is the SHA-256, in hex, of what the writer said: every field
+// but seq, position, recorded_at and the hashes. Two events with one hash are
+// the same fact. The event must be normalized.
+func (e *Event) ContentHash() string {
+	b := make([]byte, 0, 512+len(e.Payload)+len(e.Metadata))
+	for _, s := range [...]string{
+		e.CampaignID, e.EventID, e.EventType, e.ActorType, e.ActorID, e.EntityType, e.EntityID,
+		e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
+	} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(e.OccurredAt.UnixMicro()))
+	for _, raw := range [...]json.RawMessage{e.Tags, e.Metadata, e.Payload} {
+		b = binary.AppendUvarint(b, uint64(len(raw)))
+		b = append(b, raw...)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// NextChainHash links an event into its campaign's chain: the SHA-256, in hex,
+// of the previous event's chain hash (empty before seq 1), the seq and the
+// content hash.
+func NextChainHash(previous string, seq int64, eventHash string) string {
+	var buf [160]byte
+	b := append(buf[:0], previous...)
+	b = append(b, ':')
+	b = strconv.AppendInt(b, seq, 10)
+	b = append(b, ':')
+	b = append(b, eventHash...)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// SameContent reports whether two normalized events say the same, with the
+// order of JSON keys disregarded and numbers compared as written. It is the
+// slow judge for events whose content hashes differ.
+func SameContent(a, b Event) bool {
+	if a.ContentHash() == b.ContentHash() {
+		return true
+	}
+	for _, e := range []*Event{&a, &b} {
+		for _, raw := range []*json.RawMessage{&e.Tags, &e.Metadata, &e.Payload} {
+			*raw = sortKeys(*raw)
+		}
+	}
+	return a.ContentHash() == b.ContentHash()
+}
+
+func sortKeys(raw json.RawMessage) json.RawMessage {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return raw
+	}
+	sorted, err := json.Marshal(v)
+	if err != nil {
+		return raw
+	}
+	return sorted
+}

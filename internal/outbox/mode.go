@@ -1,0 +1,137 @@
+package outbox
+
+import (
+	"strings"
+	"time"
+)
+
+// Mode says what becomes of an appended event. Exactly one mode runs.
+type Mode string
+
+// The modes. ModeOutbox is the default.
+const (
+	ModeOutbox Mode = "outbox_apply_only" // appends enqueue, the worker applies
+	ModeInline Mode = "inline_apply_only" // appends enqueue nothing and apply on the request path
+	ModeShadow Mode = "shadow_only"       // appends enqueue, the worker rehearses without changing anything
+)
+
+// Modes lists every mode, the default first.
+var Modes = []Mode{ModeOutbox, ModeInline, ModeShadow}
+
+// ParseMode reads a mode by its name; the empty name is the default.
+func ParseMode(name string) (Mode, error) {
+	if name == "" {
+		return ModeOutbox, nil
+	}
+	for _, m := range Modes {
+		if string(m) == name {
+			return m, nil
+		}
+	}
+	return "", Invalid("mode", "mode %q is unknown; use outbox_apply_only, inline_apply_only or shadow_only", name)
+}
+
+// ModeFromSwitches resolves the three switches of older set-ups: is the
+// outbox written, does a worker apply, does a worker rehearse. Applying goes
+// before rehearsing; either without the outbox is an error.
+func ModeFromSwitches(outbox, worker, shadow bool) (Mode, error) {
+	switch {
+	case !outbox && (worker || shadow):
+		return "", Invalid("mode", "a worker or shadow worker needs the outbox: switch the outbox on, or both workers off")
+	case !outbox:
+		return ModeInline, nil
+	case worker || !shadow:
+		return ModeOutbox, nil
+	default:
+		return ModeShadow, nil
+	}
+}
+
+// Enqueues reports whether an append in this mode writes an outbox row.
+func (m Mode) Enqueues() bool { return m != ModeInline }
+
+// Retry is the policy for events that fail. The zero value is the default.
+type Retry struct {
+	MaxAttempts int           // failures after which a row is dead; 0 means 8
+	Base        time.Duration // delay after the first failure; 0 means 1 s
+	Max         time.Duration // longest delay; 0 means 5 min
+}
+
+// Attempts is the number of failures after which a row is dead.
+func (r Retry) Attempts() int {
+	if r.MaxAttempts <= 0 {
+		return 8
+	}
+	return r.MaxAttempts
+}
+
+// Delay is the wait after failure n, counted from 1: Base doubled n−1 times,
+// at most Max.
+func (r Retry) Delay(n int) time.Duration {
+	base, limit := r.Base, r.Max
+	if base <= 0 {
+		base = time.Second
+	}
+	if limit <= 0 {
+		limit = 5 * time.Minute
+	}
+	d := base
+	for i := 1; i < n && d < limit; i++ {
+		d *= 2
+	}
+	return min(d, limit)
+}
+
+// Fingerprint folds an error's text into the form that groups like failures:
+// numbers, quoted text and long hexadecimal or identifier-like words become
+// placeholders. At most 200 bytes.
+func Fingerprint(message string) string {
+	line, _, _ := strings.Cut(message, "\n")
+	var b strings.Builder
+	for len(line) > 0 && b.Len() < 200 {
+		c := line[0]
+		switch {
+		case c == '"' || c == '\'' || c == '`':
+			if end := strings.IndexByte(line[1:], c); end >= 0 {
+				b.WriteString("…")
+				line = line[end+2:]
+				continue
+			}
+			line = line[1:]
+		case isWordByte(c):
+			n := 1
+			for n < len(line) && isWordByte(line[n]) {
+				n++
+			}
+			b.WriteString(foldWord(line[:n]))
+			line = line[n:]
+		default:
+			b.WriteByte(c)
+			line = line[1:]
+		}
+	}
+	return strings.ToValidUTF8(b.String(), "")
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// foldWord replaces numbers by # and words that look like generated ids
+// (letters and digits mixed, 8 or more) by …; names such as sha256 stay.
+func foldWord(w string) string {
+	digits := 0
+	for i := range len(w) {
+		if w[i] >= '0' && w[i] <= '9' {
+			digits++
+		}
+	}
+	switch {
+	case digits == len(w):
+		return "#"
+	case digits > 0 && len(w) >= 8:
+		return "…"
+	default:
+		return w
+	}
+}

@@ -1,0 +1,130 @@
+package outbox
+
+import (
+	"strings"
+	"time"
+)
+
+// Status is where an outbox row stands.
+type Status string
+
+// The statuses. A row that was applied is deleted, so there is none for it.
+const (
+	Pending    Status = "pending"    // waits for its turn
+	Processing Status = "processing" // a worker holds it right now
+	Failed     Status = "failed"     // will be retried at next_attempt_at
+	Dead       Status = "dead"       // needs an operator
+)
+
+// Statuses lists every status in the order in which a row passes through them.
+var Statuses = []Status{Pending, Processing, Failed, Dead}
+
+// ParseStatus reads a status by its name; the empty name stands for any.
+func ParseStatus(name string) (Status, error) {
+	if name == "" {
+		return "", nil
+	}
+	for _, s := range Statuses {
+		if string(s) == name {
+			return s, nil
+		}
+	}
+	return "", Invalid("status", "status %q is unknown; use pending, processing, failed or dead", name)
+}
+
+// Counts is a number of rows by status.
+type Counts struct {
+	Pending    int64 `json:"pending"`
+	Processing int64 `json:"processing"`
+	Failed     int64 `json:"failed"`
+	Dead       int64 `json:"dead"`
+}
+
+// Total is the number of rows of any status.
+func (c Counts) Total() int64 { return c.Pending + c.Processing + c.Failed + c.Dead }
+
+// Of is the number of rows with status s; 0 for an unknown one.
+func (c Counts) Of(s Status) int64 {
+	switch s {
+	case Pending:
+		return c.Pending
+	case Processing:
+		return c.Processing
+	case Failed:
+		return c.Failed
+	case Dead:
+		return c.Dead
+	}
+	return 0
+}
+
+// Row is one outbox entry: an event still owed to the projections.
+type Row struct {
+	CampaignID    string    `json:"campaign_id"`
+	Seq           int64     `json:"seq"`
+	EventType     string    `json:"event_type"`
+	Status        Status    `json:"status"`
+	AttemptCount  int       `json:"attempt_count"`
+	NextAttemptAt time.Time `json:"next_attempt_at"`
+	LastError     string    `json:"last_error"`
+	Fingerprint   string    `json:"fingerprint"`
+	EnqueuedAt    time.Time `json:"enqueued_at"` // when the event was appended; lag counts from here
+	UpdatedAt     time.Time `json:"updated_at"`
+	IsHead        bool      `json:"is_head"`
+	BlockedBehind int64     `json:"blocked_behind"` // rows of the campaign that wait for this one; 0 unless it is the head
+}
+
+// Attempt is one failed try to apply a row.
+type Attempt struct {
+	Attempt     int       `json:"attempt"` // counted from 1 since the row was written or requeued
+	Worker      string    `json:"worker"`  // the instance's id
+	Build       string    `json:"build"`   // the version of the program that tried
+	At          time.Time `json:"at"`
+	Error       string    `json:"error"` // in full, with a stack where there is one
+	Fingerprint string    `json:"fingerprint"`
+}
+
+// RowDetail is a row with everything its page shows.
+type RowDetail struct {
+	Row      Row       `json:"row"`
+	Event    Event     `json:"event"`
+	Attempts []Attempt `json:"attempts"` // newest first, at most 50
+	Campaign Campaign  `json:"campaign"`
+	Acts     []Act     `json:"acts"` // newest first, at most 20
+}
+
+// RowFilter selects rows for a page. Zero fields select all.
+type RowFilter struct {
+	Status      Status
+	CampaignID  string
+	EventType   string
+	Fingerprint string
+	Q           string // part of the campaign id or of the last error
+	Cursor      string // from the previous page
+	Limit       int    // 0 means 50; at most 200
+}
+
+// Page is one page of a keyset-paged list.
+type Page[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"next_cursor"` // nil on the last page
+	// Partial is true when the page ended because enough was looked
+	// through, not because it is full: more may match further on.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Filtered reports whether rows must be looked at one by one to know whether
+// they match, beyond what the order of the list already selects.
+func (f RowFilter) Filtered() bool {
+	return f.EventType != "" || f.Fingerprint != "" || f.Q != "" ||
+		f.Status == Pending || (f.Status != "" && f.CampaignID != "")
+}
+
+// Matches reports whether the filter selects r.
+func (f RowFilter) Matches(r Row) bool {
+	return (f.Status == "" || r.Status == f.Status) &&
+		(f.CampaignID == "" || r.CampaignID == f.CampaignID) &&
+		(f.EventType == "" || r.EventType == f.EventType) &&
+		(f.Fingerprint == "" || r.Fingerprint == f.Fingerprint) &&
+		(f.Q == "" || strings.Contains(r.CampaignID, f.Q) || strings.Contains(r.LastError, f.Q))
+}

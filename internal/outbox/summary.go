@@ -1,0 +1,96 @@
+package outbox
+
+import "time"
+
+// Summary is the state of the whole system at one moment.
+type Summary struct {
+	Mode       Mode            `json:"mode"`
+	AsOf       time.Time       `json:"as_of"`
+	Counts     Counts          `json:"counts"`
+	Oldest     *Oldest         `json:"oldest"` // nil when no row waits
+	Campaigns  CampaignCounts  `json:"campaigns"`
+	Lag        Lag             `json:"lag"`
+	Throughput Throughput      `json:"throughput"`
+	Worker     WorkerSummary   `json:"worker"`
+	Drift      int64           `json:"drift"` // campaign rows the self-check found not to match their outbox rows, since start
+	Instances  []InstanceState `json:"instances"`
+}
+
+// Oldest is the row whose event was appended first.
+type Oldest struct {
+	CampaignID string    `json:"campaign_id"`
+	Seq        int64     `json:"seq"`
+	EnqueuedAt time.Time `json:"enqueued_at"`
+	AgeSeconds float64   `json:"age_seconds"`
+}
+
+// CampaignCounts counts campaigns by condition; one campaign may count in
+// several.
+type CampaignCounts struct {
+	Total    int64 `json:"total"`
+	Lagging  int64 `json:"lagging"` // with at least one unapplied event
+	Blocked  int64 `json:"blocked"` // with a dead head
+	Paused   int64 `json:"paused"`
+	Diverged int64 `json:"diverged"`
+	Leased   int64 `json:"leased"`
+}
+
+// Lag is how far the projections are behind the journal, over all campaigns.
+type Lag struct {
+	Events     int64   `json:"events"`
+	MaxSeconds float64 `json:"max_seconds"`
+}
+
+// Throughput is a recent rate, in events per second.
+type Throughput struct {
+	AppliedPerSecond float64 `json:"applied_per_second"`
+	FailedPerSecond  float64 `json:"failed_per_second"`
+}
+
+// WorkerSummary says whether somebody works.
+type WorkerSummary struct {
+	Running  bool       `json:"running"`   // an instance with a worker has not stopped
+	LastSeen *time.Time `json:"last_seen"` // the latest sign of life of any worker
+	Applied  int64      `json:"applied_total"`
+	Failed   int64      `json:"failed_total"`
+	Fenced   int64      `json:"fenced_total"`
+}
+
+// InstanceState is one process with a worker. While it idles on SQLite it
+// writes nothing, so LastSeen is the last time it had work; StoppedAt tells a
+// clean stop.
+type InstanceState struct {
+	ID        string     `json:"id"`
+	Host      string     `json:"host"`
+	PID       int        `json:"pid"`
+	Version   string     `json:"version"`
+	Mode      Mode       `json:"mode"`
+	StartedAt time.Time  `json:"started_at"`
+	LastSeen  time.Time  `json:"last_seen"`
+	StoppedAt *time.Time `json:"stopped_at"`
+	Applied   int64      `json:"applied_total"`
+	Failed    int64      `json:"failed_total"`
+	Fenced    int64      `json:"fenced_total"`
+	Rates     Throughput `json:"throughput"`
+}
+
+// ProjectionInfo describes a loaded projection.
+type ProjectionInfo struct {
+	Name                string   `json:"name"`
+	Version             string   `json:"version"` // hash of its definition
+	Tables              []string `json:"tables"`
+	EventTypes          []string `json:"event_types"`
+	OnFailure           string   `json:"on_failure"` // block or quarantine
+	Source              string   `json:"source"`     // file, or builtin:NAME
+	CursorsBehind       int64    `json:"cursors_behind"`
+	Quarantined         int64    `json:"quarantined"`
+	BuiltByOtherVersion bool     `json:"built_by_other_version"`
+}
+
+// Violation is an invariant found broken by the check command.
+type Violation struct {
+	Invariant  string `json:"invariant"`
+	CampaignID string `json:"campaign_id"`
+	Seq        int64  `json:"seq"`
+	Detail     string `json:"detail"`
+}

@@ -1,0 +1,406 @@
+package projection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+// recorder is a Tx that only notes what it is asked to run.
+type recorder struct {
+	queries []string
+	args    [][]any
+	endless []bool // the context can never be cancelled
+	fail    error
+}
+
+func (r *recorder) Exec(ctx context.Context, query string, args []any) error {
+	r.queries = append(r.queries, query)
+	r.args = append(r.args, append([]any{}, args...))
+	r.endless = append(r.endless, ctx.Done() == nil)
+	return r.fail
+}
+
+func testEvent() *outbox.Event {
+	return &outbox.Event{
+		CampaignID: "c-17", Seq: 4, Position: 912, EventID: "e-1", EventType: "a",
+		OccurredAt: time.Date(2026, 11, 21, 7, 10, 3, 120e6, time.FixedZone("", 3600)),
+		RecordedAt: time.Date(2026, 11, 21, 7, 10, 4, 0, time.UTC),
+		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
+		SessionID: "s-1", RequestID: "r-1", CorrelationID: "co-1", CausationID: "ca-1", EventHash: "beef",
+		Payload: json.RawMessage(`{"name":"Ash","n":7,"big":9223372036854775808,"small":-9223372036854775808,"float":1.50,"exp":1e3,"huge":1e999,
+			"yes":true,"no":false,"nil":null,"empty":"","esc":"a\"\u00e9\n","a":{"b":{"c":"deep"}},"list":[1,{"x":"y"}],"a.b":"dotted","*":"star","@this":"at","a b":"blank"}`),
+		Metadata: json.RawMessage(`{"system":"x"}`),
+		Tags:     json.RawMessage(`{"wallet_id":"w-1"}`),
+	}
+}
+
+func TestApply_bindsValues(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	for binding, want := range map[string]any{
+		":campaign_id": "c-17", ":seq": int64(4), ":position": int64(912), ":event_id": "e-1", ":event_type": "a",
+		":occurred_at": e.OccurredAt.UnixMicro(), ":occurred_at_text": "2026-11-21T06:10:03.12Z",
+		":recorded_at": e.RecordedAt.UnixMicro(), ":recorded_at_text": "2026-11-21T07:10:04Z",
+		":actor_type": "participant", ":actor_id": "p-1", ":entity_type": "character", ":entity_id": "ch-3",
+		":session_id": "s-1", ":request_id": "r-1", ":correlation_id": "co-1", ":causation_id": "ca-1", ":event_hash": "beef",
+		":payload": string(e.Payload), ":metadata": `{"system":"x"}`, ":tags": `{"wallet_id":"w-1"}`,
+		":metadata.system": "x", ":tags.wallet_id": "w-1", ":tags.other": nil,
+		":payload.name": "Ash", ":payload.name!": "Ash", ":payload.empty!": "", ":payload.missing": nil, ":payload.nil": nil, ":payload.name.deeper": nil,
+		":payload.n": int64(7), ":payload.big": "9223372036854775808", ":payload.small": int64(-9223372036854775808),
+		":payload.float": 1.5, ":payload.exp": 1000.0, ":payload.huge": "1e999", ":payload.yes": int64(1), ":payload.no": int64(0),
+		":payload.esc": "a\"é\n", ":payload.a.b.c": "deep", ":payload.a.b": `{"c":"deep"}`, ":payload.list": `[1,{"x":"y"}]`, ":payload.list.1.x": "y",
+		`:payload."a.b"`: "dotted", `:payload."*"`: "star", `:payload."@this"`: "at", `:payload."a b"!`: "blank", `:payload."na*"`: nil, `:payload."#"`: nil,
+	} {
+		s := loadText(t, head+"-- on: a\ninsert into t values ("+binding+", :campaign_id);\n")
+		var r recorder
+		if err := s.Apply(t.Context(), &r, e, nil); err != nil {
+			t.Errorf("%s: %v", binding, err)
+			continue
+		}
+		if diff := cmp.Diff(want, r.args[0][0]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", binding, diff)
+		}
+	}
+}
+
+func TestApply_absentJSONIsAnEmptyObject(t *testing.T) {
+	t.Parallel()
+	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
+	var r recorder
+	if err := s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{"c", "{}", nil}, r.args[0]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestApply_namesWhatARequiredValueLacks(t *testing.T) {
+	t.Parallel()
+	for binding, want := range map[string]string{
+		":payload.gone!":   "payload.gone is required, and the event does not have it",
+		":payload.a.gone!": "payload.a.gone is required, and the event does not have it",
+		":payload.nil!":    "payload.nil is required, and the event says null",
+		":session_id!":     "session_id is required, and the event has none",
+	} {
+		s := loadText(t, head+"-- on: a\ndelete from t where campaign_id = :campaign_id;\ninsert into t values (:campaign_id, "+binding+");\n")
+		e := testEvent()
+		e.SessionID = ""
+		var r recorder
+		err := s.Apply(t.Context(), &r, e, nil)
+		var at *ApplyError
+		if !errors.As(err, &at) {
+			t.Fatalf("error %v, want *ApplyError", err)
+		}
+		if at.Projection != "p" || filepath.Base(at.File) != "test.sql" || at.Line != 7 || at.EventType != "a" || at.Err.Error() != want {
+			t.Errorf("%s: %+v, want %q in line 7", binding, at, want)
+		}
+		if text := "projection p (test.sql:7) on a: " + want; err.Error() != text {
+			t.Errorf("error %q, want %q", err, text)
+		}
+	}
+}
+
+func TestApply_leavesOutSkippedProjections(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, "builtin:campaigns", writeFiles(t, "t.sql", head+"-- on: session.started\ninsert into t (campaign_id) values (:campaign_id);\n"))
+	e := testEvent()
+	e.EventType = "session.started"
+	var r recorder
+	if err := s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"insert into t (campaign_id) values ($1)"}, r.queries); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestApply_firstErrorEnds(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, "builtin:campaigns")
+	e := testEvent()
+	e.EventType = "character.created"
+	broken := errors.New("disk on fire")
+	r := recorder{fail: broken}
+	if err := s.Apply(t.Context(), &r, e, nil); !errors.Is(err, broken) || len(r.queries) != 1 {
+		t.Errorf("error %v after %d statements, want %v after 1", err, len(r.queries), broken)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Apply(ctx, &recorder{}, e, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	e.EventType = "nobody.cares"
+	if err := s.Apply(t.Context(), &r, e, nil); err != nil || s.Handles(e.EventType) {
+		t.Errorf("an event type without handler: error %v, handled %v", err, s.Handles(e.EventType))
+	}
+}
+
+// Only what the data could make run for long pays for a cancellable context.
+func TestApply_deadlineIsForStatementsThatCouldRunLong(t *testing.T) {
+	t.Parallel()
+	for statement, endless := range map[string]bool{
+		"insert into t (campaign_id, n) values (:campaign_id, coalesce(:payload.n, 0))":                                           true,
+		"insert into t values (:campaign_id, 1) on conflict (campaign_id) do update set n = (t.n + excluded.n) where (t.n > 1)":   true,
+		"update t set n = case when (n > 1) then upper(:payload.n) else n end where campaign_id = :campaign_id and (n in (1, 2))": true,
+		"delete from t where campaign_id = :campaign_id and n = :seq":                                                             true,
+		"insert into t select :campaign_id, 1":                                                                                    false,
+		"with recursive r(x) as (select 1 union all select x + 1 from r) insert into t select :campaign_id, x from r":             false,
+		"insert into t values (:campaign_id, (select count(*) from t))":                                                           false,
+		"update t set n = u.n from t as u where t.campaign_id = :campaign_id":                                                     false,
+		"delete from t where campaign_id = :campaign_id and n in (select n from t)":                                               false,
+		"update t set n = 1 where campaign_id = :campaign_id and campaign_id like '%a%a%a%a%a%b'":                                 false,
+		"insert into t values (:campaign_id, length(hex(zeroblob(1000000000))))":                                                  false,
+		"insert into t values (:campaign_id, \"pg_sleep\"(1000))":                                                                 false,
+		"replace into t values (:campaign_id, 1)":                                                                                 true,
+	} {
+		s := loadText(t, head+"-- on: a\n"+statement+";\n")
+		var r recorder
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := s.Apply(ctx, &r, testEvent(), nil); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if r.endless[0] != endless {
+			t.Errorf("%s\n without deadline: %v, want %v", statement, r.endless[0], endless)
+		}
+	}
+	s := loadText(t, head+"create trigger tr after insert on t begin delete from t where n = 1; end;\n-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
+	var r recorder
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Apply(ctx, &r, testEvent(), nil); err != nil || r.endless[0] {
+		t.Errorf("with a trigger in the schema: error %v, without deadline %v", err, r.endless[0])
+	}
+}
+
+func TestApply_isSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, "builtin:campaigns")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 500 {
+				e := testEvent()
+				e.CampaignID = fmt.Sprint(i, "-", j)
+				e.EventType = []string{"campaign.created", "session.started", fmt.Sprint("other.", j)}[j%3]
+				var r recorder
+				if err := s.Apply(context.Background(), &r, e, nil); err != nil {
+					t.Error(err)
+				}
+				for _, args := range r.args {
+					if args[0] != e.CampaignID {
+						t.Errorf("bound campaign %v, want %v", args[0], e.CampaignID)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestSet_keepsABoundedNumberOfPlans(t *testing.T) {
+	t.Parallel()
+	s := loadText(t, head+"-- on: *\ninsert into t (campaign_id) values (:campaign_id);\n")
+	for i := range maxPlans + 100 {
+		if !s.Handles(fmt.Sprint("type.", i)) {
+			t.Fatal("* handles every type")
+		}
+	}
+	if n := s.planCount.Load(); n != maxPlans {
+		t.Errorf("%d plans kept, want %d", n, maxPlans)
+	}
+}
+
+func TestScratch_failingEventUndoesItself(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, loadText(t, `-- projection: p
+-- tables: t
+-- schema
+create table t (campaign_id text, id text not null, primary key (campaign_id, id));
+-- on: add
+insert into t values (:campaign_id, :payload.a);
+insert into t values (:campaign_id, :payload.b);
+-- on: one
+insert into t values (:campaign_id, :payload.a);
+`))
+	apply := func(eventType, payload string) error {
+		return c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: eventType, Payload: json.RawMessage(payload)})
+	}
+	if err := apply("add", `{"a":"1","b":"2"}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, eventType := range []string{"add", "one"} {
+		if err := apply(eventType, `{"a":null,"b":"4"}`); err == nil {
+			t.Errorf("%s: NULL was accepted", eventType)
+		}
+	}
+	if err := apply("add", `{"a":"3","b":"1"}`); err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed") {
+		t.Errorf("error %v, want a unique violation", err)
+	}
+	if err := apply("one", `{"a":"5"}`); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"campaign_id":"c","id":"1"}`, `{"campaign_id":"c","id":"2"}`, `{"campaign_id":"c","id":"5"}`}
+	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
+		t.Error(diff)
+	}
+	if err := c.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows := tableRows(t, c, "t"); len(rows) != 0 {
+		t.Errorf("%d rows after Reset", len(rows))
+	}
+}
+
+// A statement that would never end is cut, and takes nothing with it that was
+// folded before.
+func TestScratch_deadlineCutsARunawayStatement(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, loadText(t, head+`-- on: good
+insert into t values (:campaign_id, :seq);
+-- on: runaway
+insert into t values (:campaign_id, 1);
+insert into t with recursive r(x) as (select 1 union all select x + 1 from r) select :campaign_id, sum(x) from r;
+`))
+	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := c.Apply(ctx, &outbox.Event{CampaignID: "c", Seq: 2, EventType: "runaway"})
+	var at *ApplyError
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &at) || at.Line != 9 {
+		t.Errorf("error %v, want the deadline in line 9", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v to cut a statement at 200 ms", took)
+	}
+	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"campaign_id":"c","n":1}`, `{"campaign_id":"c","n":3}`}
+	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What an event carries is a value and never becomes SQL.
+func TestScratch_valuesAreNeverSQL(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, loadText(t, `-- projection: p
+-- tables: t
+-- schema
+create table t (campaign_id text, name text);
+-- on: a
+insert into t values (:campaign_id, :payload.name);
+`))
+	names := []string{`'); drop table t; --`, `:campaign_id`, `$1`, `"`, `\`, "a\nb", "日本", strings.Repeat("x", 1<<20)}
+	for _, name := range names {
+		payload, err := json.Marshal(map[string]string{"name": name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "' or 1=1 --", EventType: "a", Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := strings.Join(tableRows(t, c, "t"), "\n")
+	for _, name := range names {
+		want, _ := json.Marshal(map[string]string{"campaign_id": "' or 1=1 --", "name": name})
+		if !strings.Contains(rows, string(want)) {
+			t.Errorf("%.40q was not stored as it is", name)
+		}
+	}
+}
+
+// nowhere is a Tx that costs nothing, to measure what Apply itself costs.
+type nowhere struct{}
+
+func (nowhere) Exec(context.Context, string, []any) error { return nil }
+
+const counter = `-- projection: counter
+-- tables: counts
+-- schema
+create table counts (campaign_id text primary key, n bigint not null, name text, updated_at bigint not null);
+-- on: *
+insert into counts (campaign_id, n, name, updated_at) values (:campaign_id, 1, :payload.name, :occurred_at)
+on conflict (campaign_id) do update set n = counts.n + 1, name = excluded.name, updated_at = excluded.updated_at;
+`
+
+func BenchmarkApply_oneUpsert(b *testing.B) {
+	s := loadText(b, counter)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	e := testEvent()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Apply(ctx, nowhere{}, e, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkApply_campaignCreated(b *testing.B) {
+	s := mustLoad(b, "builtin:campaigns")
+	e := testEvent()
+	e.EventType = "campaign.created"
+	e.Payload = json.RawMessage(`{"access_policy":"PRIVATE","cover_asset_id":"moonlit_watch_keep","cover_set_id":"campaign_cover_set_v1","game_system":"daggerheart","gm_mode":"human","intent":"SANDBOX","locale":"en-US","name":"Abstracted Presence Roll","theme_prompt":"social"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Apply(context.Background(), nowhere{}, e, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkApply_noHandler(b *testing.B) {
+	s := mustLoad(b, "builtin:campaigns")
+	e := testEvent()
+	for b.Loop() {
+		if err := s.Apply(context.Background(), nowhere{}, e, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkScratch_oneUpsert(b *testing.B) {
+	c := newScratch(b, loadText(b, counter))
+	e := testEvent()
+	for b.Loop() {
+		if err := c.Apply(context.Background(), e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkScratch_realJournal(b *testing.B) {
+	campaigns, events := realJournal(b)
+	c := newScratch(b, mustLoad(b, "builtin:campaigns"))
+	total := 0
+	for b.Loop() {
+		for _, id := range campaigns {
+			if err := c.Reset(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			n, _ := foldCampaign(b.Context(), c, events[id]) // one campaign fails, as it must
+			total += n
+		}
+	}
+	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "events/s")
+}

@@ -1,0 +1,192 @@
+package projection
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// rowEncoder writes rows in canonical JSON: an object with its keys in byte
+// order and no blanks; integers in decimal, other numbers as strings with
+// their shortest decimal form (databases and languages print floats
+// differently), truth values as 1 and 0, blobs as strings of hex digits, NULL
+// as null.
+type rowEncoder struct {
+	rows   *sql.Rows
+	values []any
+	into   []any
+	fields []encodedField // in key order
+}
+
+type encodedField struct {
+	key    []byte // "name":
+	column int
+	json   bool
+}
+
+func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range jsonColumns {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("the digest has no column %q to read as JSON; it has %s", name, strings.Join(names, ", "))
+		}
+	}
+	enc := &rowEncoder{rows: rows, values: make([]any, len(names)), into: make([]any, len(names))}
+	for i, name := range names {
+		enc.into[i] = &enc.values[i]
+		enc.fields = append(enc.fields, encodedField{append(appendString(nil, name), ':'), i, slices.Contains(jsonColumns, name)})
+	}
+	slices.SortFunc(enc.fields, func(a, b encodedField) int { return strings.Compare(names[a.column], names[b.column]) })
+	for i := 1; i < len(enc.fields); i++ {
+		if name := names[enc.fields[i].column]; name == names[enc.fields[i-1].column] {
+			return nil, fmt.Errorf("the digest has two columns named %q", name)
+		}
+	}
+	return enc, nil
+}
+
+// append adds the current row to b.
+func (enc *rowEncoder) append(b []byte) ([]byte, error) {
+	if err := enc.rows.Scan(enc.into...); err != nil {
+		return b, err
+	}
+	b = append(b, '{')
+	for i, f := range enc.fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, f.key...)
+		if f.json {
+			var err error
+			if b, err = appendJSONColumn(b, enc.values[f.column]); err != nil {
+				return b, fmt.Errorf("column %s %w", bytes.TrimSuffix(f.key, []byte(":")), err)
+			}
+			continue
+		}
+		b = appendValue(b, enc.values[f.column])
+	}
+	return append(b, '}'), nil
+}
+
+func appendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case float64:
+		return appendString(b, strconv.FormatFloat(v, 'f', -1, 64))
+	case bool:
+		if v {
+			return append(b, '1')
+		}
+		return append(b, '0')
+	case string:
+		return appendString(b, v)
+	case []byte:
+		return appendString(b, hex.EncodeToString(v))
+	case time.Time:
+		return appendString(b, v.UTC().Format(time.RFC3339Nano))
+	default:
+		return appendString(b, fmt.Sprint(v))
+	}
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString writes a JSON string in which only what must be escaped is, as
+// RFC 8785 has it.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c >= 0x20:
+			b = append(b, c)
+		default:
+			if j := strings.IndexByte("\b\t\n\f\r", c); j >= 0 {
+				b = append(b, '\\', "btnfr"[j])
+			} else {
+				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			}
+		}
+	}
+	return append(b, '"')
+}
+
+// appendJSONColumn parses JSON text and writes it canonically.
+func appendJSONColumn(b []byte, v any) ([]byte, error) {
+	var raw []byte
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case string:
+		raw = []byte(v)
+	case []byte:
+		raw = v
+	default:
+		return b, fmt.Errorf("holds %T, not JSON text", v)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var tree any
+	if err := dec.Decode(&tree); err != nil {
+		return b, fmt.Errorf("is not JSON: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return b, fmt.Errorf("is not JSON: there is text behind it")
+	}
+	return appendTree(b, tree), nil
+}
+
+func appendTree(b []byte, tree any) []byte {
+	switch t := tree.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(t))
+		for k := range t {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		b = append(b, '{')
+		for i, k := range keys {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, k), ':')
+			b = appendTree(b, t[k])
+		}
+		return append(b, '}')
+	case []any:
+		b = append(b, '[')
+		for i, item := range t {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendTree(b, item)
+		}
+		return append(b, ']')
+	case bool:
+		return strconv.AppendBool(b, t)
+	case json.Number:
+		switch n := numberArg(t.String()).(type) {
+		case string: // an integer beyond int64, or a number beyond float64
+			return append(b, n...)
+		default:
+			return appendValue(b, n)
+		}
+	default:
+		return appendValue(b, t)
+	}
+}

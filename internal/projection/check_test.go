@@ -1,0 +1,105 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestCheck_acceptsTheBuiltInSets(t *testing.T) {
+	t.Parallel()
+	for _, source := range builtins() {
+		if _, err := Check(t.Context(), source); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
+
+func TestCheck_namesFileAndLine(t *testing.T) {
+	t.Parallel()
+	good := "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
+	tests := []struct{ name, content, want string }{
+		{"column", head + "-- on: a\nupdate t set nam = 1 where campaign_id = :campaign_id;\n", "6: no such column: nam"},
+		{"column further down", head + "-- on: a\nupdate t\nset n = nam\nwhere campaign_id = :campaign_id;\n", "7: no such column: nam"},
+		{"column that stands twice", head + "-- on: a\nupdate t\nset n = nam\nwhere campaign_id = :campaign_id and nam = 1;\n", "6: no such column: nam"},
+		{"insert column", head + "-- on: a\ninsert into t (campaign_id,\n m) values (:campaign_id, 1);\n", "7: table t has no column named m"},
+		{"syntax", head + "-- on: a\nupdate t sett n = 1 where campaign_id = :campaign_id;\n", `6: near "sett": syntax error`},
+		{"function", head + "-- on: a\nupdate t set n = frobnicate(1) where campaign_id = :campaign_id;\n", "6: no such function: frobnicate"},
+		{"too few values", head + "-- on: a\ninsert into t values (:campaign_id);\n", "6: table t has 2 columns but 1 values were supplied"},
+		{"schema", head + "create index i on t (m);\n" + good, "5: no such column: m"},
+		{"schema syntax", strings.Replace(head, "n integer", "n integer references", 1) + good, `4: near ")": syntax error`},
+		{"digest", head + good + "-- digest:\nselect\n  m from t where campaign_id = :campaign_id", "9: no such column: m"},
+		{"digest's JSON column", head + good + "-- digest (json: m): select n from t where campaign_id = :campaign_id", `7: the digest has no column "m"`},
+		{"the other dialect", head + good + "-- schema @postgres\ncreate table u (campaign_id text);\n", `8: table "u" is created but not listed`},
+		{"only for the other dialect", head + strings.Replace(good, "on: a", "on: a @sqlite", 1), "1: projection \"p\" handles no event type on postgres"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := writeFiles(t, "roster.sql", tt.content)
+			_, err := Check(t.Context(), dir)
+			if !errors.Is(err, outbox.ErrSetup) {
+				t.Fatalf("error %v, want ErrSetup", err)
+			}
+			if want := filepath.Join(dir, "roster.sql") + ":" + tt.want; !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("error %q\n want  %q", err, want)
+			}
+		})
+	}
+}
+
+func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
+	t.Parallel()
+	s := loadText(t, zoo+"-- digest: select x from apes where campaign_id = :campaign_id")
+	var prepared []string
+	err := CheckPrepared(t.Context(), s, func(query string) error {
+		prepared = append(prepared, query)
+		return nil
+	})
+	if err != nil || len(prepared) != 3 {
+		t.Errorf("error %v, prepared %q, want two handlers and a digest", err, prepared)
+	}
+	err = CheckPrepared(t.Context(), s, func(query string) error {
+		if strings.HasPrefix(query, "select") {
+			return errors.New(`ERROR: column "x" does not exist (SQLSTATE 42703)`)
+		}
+		return nil
+	})
+	if err == nil || !strings.HasSuffix(err.Error(), `test.sql:10: ERROR: column "x" does not exist (SQLSTATE 42703)`) {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := CheckPrepared(ctx, s, func(string) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+}
+
+func TestScratch_isSQLiteWhateverTheDialect(t *testing.T) {
+	t.Parallel()
+	s, err := Load("postgres", writeFiles(t, "t.sql", `-- projection: p
+-- tables: t
+-- schema @postgres
+create table t (campaign_id text, at timestamptz, n numeric[]);
+-- schema @sqlite
+create table t (campaign_id text);
+-- on: a @postgres
+insert into t values (:campaign_id, now(), '{}'::numeric[]);
+-- on: a @sqlite
+insert into t values (:campaign_id);
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newScratch(t, s)
+	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := tableRows(t, c, "t"); len(rows) != 1 {
+		t.Errorf("rows %q, want one", rows)
+	}
+}

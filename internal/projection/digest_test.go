@@ -1,0 +1,164 @@
+package projection
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+func sum(canonical string) string {
+	h := sha256.Sum256([]byte(canonical))
+	return "sha256:" + hex.EncodeToString(h[:])
+}
+
+const zoo = `-- projection: zoo
+-- tables: zebras, apes
+-- schema
+create table zebras (campaign_id text, "Name" text, n integer, f real, b blob, primary key ("Name" desc, campaign_id));
+create table apes (campaign_id text, y text, x integer);
+-- on: zebra
+insert into zebras values (:campaign_id, :payload.name, :payload.n, :payload.f, cast(:payload.b as blob));
+-- on: ape
+insert into apes values (:campaign_id, :payload.y, :payload.x);
+`
+
+func foldInto(t *testing.T, c *Scratch, campaign, eventType string, payloads ...string) {
+	t.Helper()
+	for _, p := range payloads {
+		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDigests_canonicalForm(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, loadText(t, zoo))
+	foldInto(t, c, "c", "zebra", `{"name":"zoë\"\\\n\u0001</","n":9007199254740993,"f":0.1,"b":"AZ"}`, `{"name":"Abe","n":-1,"f":2}`, `{"name":"B","f":1e21}`)
+	foldInto(t, c, "c", "ape", `{"y":"b","x":1}`, `{"y":"a","x":2}`, `{"x":3}`)
+	foldInto(t, c, "other", "ape", `{"y":"a","x":2}`)
+	canonical := `{"apes":[` +
+		`{"campaign_id":"c","x":3,"y":null},{"campaign_id":"c","x":2,"y":"a"},{"campaign_id":"c","x":1,"y":"b"}` +
+		`],"zebras":[` +
+		`{"Name":"Abe","b":null,"campaign_id":"c","f":"2","n":-1},` +
+		`{"Name":"B","b":null,"campaign_id":"c","f":"1000000000000000000000","n":null},` +
+		`{"Name":"zoë\"\\\n\u0001</","b":"415a","campaign_id":"c","f":"0.1","n":9007199254740993}]}`
+	digests, full, err := c.Digests(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"zoo": sum(canonical)}, digests); diff != "" {
+		t.Errorf("digest of %s (-want +got):\n%s", canonical, diff)
+	}
+	if want := sum(sum(canonical)); full != want {
+		t.Errorf("full %s, want %s", full, want)
+	}
+	empty, _, err := c.Digests(t.Context(), "nobody")
+	if err != nil || empty["zoo"] != sum(`{"apes":[],"zebras":[]}`) {
+		t.Errorf("digest of a campaign without rows: %v, %v", empty, err)
+	}
+}
+
+func TestDigests_coverWhatTheFileNames(t *testing.T) {
+	t.Parallel()
+	fill := func(digest string) map[string]string {
+		c := newScratch(t, loadText(t, zoo+digest))
+		foldInto(t, c, "c", "ape", `{"y":{"b":[1,2.50,true,null,12345678901234567890],"a":"x"},"x":1}`, `{"x":2}`, `{"y":"10","x":3}`)
+		digests, _, err := c.Digests(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return digests
+	}
+	tests := []struct{ name, digest, want string }{
+		{"ordered", "-- digest: select x from apes where campaign_id = :campaign_id order by x desc", `[{"x":3},{"x":2},{"x":1}]`},
+		{"unordered is sorted by row", "-- digest: select x, y is null as missing from apes where campaign_id = :campaign_id", `[{"missing":0,"x":1},{"missing":0,"x":3},{"missing":1,"x":2}]`},
+		{"named", "-- digest b: select count(*) as n from apes where campaign_id = :campaign_id;\n-- digest a:\nselect x from apes where campaign_id = :campaign_id and x = 2", `{"a":[{"x":2}],"b":[{"n":3}]}`},
+		{"json column", "-- digest (json: y): select y from apes where campaign_id = :campaign_id order by x",
+			`[{"y":{"a":"x","b":[1,"2.5",true,null,12345678901234567890]}},{"y":null},{"y":10}]`},
+		{"of this dialect", "-- digest @sqlite: select 1 as one where :campaign_id = 'c'\n-- digest @postgres: select 2 as two where :campaign_id = 'c'", `[{"one":1}]`},
+	}
+	for _, tt := range tests {
+		if got := fill(tt.digest)["zoo"]; got != sum(tt.want) {
+			t.Errorf("%s: digest %s, want that of %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDigests_refuses(t *testing.T) {
+	t.Parallel()
+	for digest, want := range map[string]string{
+		"-- digest: select x, y as x from apes where campaign_id = :campaign_id":   `test.sql:10: the digest has two columns named "x"`,
+		"-- digest (json: z): select x from apes where campaign_id = :campaign_id": `test.sql:10: the digest has no column "z" to read as JSON; it has x`,
+		"-- digest (json: y): select y from apes where campaign_id = :campaign_id": `test.sql:10: column "y" is not JSON`,
+		"-- digest (json: x): select x from apes where campaign_id = :campaign_id": `test.sql:10: column "x" holds int64, not JSON text`,
+	} {
+		c := newScratch(t, loadText(t, zoo+digest))
+		foldInto(t, c, "c", "ape", `{"y":"not json","x":1}`)
+		if _, _, err := c.Digests(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n error %v, want %q", digest, err, want)
+		}
+	}
+	c := newScratch(t, loadText(t, zoo))
+	if _, _, err := c.Digests(t.Context(), "c", "zoo", "nope"); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("error %v, want ErrNotFound", err)
+	}
+}
+
+func TestDigests_ofSomeProjections(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, mustLoad(t, "builtin:campaigns"))
+	all, full, err := c.Digests(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := sum(all["campaigns"] + ":" + all["sessions"]); full != want {
+		t.Errorf("full %s, want that of the projections joined in load order", full)
+	}
+	some, part, err := c.Digests(t.Context(), "c", "sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"sessions": all["sessions"]}, some); diff != "" || part != sum(all["sessions"]) {
+		t.Errorf("full %s, digests (-want +got):\n%s", part, diff)
+	}
+}
+
+// Digests are kept and compared over years. If this fails, every digest
+// recorded so far is worthless: it must fail only where that is intended.
+func TestDigests_areStable(t *testing.T) {
+	t.Parallel()
+	c := newScratch(t, mustLoad(t, "builtin:campaigns"))
+	for _, e := range []outbox.Event{
+		{EventType: "campaign.created", EntityID: "c-1", Payload: json.RawMessage(`{"name":"Harbor","locale":"pt_br","game_system":"daggerheart"}`)},
+		{EventType: "participant.joined", EntityID: "p-1", Payload: json.RawMessage(`{"name":"Ana","user_id":"u-1","role":"gm"}`)},
+		{EventType: "character.created", EntityID: "ch-1", ActorID: "p-1", Payload: json.RawMessage(`{"name":"Ash","aliases":["A","B"]}`)},
+		{EventType: "session.started", EntityID: "s-1", Payload: json.RawMessage(`{"session_name":"One"}`)},
+		{EventType: "session.ended", EntityID: "s-1", Payload: json.RawMessage(`{}`)},
+	} {
+		e.CampaignID = "c-1"
+		e.OccurredAt = testEvent().OccurredAt
+		if err := c.Apply(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digests, full, err := c.Digests(t.Context(), "c-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests["full"] = full
+	if diff := cmp.Diff(map[string]string{
+		"campaigns": "sha256:1a50e11824c0a6943c99e037c0d7be7164152b2ea78f4e033fd02c397c139167",
+		"sessions":  "sha256:c651c22b9e2c349ce0ee2d88944a809d802e596c4287b079982a1a2bd17279d5",
+		"full":      "sha256:8e33208d107d010836d7f501195762cdbb5165b32d43fb9e9a70aebabc9e47e2",
+	}, digests); diff != "" {
+		t.Error(diff)
+	}
+}

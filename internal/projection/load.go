@@ -1,0 +1,153 @@
+package projection
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+//go:embed builtin
+var builtin embed.FS
+
+var dialects = []string{"sqlite", "postgres"}
+
+const builtinPrefix = "builtin:"
+
+// Load reads projections for a dialect, "sqlite" or "postgres". A source is a
+// directory, whose *.sql files are read in name order, or builtin:NAME. Names
+// of projections and tables must be unique over all sources. Errors are
+// *outbox.Refusal with outbox.ErrSetup; one about a file begins with
+// FILE:LINE.
+func Load(dialect string, sources ...string) (*Set, error) {
+	if !slices.Contains(dialects, dialect) {
+		return nil, outbox.Setup("unknown dialect %q; there are %s", dialect, strings.Join(dialects, " and "))
+	}
+	if len(sources) == 0 {
+		return nil, outbox.Setup("no projections are named; give a directory or %s", strings.Join(builtins(), ", "))
+	}
+	var files []file
+	for _, source := range sources {
+		read := readDirectory
+		if strings.HasPrefix(source, builtinPrefix) {
+			read = readBuiltin
+		}
+		more, err := read(source)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	return build(dialect, files)
+}
+
+func build(dialect string, files []file) (*Set, error) {
+	s := &Set{dialect: dialect, files: files}
+	for _, f := range files {
+		p, err := parse(dialect, f)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.add(p); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Set) add(p *Projection) error {
+	for _, other := range s.projections {
+		if other.Name == p.Name {
+			return outbox.Setup("%s: projection %q is also defined in %s; a name belongs to one file", p.file, p.Name, other.file)
+		}
+		for _, t := range p.tables {
+			for _, o := range other.tables {
+				if t.name == o.name {
+					return outbox.Setup("%s:%d: table %q also belongs to projection %q (%s:%d); a table belongs to one projection", p.file, t.line, t.name, other.Name, other.file, o.line)
+				}
+			}
+		}
+	}
+	s.projections = append(s.projections, p)
+	s.triggers = s.triggers || p.triggers
+	return nil
+}
+
+// builtins lists the built-in sets as sources.
+func builtins() []string {
+	entries, err := builtin.ReadDir("builtin")
+	if err != nil {
+		panic(err) // the directory is part of the program
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, builtinPrefix+e.Name())
+	}
+	return names
+}
+
+func readBuiltin(source string) ([]file, error) {
+	if !slices.Contains(builtins(), source) {
+		return nil, outbox.Setup("there is no built-in set of projections %q; there is %s", source, strings.Join(builtins(), ", "))
+	}
+	dir, err := fs.Sub(builtin, "builtin/"+strings.TrimPrefix(source, builtinPrefix))
+	if err != nil {
+		return nil, err
+	}
+	return readFiles(dir, source, func(name string) file { return file{name: source + "/" + name, source: source} })
+}
+
+func readDirectory(source string) ([]file, error) {
+	info, err := os.Stat(source)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, outbox.Setup("the projections directory %q does not exist; give a directory or %s", source, strings.Join(builtins(), ", "))
+	case err != nil:
+		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, reason(err))
+	case !info.IsDir():
+		return nil, outbox.Setup("%q is not a directory; name the directory that holds the .sql files", source)
+	}
+	return readFiles(os.DirFS(source), source, func(name string) file {
+		path := filepath.Join(source, name)
+		return file{name: path, source: path}
+	})
+}
+
+// readFiles reads the *.sql files of dir in name order.
+func readFiles(dir fs.FS, source string, describe func(name string) file) ([]file, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, reason(err))
+	}
+	var files []file
+	for _, e := range entries {
+		if e.IsDir() || filepath.Ext(e.Name()) != ".sql" {
+			continue
+		}
+		f := describe(e.Name())
+		content, err := fs.ReadFile(dir, e.Name())
+		if err != nil {
+			return nil, outbox.Setup("cannot read %s: %v", f.name, reason(err))
+		}
+		f.content = string(content)
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, outbox.Setup("the projections directory %q has no .sql file", source)
+	}
+	return files, nil
+}
+
+// reason is the system's own word for an error, without the path again.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,322 @@
+package projection
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+// What a projection does when an event has failed for the last time.
+const (
+	Block      = "block"      // the row is dead and the campaign waits
+	Quarantine = "quarantine" // the projection is set aside for the campaign, the others go on
+)
+
+// file is one projection file as read from a source.
+type file struct {
+	name    string // for errors: its path, or builtin:SET/FILE
+	source  string // its path, or builtin:SET
+	content string
+}
+
+// parser reads one file for one dialect.
+type parser struct {
+	dialect string
+	name    string
+	src     string
+	p       *Projection
+
+	// where each header stands; 0 is absent
+	projectionLine, tablesLine, failureLine int
+
+	section token  // the section being read; its line is 0 before the first one
+	only    string // the dialect the section is for; empty for both
+	active  bool   // the section is for this dialect
+	types   []string
+	digest  *digest
+
+	created []*table
+}
+
+var (
+	namePattern      = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+	tablePattern     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	eventTypePattern = regexp.MustCompile(`^(\*|[^\s*,@:]+(\.\*)?)$`)
+	reservedTable    = regexp.MustCompile(`^(projection_|sqlite_|pg_|goose_)|^failures$`)
+	digestPattern    = regexp.MustCompile(`^--\s*digest(?:\s+([a-z][a-z0-9_-]*))?\s*(?:\(\s*json:\s*([^)]*)\))?\s*(?:@([A-Za-z]+))?\s*:$`)
+)
+
+// parse reads a projection file. Errors are *outbox.Refusal with ErrSetup and
+// begin with FILE:LINE.
+func parse(dialect string, f file) (*Projection, error) {
+	sum := sha256.Sum256([]byte(f.content))
+	r := &parser{dialect: dialect, name: f.name, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
+		Version: hex.EncodeToString(sum[:]), OnFailure: Block, Source: f.source, file: f.name,
+	}}
+	err := r.read()
+	var at *lineError
+	if errors.As(err, &at) {
+		return nil, outbox.Setup("%s:%d: %s", f.name, at.line, at.detail)
+	}
+	return r.p, err
+}
+
+func (r *parser) read() error {
+	for i, line := range strings.Split(r.src, "\n") {
+		if !utf8.ValidString(line) || strings.ContainsRune(line, 0) {
+			return faultf(i+1, "the file is not UTF-8 text")
+		}
+	}
+	tokens, err := lex(r.src)
+	if err != nil {
+		return err
+	}
+	for len(tokens) > 0 {
+		n := 1
+		for n < len(tokens) && tokens[n].kind != directive {
+			n++
+		}
+		if tokens[0].kind != directive {
+			return faultf(tokens[0].line, "this statement stands before the first section; write -- schema or -- on: TYPE above it")
+		}
+		if err := r.directive(tokens[0]); err != nil {
+			return err
+		}
+		if err := r.body(tokens[1:n]); err != nil {
+			return err
+		}
+		tokens = tokens[n:]
+	}
+	return r.finish()
+}
+
+// directive reads one header or the line that opens a section.
+func (r *parser) directive(t token) error {
+	head, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
+	rest, _, _ = strings.Cut(rest, "--")
+	rest = strings.TrimSpace(rest)
+	key, _, _ := strings.Cut(head, " ")
+	switch strings.TrimSpace(key) {
+	case "projection":
+		return r.header(t, &r.projectionLine, r.setName, rest)
+	case "tables":
+		return r.header(t, &r.tablesLine, r.setTables, rest)
+	case "on-failure":
+		return r.header(t, &r.failureLine, r.setOnFailure, rest)
+	}
+	if r.projectionLine == 0 {
+		return faultf(t.line, "a projection file begins with -- projection: NAME")
+	}
+	switch strings.TrimSpace(key) {
+	case "schema":
+		m := schemaLine.FindStringSubmatch(t.text)
+		if m == nil {
+			return faultf(t.line, "a schema section begins with -- schema alone on its line, or with @sqlite or @postgres behind it")
+		}
+		return r.open(t, m[1])
+	case "on":
+		return r.openHandler(t, rest)
+	case "digest":
+		return r.openDigest(t)
+	}
+	if r.section.line == 0 {
+		return faultf(t.line, "unknown header %q; a projection has projection, tables and on-failure, then sections (an ordinary comment must not begin with a word and a colon)", key)
+	}
+	return faultf(t.line, "unknown section %q; there are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
+}
+
+func (r *parser) header(t token, line *int, set func(int, string) error, rest string) error {
+	key, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
+	switch {
+	case *line != 0:
+		return faultf(t.line, "-- %s is given twice, here and in line %d", key, *line)
+	case r.section.line != 0:
+		return faultf(t.line, "-- %s belongs above the first section, which is in line %d", key, r.section.line)
+	case rest == "":
+		return faultf(t.line, "-- %s: says nothing", key)
+	}
+	*line = t.line
+	return set(t.line, rest)
+}
+
+func (r *parser) setName(line int, name string) error {
+	if !namePattern.MatchString(name) {
+		return faultf(line, "%q cannot name a projection; use lower-case letters, digits, _ and -, beginning with a letter", name)
+	}
+	r.p.Name = name
+	return nil
+}
+
+func (r *parser) setTables(line int, list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case !tablePattern.MatchString(name):
+			return faultf(line, "%q cannot name a table; use lower-case letters, digits and _, separated by commas", name)
+		case reservedTable.MatchString(name):
+			return faultf(line, "the table name %q is kept for the engine; choose another", name)
+		case slices.Contains(r.p.Tables, name):
+			return faultf(line, "table %q is listed twice", name)
+		}
+		r.p.Tables = append(r.p.Tables, name)
+	}
+	return nil
+}
+
+func (r *parser) setOnFailure(line int, policy string) error {
+	if policy != Block && policy != Quarantine {
+		return faultf(line, "on-failure is block or quarantine, not %q", policy)
+	}
+	r.p.OnFailure = policy
+	return nil
+}
+
+// open starts a section. dialect is empty, or @ and a dialect's name.
+func (r *parser) open(t token, dialect string) error {
+	if r.tablesLine == 0 {
+		return faultf(t.line, "-- tables: is missing above the first section; it lists every table the projection owns")
+	}
+	name := strings.TrimPrefix(dialect, "@")
+	if dialect != "" && !slices.Contains(dialects, name) {
+		return faultf(t.line, "unknown dialect %q; a section is for @sqlite or @postgres, or for both without a suffix", dialect)
+	}
+	r.section, r.types, r.digest = t, nil, nil
+	r.only, r.active = name, name == "" || name == r.dialect
+	return nil
+}
+
+func (r *parser) openHandler(t token, rest string) error {
+	list, dialect, found := strings.Cut(rest, "@")
+	if found {
+		dialect = "@" + strings.TrimSpace(dialect)
+	}
+	if err := r.open(t, dialect); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+			return faultf(t.line, "-- on: needs event types, separated by commas")
+		case !eventTypePattern.MatchString(name):
+			return faultf(t.line, "%q is not an event type; write one in full, or * for all, or prefix.* for all that begin so", name)
+		case slices.Contains(r.types, name):
+			return faultf(t.line, "event type %q is listed twice in this section", name)
+		}
+		r.types = append(r.types, name)
+	}
+	return nil
+}
+
+func (r *parser) openDigest(t token) error {
+	m := digestPattern.FindStringSubmatch(t.text)
+	if m == nil {
+		return faultf(t.line, "a digest is written as -- digest: select …, -- digest NAME: select … or -- digest NAME (json: COLUMN): select …")
+	}
+	dialect := m[3]
+	if dialect != "" {
+		dialect = "@" + dialect
+	}
+	if err := r.open(t, dialect); err != nil {
+		return err
+	}
+	r.digest = &digest{name: m[1]}
+	for column := range strings.SplitSeq(m[2], ",") {
+		if column = strings.TrimSpace(column); column != "" {
+			r.digest.json = append(r.digest.json, column)
+		}
+	}
+	return nil
+}
+
+// body reads the statements between two directives.
+func (r *parser) body(tokens []token) error {
+	if r.section.line == 0 {
+		if len(tokens) > 0 {
+			return faultf(tokens[0].line, "this statement stands before the first section; write -- schema or -- on: TYPE above it")
+		}
+		return nil
+	}
+	statements := split(tokens)
+	if len(statements) == 0 {
+		return faultf(r.section.line, "this section has no statement")
+	}
+	if r.digest != nil {
+		return r.addDigest(statements)
+	}
+	if r.types == nil {
+		return r.addSchema(statements)
+	}
+	return r.addHandler(statements)
+}
+
+// split cuts tokens into statements at semicolons. A trigger's body, between
+// begin and end, belongs to its statement.
+func split(tokens []token) [][]token {
+	var out [][]token
+	start, depth := 0, 0
+	for i, t := range tokens {
+		if t.kind == punct && t.text == ";" && depth == 0 {
+			if i > start {
+				out = append(out, tokens[start:i])
+			}
+			start = i + 1
+			continue
+		}
+		if start < i && createsTrigger(tokens[start:i]) {
+			switch {
+			case t.is("begin"), t.is("case"):
+				depth++
+			case t.is("end"):
+				depth = max(0, depth-1)
+			}
+		}
+	}
+	if start < len(tokens) {
+		out = append(out, tokens[start:])
+	}
+	return out
+}
+
+func createsTrigger(statement []token) bool {
+	for _, t := range statement[:min(len(statement), 5)] {
+		if t.is("trigger") {
+			return statement[0].is("create")
+		}
+	}
+	return false
+}
+
+// finish checks what only the whole file can tell.
+func (r *parser) finish() error {
+	switch {
+	case r.projectionLine == 0:
+		return faultf(1, "a projection file begins with -- projection: NAME")
+	case r.tablesLine == 0:
+		return faultf(r.projectionLine, "-- tables: is missing; it lists every table projection %q owns", r.p.Name)
+	case len(r.p.sections) == 0:
+		return faultf(r.projectionLine, "projection %q handles no event type on %s; write a section -- on: TYPE", r.p.Name, r.dialect)
+	}
+	for _, name := range r.p.Tables {
+		if r.table(name) == nil {
+			return faultf(r.tablesLine, "table %q is listed in -- tables but -- schema does not create it on %s", name, r.dialect)
+		}
+	}
+	r.p.tables = r.created
+	return r.finishDigests()
+}
+
+func (r *parser) table(name string) *table {
+	for _, t := range r.created {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,389 @@
+package projection
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/outbox"
+)
+
+const roster = `-- projection: roster
+-- tables: roster_campaigns, roster_participants
+-- on-failure: quarantine       -- or: block
+
+-- Who is there. Ordinary comments may stand anywhere.
+
+-- schema
+create table roster_campaigns (
+  campaign_id text primary key, -- the campaign
+  name text not null,
+  participants integer not null default 0
+);
+create table if not exists roster_participants (campaign_id text not null, id text, primary key (campaign_id, id));
+create index roster_by_name on roster_campaigns (name);
+
+-- on: campaign.created
+insert into roster_campaigns (campaign_id, name) values (:campaign_id, :payload.name!);
+
+-- on: campaign.updated, campaign.renamed
+update roster_campaigns set name = coalesce(:payload.fields.name, name) /* not ; here */ where campaign_id = :campaign_id;
+
+-- on: participant.*
+insert into roster_participants (campaign_id, id) values (:campaign_id, :entity_id) on conflict do nothing;
+update roster_campaigns set participants = participants + 1
+where campaign_id = :campaign_id and name <> 'a; -- :b';
+
+-- digest people: select id from roster_participants where campaign_id = :campaign_id order by id;
+-- digest campaign (json: name):
+select name
+from roster_campaigns where campaign_id = :campaign_id
+`
+
+// writeFiles makes a projections directory of alternating names and contents.
+func writeFiles(t testing.TB, namesAndContents ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(namesAndContents); i += 2 {
+		if err := os.WriteFile(filepath.Join(dir, namesAndContents[i]), []byte(namesAndContents[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func loadText(t testing.TB, content string) *Set {
+	t.Helper()
+	return mustLoad(t, writeFiles(t, "test.sql", content))
+}
+
+func TestLoad_readsEveryPart(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, "roster.sql", roster, "README.md", "not read")
+	s := mustLoad(t, dir)
+	p := s.Projections()[0]
+	type statement struct {
+		SQL  string
+		Line int
+	}
+	plain := func(in []Statement) (out []statement) {
+		for _, st := range in {
+			out = append(out, statement{st.SQL, st.Line})
+			if want := filepath.Join(dir, "roster.sql"); st.File != want {
+				t.Errorf("file %q, want %q", st.File, want)
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff([]any{"roster", Quarantine, []string{"roster_campaigns", "roster_participants"}, filepath.Join(dir, "roster.sql"),
+		[]string{"campaign.created", "campaign.updated", "campaign.renamed", "participant.*"}, 64},
+		[]any{p.Name, p.OnFailure, p.Tables, p.Source, p.EventTypes, len(p.Version)}); diff != "" {
+		t.Errorf("projection (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]statement{
+		{"create table if not exists roster_campaigns ( campaign_id text primary key, name text not null, participants integer not null default 0 )", 8},
+		{"create table if not exists roster_participants (campaign_id text not null, id text, primary key (campaign_id, id))", 13},
+		{"create index if not exists roster_by_name on roster_campaigns (name)", 14},
+	}, plain(p.SchemaStatements)); diff != "" {
+		t.Errorf("schema (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]statement{
+		{"insert into roster_campaigns (campaign_id, name) values ($1, $2)", 17},
+		{"update roster_campaigns set name = coalesce($1, name) where campaign_id = $2", 20},
+		{"insert into roster_participants (campaign_id, id) values ($1, $2) on conflict do nothing", 23},
+		{"update roster_campaigns set participants = participants + 1 where campaign_id = $1 and name <> 'a; -- :b'", 24},
+	}, plain(s.Queries())); diff != "" {
+		t.Errorf("handlers (-want +got):\n%s", diff)
+	}
+	if _, err := Check(t.Context(), dir); err != nil {
+		t.Errorf("check: %v", err)
+	}
+}
+
+func TestLoad_handlersOfOneTypeRunInOrder(t *testing.T) {
+	t.Parallel()
+	s := loadText(t, `-- projection: p
+-- tables: t
+-- schema
+create table t (campaign_id text);
+-- on: a.b
+insert into t values (:campaign_id);
+-- on: *
+delete from t where campaign_id = :campaign_id;
+-- on: a.*, a.b
+update t set campaign_id = :campaign_id;
+-- on: a.b @postgres
+insert into t values (:campaign_id || 'postgres');
+`)
+	var got []string
+	for _, h := range s.plan("a.b") {
+		got = append(got, strings.Fields(h.SQL)[0])
+	}
+	if diff := cmp.Diff([]string{"insert", "delete", "update"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for eventType, want := range map[string]int{"a": 1, "a.c": 2, "ab.c": 1, "x": 1} {
+		if got := len(s.plan(eventType)); got != want {
+			t.Errorf("%s runs %d statements, want %d", eventType, got, want)
+		}
+	}
+}
+
+const head = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n integer);\n"
+
+func TestLoad_refuses(t *testing.T) {
+	t.Parallel()
+	handler := "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
+	tests := []struct{ name, content, want string }{
+		{"nothing", "", "1: a projection file begins with -- projection: NAME"},
+		{"no name", "-- tables: t\n-- schema\n", "2: a projection file begins with"},
+		{"bad name", "-- projection: My Roster\n", `1: "My Roster" cannot name a projection`},
+		{"no tables", "-- projection: p\n-- on: a\nselect 1;", "2: -- tables: is missing"},
+		{"bad table", "-- projection: p\n-- tables: t, T2\n", `2: "T2" cannot name a table`},
+		{"table twice", "-- projection: p\n-- tables: t, t\n", `2: table "t" is listed twice`},
+		{"engine's table", "-- projection: p\n-- tables: projection_cursors\n", `2: the table name "projection_cursors" is kept for the engine`},
+		{"header twice", "-- projection: p\n-- projection: q\n", "2: -- projection is given twice, here and in line 1"},
+		{"empty header", "-- projection:\n", "1: -- projection: says nothing"},
+		{"late header", head + "-- on-failure: block\n", "5: -- on-failure belongs above the first section"},
+		{"bad policy", "-- projection: p\n-- on-failure: retry\n", `2: on-failure is block or quarantine, not "retry"`},
+		{"unknown header", "-- projection: p\n-- tabels: t\n", `2: unknown header "tabels"`},
+		{"unknown section", head + "-- when: a\n", `5: unknown section "when"`},
+		{"early statement", "create table t (campaign_id text);\n-- projection: p\n", "1: this statement stands before the first section"},
+		{"statement among headers", "-- projection: p\ncreate table t (campaign_id text);\n", "2: this statement stands before the first section"},
+		{"empty section", head + "-- on: a\n-- on: b\n", "5: this section has no statement"},
+		{"only semicolons", head + "-- on: a\n;;\n", "5: this section has no statement"},
+		{"no handler", head, "1: projection \"p\" handles no event type on sqlite"},
+		{"handler of another dialect only", head + strings.Replace(handler, "on: a", "on: a @postgres", 1), "handles no event type on sqlite"},
+		{"unknown dialect", head + "-- on: a @mysql\n", `5: unknown dialect "@mysql"`},
+		{"no event type", head + "-- on:\n", "5: -- on: needs event types"},
+		{"schema with more", "-- projection: p\n-- tables: t\n-- schema: create\n", "3: a schema section begins with -- schema alone on its line"},
+		{"bad wildcard", head + "-- on: scene*\n", `5: "scene*" is not an event type`},
+		{"type twice", head + "-- on: a, a\n", `5: event type "a" is listed twice`},
+		{"table not created", "-- projection: p\n-- tables: t, u\n-- schema\ncreate table t (campaign_id text);\n" + handler, `2: table "u" is listed in -- tables but -- schema does not create it`},
+		{"table not listed", head + "-- schema\ncreate table u (campaign_id text);\n", `6: table "u" is created but not listed in -- tables (line 2)`},
+		{"table created twice", head + "-- schema\ncreate table t (campaign_id text);\n", `6: table "t" is created twice, here and in line 4`},
+		{"no campaign_id", "-- projection: p\n-- tables: t\n-- schema\ncreate table t (id text, check (campaign_id <> ''));\n", `4: table "t" has no column campaign_id`},
+		{"index on another's table", head + "-- schema\ncreate index i on campaigns (name);\n", `6: this is on "campaigns", which -- tables does not list`},
+		{"schema that drops", head + "-- schema\ndrop table t;\n", "6: a schema creates tables, indexes and triggers; this statement begins with drop"},
+		{"schema with a view", head + "-- schema\ncreate view v as select 1;\n", "6: a schema creates tables, indexes and triggers, not view"},
+		{"table from a select", "-- projection: p\n-- tables: t\n-- schema\ncreate table t as select 1;\n", "4: create table t must be followed by its columns"},
+		{"binding in the schema", head + "-- schema\ncreate index i on t (n) where n > :seq;\n", "6: there is no event here that :seq could come from"},
+		{"unknown binding", head + "-- on: a\ninsert into t (campaign_id, n)\nvalues (:campaign_id, :foo);\n", "7: unknown binding :foo; an event offers :campaign_id, :seq"},
+		{"path into the envelope", head + "-- on: a\ninsert into t values (:campaign_id, :seq.a);\n", "6: :seq has no parts"},
+		{"numbered parameter", head + "-- on: a\ninsert into t values (:campaign_id, $2);\n", "6: $2 is a numbered parameter"},
+		{"anonymous parameter", head + "-- on: a\ninsert into t values (:campaign_id, ?);\n", "6: ? begins a parameter of the database's own"},
+		{"at-sign parameter", head + "-- on: a\ninsert into t values (:campaign_id, @n);\n", "6: @ begins a parameter of the database's own"},
+		{"handler that only reads", head + "-- on: a\nselect :campaign_id;\n", "6: a handler changes rows with insert, update or delete; this statement begins with select"},
+		{"with that only reads", head + "-- on: a\nwith x as (select 1) select :campaign_id;\n", "6: this statement changes nothing"},
+		{"handler with ddl", head + "-- on: a\ndrop table t;\n", "6: a handler changes rows"},
+		{"handler that commits", head + "-- on: a\ncommit;\n", "6: a handler changes rows"},
+		{"handler with pragma", head + "-- on: a\npragma foreign_keys = off;\n", "6: a handler changes rows"},
+		{"another's table", head + "-- on: a\nupdate projection_watermarks set applied_seq = 0 where campaign_id = :campaign_id;\n", `6: this statement changes table "projection_watermarks", which -- tables does not list`},
+		{"another's table behind with", head + "-- on: a\nwith x as (select 1) delete from other where campaign_id = :campaign_id;\n", `6: this statement changes table "other"`},
+		{"another schema", head + "-- on: a\ndelete from main.t where campaign_id = :campaign_id;\n", `6: this statement changes table "main.t"`},
+		{"all campaigns", head + "-- on: a\nupdate t set n = 0;\n", "6: this statement does not use :campaign_id"},
+		{"indented section", head + "  -- on: a\ninsert into t (campaign_id) values (:campaign_id);\n", "5: a header or section begins at the start of its line"},
+		{"section without its colon", head + handler + "-- on b.c, d\ninsert into t (campaign_id) values (:campaign_id);\n", "7: a colon is missing"},
+		{"digest without its colon", head + handler + "-- digest select n from t\n", "7: a colon is missing"},
+		{"open string", head + "-- on: a\ninsert into t values (:campaign_id,\n'abc);\n", "7: this string is never closed"},
+		{"open comment", head + "/* abc", "5: this comment is never closed"},
+		{"open name", head + "-- on: a\ninsert into \"t values", "6: this quoted name is never closed"},
+		{"open dollar string", head + "-- on: a\ninsert into t values ($x$ abc)", "6: this string is never closed; end it with $x$"},
+		{"dangling path", head + "-- on: a\ninsert into t values (:payload.);", "6: :payload. ends with a dot"},
+		{"not UTF-8", head + "-- \xff\n", "5: the file is not UTF-8 text"},
+		{"digest that writes", head + handler + "-- digest: delete from t where campaign_id = :campaign_id\n", "7: a digest is a select"},
+		{"digest that writes in with", head + handler + "-- digest: with x as (delete from t where campaign_id = :campaign_id returning n) select * from x\n", `7: a digest only reads; this statement changes table "t"`},
+		{"digest of all campaigns", head + handler + "-- digest: select n from t\n", "7: this digest does not use :campaign_id"},
+		{"digest with an event's value", head + handler + "-- digest: select n from t where campaign_id = :campaign_id and n < :seq\n", "7: there is no event here that :seq could come from; only :campaign_id is known"},
+		{"digests without names", head + handler + "-- digest: select n from t where campaign_id = :campaign_id\n-- digest a: select n from t where campaign_id = :campaign_id\n", "8: of several digests each needs a name"},
+		{"digest twice", head + handler + "-- digest a: select n from t where campaign_id = :campaign_id\n-- digest a: select n from t where campaign_id = :campaign_id\n", "8: this digest has the name of the one in line 7"},
+		{"two selects in a digest", head + handler + "-- digest: select n from t where campaign_id = :campaign_id; select 1\n", "7: a digest is one select"},
+		{"digest with a bad head", head + handler + "-- digest (xml: a): select 1\n", "7: a digest is written as"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := writeFiles(t, "roster.sql", tt.content)
+			_, err := Load("sqlite", dir)
+			var refusal *outbox.Refusal
+			if !errors.As(err, &refusal) || !errors.Is(err, outbox.ErrSetup) {
+				t.Fatalf("error %v, want a refusal of kind ErrSetup", err)
+			}
+			text := strings.TrimPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":")
+			if !strings.Contains(text, tt.want) || strings.Contains(tt.want, ": ") && tt.want[0] >= '0' && tt.want[0] <= '9' && !strings.HasPrefix(text, tt.want) {
+				t.Errorf("error %q, want FILE:%s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLoad_refusesSources(t *testing.T) {
+	t.Parallel()
+	one := head + "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
+	other := strings.NewReplacer("projection: p", "projection: q").Replace(one)
+	tests := []struct {
+		name    string
+		dialect string
+		sources []string
+		want    []string
+	}{
+		{"no source", "sqlite", nil, []string{"no projections are named", "builtin:campaigns"}},
+		{"unknown dialect", "mysql", []string{"builtin:campaigns"}, []string{`unknown dialect "mysql"`, "sqlite and postgres"}},
+		{"unknown built-in set", "sqlite", []string{"builtin:nope"}, []string{`"builtin:nope"`, "there is builtin:campaigns"}},
+		{"no directory", "sqlite", []string{"/nonexistent"}, []string{`"/nonexistent" does not exist`}},
+		{"a file", "sqlite", []string{filepath.Join(writeFiles(t, "a.sql", one), "a.sql")}, []string{"is not a directory"}},
+		{"no files", "sqlite", []string{writeFiles(t, "a.txt", one)}, []string{"has no .sql file"}},
+		{"name twice", "sqlite", []string{writeFiles(t, "a.sql", one), writeFiles(t, "b.sql", one)}, []string{"b.sql: projection \"p\" is also defined in", "a.sql"}},
+		{"table twice", "sqlite", []string{writeFiles(t, "a.sql", one, "b.sql", other)}, []string{"b.sql:4: table \"t\" also belongs to projection \"p\"", "a.sql:4"}},
+		{"same set twice", "postgres", []string{"builtin:campaigns", "builtin:campaigns"}, []string{"builtin:campaigns/campaigns.sql: projection \"campaigns\" is also defined in"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Load(tt.dialect, tt.sources...)
+			if !errors.Is(err, outbox.ErrSetup) {
+				t.Fatalf("error %v, want ErrSetup", err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q lacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestLoad_combinesSourcesInOrder(t *testing.T) {
+	t.Parallel()
+	file := func(name string) string {
+		return strings.NewReplacer("projection: p", "projection: "+name, "tables: t", "tables: t_"+name, "table t ", "table t_"+name+" ", "into t ", "into t_"+name+" ").
+			Replace(head + "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
+	}
+	s := mustLoad(t, writeFiles(t, "b.sql", file("first"), "c.sql", file("second")), writeFiles(t, "a.sql", file("third")), "builtin:campaigns")
+	var got []string
+	for _, p := range s.Projections() {
+		got = append(got, p.Name)
+	}
+	if diff := cmp.Diff([]string{"first", "second", "third", "campaigns", "sessions"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if p := s.Projections()[3]; p.Source != "builtin:campaigns" {
+		t.Errorf("source %q", p.Source)
+	}
+}
+
+func TestLoad_takesProseForComments(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, "t.sql", "\uFEFF"+strings.ReplaceAll(head+`
+-- note: this is a comment.
+-- See https://example.com/a:b, on: nothing.
+-- https://example.com
+-- on e.g. a restart nothing is lost; a schema is below
+-- digest of nothing
+-- on: a
+  -- indented: no section
+insert into t (campaign_id) values (:campaign_id) -- on: b
+;
+`, "\n", "\r\n"))
+	if _, err := Check(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// A section for PostgreSQL may use what SQLite would take for parameters.
+func TestLoad_leavesTheOtherDialectItsOperators(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, "t.sql", head+`-- on: a
+insert into t (campaign_id) values (:campaign_id);
+-- on: b @postgres
+update t set n = 1 where campaign_id = :campaign_id and :payload::jsonb ? 'a' and :tags::jsonb @> '{"a":1}';
+`)
+	if _, err := Check(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLoad_readsTriggersAsOneStatement(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, "t.sql", head+`
+create trigger tr after insert on t begin
+  update t set n = case when n > 1 then 1 else 0 end where campaign_id = new.campaign_id;
+  delete from t where n = 7;
+end;
+create index i on t (n);
+-- on: a
+insert into t (campaign_id) values (:campaign_id);
+`)
+	s, err := Check(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(s.Projections()[0].SchemaStatements); got != 3 {
+		t.Errorf("%d schema statements, want 3", got)
+	}
+	if !s.triggers {
+		t.Error("a set with a trigger must run everything under the deadline")
+	}
+}
+
+// What is no token must not be read as one: whatever stands between quotes
+// and in comments reaches the database untouched or not at all.
+func TestLoad_leavesStringsCommentsAndCastsAlone(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`values (:campaign_id, ':payload.a!')`:           `values ($1, ':payload.a!')`,
+		`values (:campaign_id, 'it''s :seq')`:            `values ($1, 'it''s :seq')`,
+		`values (:campaign_id, ":seq")`:                  `values ($1, ":seq")`,
+		"values (:campaign_id, `:seq`)":                  "values ($1, `:seq`)",
+		`values (:campaign_id, /* :foo ; */ 1)`:          `values ($1, 1)`,
+		"values (:campaign_id, -- :foo ;\n 1)":           `values ($1, 1)`,
+		`values (:campaign_id::text, :seq::int)`:         `values ($1::text, $2::int)`,
+		`values (:campaign_id, $$ :foo ; $$)`:            `values ($1, $$ :foo ; $$)`,
+		`values (:campaign_id, e'it\'s :foo')`:           `values ($1, e'it\'s :foo')`,
+		`values (:campaign_id, :seq, :campaign_id)`:      `values ($1, $2, $1)`,
+		`values (:campaign_id, :payload.a!=:payload.a!)`: `values ($1, $2!=$2)`,
+		`values (:campaign_id, :payload."a b".c)`:        `values ($1, $2)`,
+		`values (:campaign_id,:seq-1)`:                   `values ($1,$2-1)`,
+	} {
+		s := loadText(t, head+"-- on: a\ninsert into t "+in+";\n")
+		if got := s.Queries()[0].SQL; got != "insert into t "+want {
+			t.Errorf("%s\n became %s\n want   %s", in, got, want)
+		}
+	}
+}
+
+func TestParse_neverPanics(t *testing.T) {
+	t.Parallel()
+	pieces := []string{
+		"-- projection: p", "-- tables: t", "-- schema", "-- schema @sqlite", "-- on: a", "-- on: *, b.*", "-- digest: ", "-- digest x (json: n): ",
+		"-- on-failure: block", "create table t (campaign_id text primary key)", "create trigger x on t begin", "end", "case", "insert into t values (",
+		":campaign_id", ":payload.a!", ":payload.\"", "'", "\"", "`", "/*", "*/", "$1", "$x$", "::", ":", ";", ")", "(", ",", "\n", "\n", "\n", " ", "with", "update",
+		"delete from", "select", "primary key", "constraint", "or", "e'", "\\", "é", "\x00", "\xff", "0x1", ".", "!", "@", "?", "if not exists",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		content := strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()), 0, 40).Draw(t, "pieces"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
+		for _, dialect := range dialects {
+			if _, err := parse(dialect, file{name: "f.sql", content: content}); err != nil && !errors.Is(err, outbox.ErrSetup) {
+				t.Fatalf("error %v is not a refusal", err)
+			}
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(roster)
+	f.Add(head)
+	f.Add("-- projection: p\n-- schema: create")
+	f.Fuzz(func(t *testing.T, content string) {
+		for _, dialect := range dialects {
+			if _, err := parse(dialect, file{name: "f.sql", content: content}); err != nil && !errors.Is(err, outbox.ErrSetup) {
+				t.Fatalf("error %v is not a refusal", err)
+			}
+		}
+	})
+}

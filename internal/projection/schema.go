@@ -1,0 +1,165 @@
+package projection
+
+import (
+	"slices"
+	"strings"
+)
+
+// table is what a create table statement says, as far as digests need it.
+type table struct {
+	name    string
+	line    int
+	columns []column
+	key     []string // the primary key's columns, in its order
+}
+
+type column struct {
+	name string
+	text bool // declared as text, so that PostgreSQL would order it by locale
+}
+
+func (r *parser) addSchema(statements [][]token) error {
+	for _, tokens := range statements {
+		st, _, err := r.compile(tokens, "nothing")
+		if err != nil {
+			return err
+		}
+		object, err := r.checkSchema(tokens)
+		if err != nil {
+			return err
+		}
+		if !r.active {
+			continue
+		}
+		st.SQL = ifNotExists(r.dialect, object, st.SQL)
+		r.p.SchemaStatements = append(r.p.SchemaStatements, st)
+		r.p.triggers = r.p.triggers || object == "trigger" || object == "function"
+	}
+	return nil
+}
+
+// checkSchema reads what a schema statement creates and remembers tables. It
+// returns the kind of object: table, index, trigger or function.
+func (r *parser) checkSchema(tokens []token) (string, error) {
+	first := tokens[0]
+	if !first.is("create") {
+		return "", faultf(first.line, "a schema creates tables, indexes and triggers; this statement begins with %s", first.text)
+	}
+	i := 1
+	for slices.ContainsFunc([]string{"unique", "or", "replace"}, next(tokens, i).is) {
+		i++
+	}
+	object := strings.ToLower(next(tokens, i).text)
+	switch object {
+	case "table":
+		t, err := readTable(tokens, i+1)
+		if err != nil || !r.active {
+			return object, err
+		}
+		return object, r.remember(t)
+	case "index", "trigger":
+		return object, r.checkOn(tokens)
+	case "function":
+		return object, nil
+	}
+	return "", faultf(first.line, "a schema creates tables, indexes and triggers, not %s", object)
+}
+
+func (r *parser) remember(t *table) error {
+	switch {
+	case r.table(t.name) != nil:
+		return faultf(t.line, "table %q is created twice, here and in line %d", t.name, r.table(t.name).line)
+	case !slices.Contains(r.p.Tables, t.name):
+		return faultf(t.line, "table %q is created but not listed in -- tables (line %d)", t.name, r.tablesLine)
+	case !slices.ContainsFunc(t.columns, func(c column) bool { return c.name == "campaign_id" }):
+		return faultf(t.line, "table %q has no column campaign_id; every table needs it, so that one campaign can be cleared and rebuilt alone", t.name)
+	}
+	r.created = append(r.created, t)
+	return nil
+}
+
+// checkOn makes sure that an index or trigger is on a table of the projection.
+func (r *parser) checkOn(tokens []token) error {
+	for i, t := range tokens {
+		if t.is("on") {
+			if name := next(tokens, i+1); !slices.Contains(r.p.Tables, name.name()) {
+				return faultf(name.line, "this is on %q, which -- tables does not list", name.text)
+			}
+			return nil
+		}
+	}
+	return faultf(tokens[0].line, "this statement does not say which table it is on")
+}
+
+// readTable reads create table from its name on.
+func readTable(tokens []token, i int) (*table, error) {
+	if next(tokens, i).is("if") {
+		i += 3 // if not exists
+	}
+	name := next(tokens, i)
+	if name.name() == "" {
+		return nil, faultf(tokens[0].line, "create table needs a name")
+	}
+	t := &table{name: name.name(), line: name.line}
+	if open := next(tokens, i+1); open.text != "(" {
+		return nil, faultf(name.line, "create table %s must be followed by its columns in parentheses", name.text)
+	}
+	depth, start := 0, i+2
+	for j := i + 1; j < len(tokens); j++ {
+		switch {
+		case tokens[j].kind != punct:
+		case tokens[j].text == "(":
+			depth++
+		case tokens[j].text == ")":
+			depth--
+		}
+		if depth == 0 || depth == 1 && tokens[j].kind == punct && tokens[j].text == "," {
+			t.readItem(tokens[start:j])
+			start = j + 1
+		}
+		if depth == 0 {
+			return t, nil
+		}
+	}
+	return nil, faultf(name.line, "the parenthesis after create table %s is never closed", name.text)
+}
+
+// readItem reads one column or constraint.
+func (t *table) readItem(item []token) {
+	first := next(item, 0)
+	if first.is("constraint") {
+		item = item[min(2, len(item)):]
+		first = next(item, 0)
+	}
+	primary := slices.IndexFunc(item, func(t token) bool { return t.is("primary") })
+	switch {
+	case first.is("primary"):
+		for _, k := range item[min(2, len(item)):] { // past primary key
+			if k.name() != "" && !k.is("asc") && !k.is("desc") {
+				t.key = append(t.key, k.name())
+			}
+			if k.text == ")" {
+				return
+			}
+		}
+	case slices.ContainsFunc([]string{"unique", "check", "foreign", "exclude"}, first.is):
+	case first.name() != "":
+		kind := next(item, 1)
+		t.columns = append(t.columns, column{first.name(), kind.is("text") || kind.is("varchar") || kind.is("character") || kind.is("char")})
+		if primary > 0 && next(item, primary+1).is("key") {
+			t.key = append(t.key, first.name())
+		}
+	}
+}
+
+// ifNotExists makes a create statement repeatable.
+func ifNotExists(dialect, object, sql string) string {
+	if object == "function" || object == "trigger" && dialect != "sqlite" {
+		return sql
+	}
+	at := strings.Index(strings.ToLower(sql), object) + len(object)
+	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(sql[at:])), "if ") {
+		return sql
+	}
+	return sql[:at] + " if not exists" + sql[at:]
+}

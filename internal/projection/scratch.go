@@ -1,0 +1,161 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"outboxweb/internal/outbox"
+)
+
+// Scratch is an in-memory database with the tables of a set, for folding a
+// journal without touching live rows. It belongs to one goroutine.
+type Scratch struct {
+	set   *Set // of dialect sqlite
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+// NewScratch makes an empty scratch database. It is SQLite whatever the set's
+// dialect is. The caller must Close it.
+func (s *Set) NewScratch(ctx context.Context) (*Scratch, error) {
+	c, err := s.openScratch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range c.set.schema() {
+		if _, err := c.conn.ExecContext(ctx, st.SQL); err != nil {
+			c.Close()
+			return nil, st.refuse(err)
+		}
+	}
+	return c, nil
+}
+
+// openScratch opens the database without its tables.
+func (s *Set) openScratch(ctx context.Context) (*Scratch, error) {
+	if s.dialect != "sqlite" {
+		var err error
+		if s, err = build("sqlite", s.files); err != nil {
+			return nil, err
+		}
+	}
+	db, err := sql.Open("sqlite", "file::memory:?_pragma=foreign_keys(1)")
+	if err != nil {
+		return nil, fmt.Errorf("open scratch database: %w", err)
+	}
+	// Every connection would have an in-memory database of its own.
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("open scratch database: %w", err)
+	}
+	return &Scratch{set: s, db: db, conn: conn, stmts: make(map[string]*sql.Stmt)}, nil
+}
+
+func (s *Set) schema() []Statement {
+	var out []Statement
+	for _, p := range s.projections {
+		out = append(out, p.SchemaStatements...)
+	}
+	return out
+}
+
+// Apply folds one event, all of it or, when it returns an error, nothing of
+// it. Errors are those of Set.Apply. Whether an event type is audit-only is
+// the caller's to know.
+func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
+	steps := c.set.plan(e.EventType)
+	if len(steps) < 2 {
+		return c.set.Apply(ctx, scratchTx{c}, e, nil) // one statement is a transaction of its own
+	}
+	// A transaction for each event rather than one for all with savepoints:
+	// a statement that its deadline interrupts rolls back the transaction it
+	// is in, which must not be the whole fold. In memory they cost the same.
+	if err := c.exec(background, "begin", nil); err != nil {
+		return fmt.Errorf("begin on scratch database: %w", err)
+	}
+	if err := c.applyAndCommit(ctx, e); err != nil {
+		// Fails only where the database has rolled back by itself.
+		_ = c.exec(background, "rollback", nil)
+		return err
+	}
+	return nil
+}
+
+func (c *Scratch) applyAndCommit(ctx context.Context, e *outbox.Event) error {
+	if err := c.set.Apply(ctx, scratchTx{c}, e, nil); err != nil {
+		return err
+	}
+	if err := c.exec(background, "commit", nil); err != nil {
+		return fmt.Errorf("commit on scratch database: %w", err)
+	}
+	return nil
+}
+
+type scratchTx struct{ c *Scratch }
+
+func (t scratchTx) Exec(ctx context.Context, query string, args []any) error {
+	return t.c.exec(ctx, query, args)
+}
+
+func (c *Scratch) exec(ctx context.Context, query string, args []any) error {
+	stmt, ok := c.stmts[query]
+	if !ok {
+		var err error
+		if stmt, err = c.conn.PrepareContext(ctx, query); err != nil {
+			return err
+		}
+		c.stmts[query] = stmt
+	}
+	_, err := stmt.ExecContext(ctx, args...)
+	return err
+}
+
+// Reset empties every table, ready for the next campaign.
+func (c *Scratch) Reset(ctx context.Context) error {
+	if err := c.empty(ctx); err != nil {
+		return fmt.Errorf("empty scratch database: %w", err)
+	}
+	return nil
+}
+
+func (c *Scratch) empty(ctx context.Context) error {
+	// Tables may refer to each other in any order, and all go at once.
+	if err := c.exec(ctx, "pragma foreign_keys = off", nil); err != nil {
+		return err
+	}
+	for _, p := range c.set.projections {
+		for _, t := range p.tables {
+			if err := c.exec(ctx, "delete from "+quoteName(t.name), nil); err != nil {
+				return err
+			}
+		}
+	}
+	return c.exec(ctx, "pragma foreign_keys = on", nil)
+}
+
+// Digests are the digests of what was folded for the campaign, as
+// Set.Digests has them.
+func (c *Scratch) Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error) {
+	return c.set.Digests(ctx, c.conn, campaignID, only...)
+}
+
+// QueryContext reads the scratch tables. The rows must be closed before
+// anything else is done with the Scratch.
+func (c *Scratch) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return c.conn.QueryContext(ctx, query, args...)
+}
+
+// Close drops the scratch database.
+func (c *Scratch) Close() error {
+	for _, stmt := range c.stmts {
+		stmt.Close()
+	}
+	return errors.Join(c.conn.Close(), c.db.Close())
+}

@@ -1,0 +1,218 @@
+package projection
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Statement is one SQL statement of a projection file, with bindings written
+// as $1…$n. SQL is a constant of its Set, so that prepared statements can be
+// kept by it.
+type Statement struct {
+	SQL  string
+	File string // the file it stands in
+	Line int    // the line it begins in, from 1
+
+	tokens []token
+}
+
+// section is what happens on some event types.
+type section struct {
+	types      []string // full names, prefix.* or *
+	statements []*handlerStatement
+}
+
+func (s *section) matches(eventType string) bool {
+	for _, t := range s.types {
+		if t == eventType || t == "*" {
+			return true
+		}
+		if prefix, wild := strings.CutSuffix(t, "*"); wild && strings.HasPrefix(eventType, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// handlerStatement is a statement that an event runs.
+type handlerStatement struct {
+	Statement
+	projection *Projection
+	args       []value // for $1…$n
+	// bounded statements cannot run for long whatever the data, so that
+	// they need no deadline.
+	bounded bool
+}
+
+// compile writes the statement's SQL without comments and with $n for
+// bindings, the same $n for the same one, and returns what each $n binds.
+func (r *parser) compile(tokens []token, only ...string) (Statement, []value, error) {
+	var sql strings.Builder
+	var args []value
+	for i, t := range tokens {
+		if i > 0 && t.start > tokens[i-1].end {
+			sql.WriteByte(' ')
+		}
+		if t.kind == punct && r.strayParameter(tokens, i) {
+			return Statement{}, nil, faultf(t.line, "%s begins a parameter of the database's own; name the value instead, such as :campaign_id or :payload.name", t.text)
+		}
+		if t.kind != binding {
+			sql.WriteString(t.text)
+			continue
+		}
+		v, err := parseBinding(t.text)
+		if err != nil {
+			return Statement{}, nil, faultf(t.line, "%v", err)
+		}
+		if len(only) > 0 && !slices.Contains(only, v.name) {
+			return Statement{}, nil, faultf(t.line, "there is no event here that :%s could come from; only :%s is known", v.name, strings.Join(only, ", :"))
+		}
+		n := slices.IndexFunc(args, func(a value) bool { return a.from == v.from && a.path == v.path })
+		if n < 0 {
+			n = len(args)
+			args = append(args, v)
+		}
+		args[n].required = args[n].required || v.required
+		sql.WriteString("$" + strconv.Itoa(n+1))
+	}
+	return Statement{SQL: sql.String(), File: r.name, Line: tokens[0].line, tokens: tokens}, args, nil
+}
+
+// strayParameter finds SQLite's ? and @name, which nothing would bind. Both
+// are operators on PostgreSQL, so they may stand in its own sections.
+func (r *parser) strayParameter(tokens []token, i int) bool {
+	if r.only == "postgres" {
+		return false
+	}
+	switch tokens[i].text {
+	case "?":
+		return true
+	case "@":
+		return i+1 < len(tokens) && tokens[i+1].kind == word && tokens[i+1].start == tokens[i].end
+	}
+	return false
+}
+
+func (r *parser) addHandler(statements [][]token) error {
+	s := &section{types: r.types}
+	for _, tokens := range statements {
+		st, args, err := r.compile(tokens)
+		if err != nil {
+			return err
+		}
+		if err := r.checkHandler(tokens, args); err != nil {
+			return err
+		}
+		s.statements = append(s.statements, &handlerStatement{Statement: st, projection: r.p, args: args, bounded: bounded(tokens)})
+	}
+	if !r.active {
+		return nil
+	}
+	r.p.sections = append(r.p.sections, s)
+	for _, t := range s.types {
+		if !slices.Contains(r.p.EventTypes, t) {
+			r.p.EventTypes = append(r.p.EventTypes, t)
+		}
+	}
+	return nil
+}
+
+// checkHandler makes sure that a statement changes the projection's own
+// tables, and those of the event's campaign only: a projection is cleared and
+// rebuilt campaign by campaign.
+func (r *parser) checkHandler(tokens []token, args []value) error {
+	first := tokens[0]
+	if !slices.ContainsFunc([]string{"insert", "update", "delete", "replace", "with"}, first.is) {
+		return faultf(first.line, "a handler changes rows with insert, update or delete; this statement begins with %s", first.text)
+	}
+	targets := targets(tokens)
+	if len(targets) == 0 {
+		return faultf(first.line, "this statement changes nothing; a handler inserts, updates or deletes rows")
+	}
+	for _, t := range targets {
+		if !slices.Contains(r.p.Tables, t.name()) {
+			return faultf(t.line, "this statement changes table %q, which -- tables does not list; a projection changes its own tables only", t.name())
+		}
+	}
+	if !slices.ContainsFunc(args, func(v value) bool { return v.from == fromCampaignID }) {
+		return faultf(first.line, "this statement does not use :campaign_id, so it would reach rows of other campaigns; a projection is rebuilt campaign by campaign")
+	}
+	return nil
+}
+
+// targets finds the names of the tables that a statement changes, also in a
+// with clause.
+func targets(tokens []token) []token {
+	var out []token
+	for i, t := range tokens {
+		var name int
+		switch {
+		case t.is("into"):
+			name = i + 1
+		case t.is("delete") && next(tokens, i+1).is("from"):
+			name = i + 2
+		case t.is("update") && !next(tokens, i-1).is("do") && !next(tokens, i-1).is("for"):
+			name = i + 1
+			if next(tokens, name).is("or") {
+				name += 2
+			}
+		default:
+			continue
+		}
+		if next(tokens, name).is("only") {
+			name++
+		}
+		if target := next(tokens, name); target.name() != "" {
+			// A schema in front is kept, so that main.x is not taken for x.
+			for next(tokens, name+1).text == "." {
+				name += 2
+				target.text += "." + next(tokens, name).text
+			}
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// next is the token at i, or none beyond either end.
+func next(tokens []token, i int) token {
+	if i < 0 || i >= len(tokens) {
+		return token{}
+	}
+	return tokens[i]
+}
+
+// quick are the words that may stand before an opening parenthesis in a
+// statement whose running time the data cannot stretch.
+var quick = strings.Fields(`values conflict in and or not when then else case set where is null between
+	key coalesce upper lower trim ltrim rtrim length nullif abs round min max substr substring iif ifnull
+	greatest least cast sign excluded`)
+
+// bounded reports whether a statement is a plain insert … values, update …
+// where or delete … where: no rows but those of one table are looked at, and
+// no function is called that could take long. Everything else is run under
+// the event's deadline.
+func bounded(tokens []token) bool {
+	target := next(targets(tokens), 0)
+	for i, t := range tokens {
+		switch {
+		case t.kind == punct && t.text == "(":
+			before := next(tokens, i-1)
+			if before.kind == word && !slices.Contains(quick, strings.ToLower(before.text)) && before.start != target.start {
+				return false
+			}
+			if before.kind == quoted && before.start != target.start {
+				return false
+			}
+		case t.kind != word:
+		case t.is("from") && i == 1 && tokens[0].is("delete"):
+		case slices.ContainsFunc([]string{"select", "with", "from", "join", "using", "like", "ilike", "glob", "regexp", "similar", "match"}, t.is):
+			return false
+		}
+	}
+	return true
+}
+
+func (s Statement) String() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	journalFile     = "journal.db"
+	projectionsFile = "projections.db"
+)
+
+// Backup writes a consistent copy of each database into dir, which must not
+// exist or be empty. The projections go first: the copy of the journal then
+// has every event they were built from, and a restore finds only rows to write
+// again, never events that are missing.
+func (s *Store) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return outbox.Setup("cannot create the backup directory %s: %v", dir, reason(err))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return outbox.Setup("cannot read the backup directory %s: %v", dir, reason(err))
+	}
+	if len(entries) > 0 {
+		return outbox.Setup("the backup directory %s is not empty; name a new one", dir)
+	}
+	for i, part := range []struct {
+		d    *database
+		name string
+	}{{s.projections, projectionsFile}, {s.journal, journalFile}} {
+		progress(int64(i), 2)
+		// The file appears under its name only when it is complete.
+		path := filepath.Join(dir, part.name)
+		if err := part.d.copyInto(ctx, path+".part"); err != nil {
+			return fmt.Errorf("back up the %s database: %w", part.d.name, err)
+		}
+		if err := publish(path); err != nil {
+			return fmt.Errorf("back up the %s database: %w", part.d.name, err)
+		}
+	}
+	progress(2, 2)
+	return nil
+}
+
+// copyInto writes a consistent copy. It needs a reading connection without
+// query_only, which refuses "vacuum into" although that changes nothing here.
+func (d *database) copyInto(ctx context.Context, path string) error {
+	conn, err := d.readerPool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "pragma query_only = 0"); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "vacuum into $1", path)
+	_, restoreErr := conn.ExecContext(context.WithoutCancel(ctx), "pragma query_only = 1")
+	return errors.Join(err, restoreErr)
+}
+
+// publish makes path+".part" durable and gives it its name.
+func publish(path string) error {
+	f, err := os.OpenFile(path+".part", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f.Chmod(0o600), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(path+".part", path)
+	}
+	return errors.Join(err, syncDir(filepath.Dir(path)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Restore copies a backup to where o names its databases, which must not
+// exist, and then gives events applied after the backup of the projections
+// their rows back.
+func Restore(ctx context.Context, dir string, o Options) error {
+	type part struct{ name, from, to string }
+	var parts []part
+	for _, p := range []struct{ name, flag, url, file string }{
+		{"journal", "journal-db", o.Journal, journalFile},
+		{"projections", "projections-db", o.Projections, projectionsFile},
+	} {
+		to, err := parseURL(p.flag, p.url)
+		if err != nil {
+			return err
+		}
+		from := filepath.Join(dir, p.file)
+		if _, err := os.Stat(from); err != nil {
+			return outbox.Setup("%s is no backup: cannot read %s: %v", dir, from, reason(err))
+		}
+		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
+			return outbox.Setup("the %s database %s exists already; move it away before restoring", p.name, to)
+		}
+		parts = append(parts, part{p.name, from, to})
+	}
+	for _, p := range parts {
+		if err := copyFile(p.from, p.to); err != nil {
+			return fmt.Errorf("restore the %s database: %w", p.name, err)
+		}
+	}
+	s, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	_, err = s.Reconcile(ctx)
+	return errors.Join(err, s.Close())
+}
+
+func copyFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return publish(to)
+}

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// campaignRow is a row of campaigns as the store's own statements see it.
+// Every change goes through load, change, save in one transaction, so that
+// the row stays exact and due_at has one definition.
+type campaignRow struct {
+	id          string
+	highWater   int64
+	chainHash   string
+	applied     int64
+	head        sql.NullInt64
+	headStatus  sql.NullString
+	headNext    sql.NullInt64
+	oldest      sql.NullInt64
+	due         sql.NullInt64
+	counts      outbox.Counts
+	leaseOwner  string
+	leaseEpoch  int64
+	leaseExpiry int64
+	crashes     int64
+	suspect     int64
+	pausedAt    sql.NullInt64
+	pausedBy    string
+	pausedWhy   string
+	diverged    string
+	createdAt   int64
+	updatedAt   int64
+}
+
+const campaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
+  oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
+  crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, created_at, updated_at`
+
+func (c *campaignRow) dest() []any {
+	return []any{&c.id, &c.highWater, &c.chainHash, &c.applied, &c.head, &c.headStatus, &c.headNext,
+		&c.oldest, &c.due, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead,
+		&c.leaseOwner, &c.leaseEpoch, &c.leaseExpiry, &c.crashes, &c.suspect,
+		&c.pausedAt, &c.pausedBy, &c.pausedWhy, &c.diverged, &c.createdAt, &c.updatedAt}
+}
+
+const selectCampaign = `
+select ` + campaignColumns + `
+from campaigns
+where campaign_id = $1`
+
+// campaign reads a campaign's row, locked for a change in this transaction.
+// It is false when there is none.
+func (t *tx) campaign(id string) (*campaignRow, bool, error) {
+	var c campaignRow
+	found, err := t.one(c.dest(), selectCampaign+t.database.dialect.forUpdate, id)
+	if err != nil {
+		return nil, false, fmt.Errorf("read campaign %q: %w", id, err)
+	}
+	return &c, found, nil
+}
+
+// existingCampaign is campaign for callers to whom a missing one is a refusal.
+func (t *tx) existingCampaign(id string) (*campaignRow, error) {
+	c, found, err := t.campaign(id)
+	if err == nil && !found {
+		err = unknownCampaign(id)
+	}
+	return c, err
+}
+
+func unknownCampaign(id string) error {
+	return outbox.NotFound("campaign %q is unknown: nothing has been appended to it", id)
+}
+
+const insertCampaign = `
+insert into campaigns (campaign_id, created_at, updated_at)
+values ($1, $2, $2)`
+
+const updateCampaign = `
+update campaigns
+set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_status = $6, head_next_attempt_at = $7,
+  oldest_enqueued_at = $8, due_at = $9, pending = $10, processing = $11, failed = $12, dead = $13,
+  lease_owner = $14, lease_epoch = $15, lease_expires_at = $16, crashes = $17, suspect_seq = $18,
+  paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, updated_at = $23
+where campaign_id = $1`
+
+func (t *tx) save(c *campaignRow, now int64) error {
+	c.updatedAt = now
+	_, err := t.exec(updateCampaign, c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
+		c.oldest, c.due, c.counts.Pending, c.counts.Processing, c.counts.Failed, c.counts.Dead,
+		c.leaseOwner, c.leaseEpoch, c.leaseExpiry, c.crashes, c.suspect,
+		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, now)
+	if err != nil {
+		return fmt.Errorf("update campaign %q: %w", c.id, err)
+	}
+	return nil
+}
+
+// schedule sets due_at, the earliest time at which a worker may claim the
+// campaign, or null when no passing of time makes it claimable. While a lease
+// stands that is the lease's end, so one index answers every claim. A campaign
+// that becomes ready queues behind those that were ready before.
+func (c *campaignRow) schedule(now int64) {
+	switch {
+	case c.diverged != "" || c.pausedAt.Valid || !c.head.Valid || c.headStatus.String == string(outbox.Dead):
+		c.due = sql.NullInt64{}
+	case c.leaseOwner != "":
+		c.due = sql.NullInt64{Int64: c.leaseExpiry, Valid: true}
+	default:
+		c.due = sql.NullInt64{Int64: max(c.headNext.Int64, now), Valid: true}
+	}
+}
+
+const selectHead = `
+select seq, status, next_attempt_at, enqueued_at
+from projection_apply_outbox
+where campaign_id = $1
+order by seq
+limit 1`
+
+// refreshHead reads the lowest row of the campaign into c.
+func (t *tx) refreshHead(c *campaignRow) error {
+	c.head, c.headStatus, c.headNext, c.oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
+	if c.counts.Total() == 0 {
+		return nil
+	}
+	_, err := t.one([]any{&c.head, &c.headStatus, &c.headNext, &c.oldest}, selectHead, c.id)
+	if err != nil {
+		return fmt.Errorf("read the head of campaign %q: %w", c.id, err)
+	}
+	return nil
+}
+
+// count returns the counter of a status, to be changed.
+func (c *campaignRow) count(status string) *int64 {
+	switch outbox.Status(status) {
+	case outbox.Pending:
+		return &c.counts.Pending
+	case outbox.Processing:
+		return &c.counts.Processing
+	case outbox.Failed:
+		return &c.counts.Failed
+	default:
+		return &c.counts.Dead
+	}
+}
+
+// view is the campaign as the rest of the program sees it.
+func (c *campaignRow) view() outbox.Campaign {
+	v := outbox.Campaign{
+		CampaignID: c.id, HighWaterSeq: c.highWater, AppliedSeq: c.applied,
+		HeadSeq: c.head.Int64, HeadStatus: outbox.Status(c.headStatus.String), HeadNextAttempt: at(c.headNext.Int64),
+		Counts: c.counts, OldestEnqueuedAt: at(c.oldest.Int64), Diverged: c.diverged, UpdatedAt: at(c.updatedAt),
+	}
+	if c.leaseOwner != "" {
+		v.Lease = &outbox.Lease{Owner: c.leaseOwner, Epoch: c.leaseEpoch, ExpiresAt: at(c.leaseExpiry)}
+	}
+	if c.pausedAt.Valid {
+		v.Paused = &outbox.Pause{By: c.pausedBy, At: at(c.pausedAt.Int64), Reason: c.pausedWhy}
+	}
+	return v
+}

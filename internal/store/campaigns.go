@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// Campaign reads one campaign, its applied seq from the watermark itself. An
+// unknown one is outbox.ErrNotFound.
+func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
+	var c *campaignRow
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		c, err = t.existingCampaign(id)
+		return err
+	})
+	if err != nil {
+		return outbox.Campaign{}, err
+	}
+	applied, err := s.AppliedSeq(ctx, id)
+	if err != nil {
+		return outbox.Campaign{}, err
+	}
+	view := c.view()
+	view.AppliedSeq = max(view.AppliedSeq, applied)
+	return view, nil
+}
+
+// Campaigns pages through campaigns. A page with a state filter looks through
+// a bounded number of them and may end early, with Partial set.
+func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
+	limit := pageLimit(f.Limit, 200)
+	page := outbox.Page[outbox.Campaign]{Items: []outbox.Campaign{}}
+	list, ok := campaignLists[f.Sort]
+	if !ok {
+		list = campaignLists[outbox.SortID]
+	}
+	number, text, err := list.start(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		looked := 0
+		return t.each(func(rows *sql.Rows) error {
+			var c campaignRow
+			var key int64
+			if err := rows.Scan(append(c.dest(), &key)...); err != nil {
+				return err
+			}
+			if page.NextCursor != nil && !page.Partial {
+				return nil
+			}
+			looked++
+			view := c.view()
+			if f.State != "" && view.State() != f.State {
+				if looked == campaignWindow {
+					page.NextCursor, page.Partial = cursorOf(key, c.id), true
+				}
+				return nil
+			}
+			if len(page.Items) == limit {
+				last := page.Items[limit-1]
+				page.NextCursor, page.Partial = cursorOf(list.key(last), last.CampaignID), false
+				return nil
+			}
+			page.Items = append(page.Items, view)
+			return nil
+		}, list.query, number, text, f.Q, list.window(f, limit))
+	})
+	if err != nil {
+		return page, fmt.Errorf("list campaigns: %w", err)
+	}
+	return page, nil
+}
+
+// campaignWindow is how many campaigns a page with a state filter looks at.
+const campaignWindow = 5000
+
+// campaignList is one order of campaigns: a query from a key of a number and
+// the campaign id on.
+type campaignList struct {
+	query string
+	first int64
+	key   func(outbox.Campaign) int64
+}
+
+func (l campaignList) window(f outbox.CampaignFilter, limit int) int {
+	if f.State != "" {
+		return campaignWindow
+	}
+	return limit + 1
+}
+
+func (l campaignList) start(cursor string) (int64, string, error) {
+	if cursor == "" {
+		return l.first, "", nil
+	}
+	parts, err := cursorParts(cursor)
+	if err != nil || len(parts) != 2 {
+		return 0, "", invalidCursor()
+	}
+	var number int64
+	if _, err := fmt.Sscan(parts[0], &number); err != nil {
+		return 0, "", invalidCursor()
+	}
+	return number, parts[1], nil
+}
+
+const farFuture = 1 << 62
+
+var campaignLists = map[outbox.CampaignSort]campaignList{
+	outbox.SortID: {
+		query: `
+select ` + campaignColumns + `, 0
+from campaigns
+where campaign_id > $2
+  and $1 = 0
+  and ($3 = '' or instr(campaign_id, $3) > 0)
+order by campaign_id
+limit $4`,
+		key: func(outbox.Campaign) int64 { return 0 },
+	},
+	outbox.SortLag: {
+		query: `
+select ` + campaignColumns + `, applied_seq - high_water_seq
+from campaigns
+where (applied_seq - high_water_seq, campaign_id) > ($1, $2)
+  and ($3 = '' or instr(campaign_id, $3) > 0)
+order by applied_seq - high_water_seq, campaign_id
+limit $4`,
+		first: -farFuture,
+		key:   func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq },
+	},
+	outbox.SortAge: {
+		query: `
+select ` + campaignColumns + `, coalesce(oldest_enqueued_at, 4611686018427387904)
+from campaigns
+where (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id) > ($1, $2)
+  and ($3 = '' or instr(campaign_id, $3) > 0)
+order by coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id
+limit $4`,
+		first: -farFuture,
+		key: func(c outbox.Campaign) int64 {
+			if c.OldestEnqueuedAt.IsZero() {
+				return farFuture
+			}
+			return c.OldestEnqueuedAt.UnixMicro()
+		},
+	},
+}
+
+// Blocked lists the campaigns that need somebody, worst first: diverged ones,
+// then those whose head is dead or failing, by rows waiting times age.
+func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Campaign, error) {
+	campaigns := []outbox.Campaign{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var c campaignRow
+			err := rows.Scan(c.dest()...)
+			campaigns = append(campaigns, c.view())
+			return err
+		}, `
+select `+campaignColumns+`
+from campaigns
+where failed > 0 or dead > 0 or diverged <> ''
+order by diverged = '', dead = 0, (pending + processing + failed + dead) * ($1 - coalesce(oldest_enqueued_at, $1)) desc, campaign_id
+limit $2`, s.now(), pageLimit(limit, 200))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list blocked campaigns: %w", err)
+	}
+	return campaigns, nil
+}

@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// CheckReport is what Check found.
+type CheckReport struct {
+	OK         bool               `json:"ok"`
+	Checked    map[string]int64   `json:"checked"` // campaigns, events, rows, skipped
+	Violations []outbox.Violation `json:"violations"`
+}
+
+// checkTries is how often a campaign is looked at again before a finding
+// counts: a worker may be between its two databases.
+const checkTries = 20
+
+// Check tests the invariants of every campaign against both databases: the
+// hash chain, dense seqs, every event applied or with a row, the campaign's
+// row exact, nothing applied behind a failed or dead head. It reads only and
+// may run beside a server; a campaign that keeps moving is counted as skipped.
+func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
+	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skipped": 0}, Violations: []outbox.Violation{}}
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return report, err
+	}
+	err = s.eachCampaignPage(ctx, func(page []*campaignRow, _ map[string]Watermark) error {
+		for _, c := range page {
+			if err := s.checkUntilStill(ctx, c.id, &report); err != nil {
+				return err
+			}
+			report.Checked["campaigns"]++
+			progress(report.Checked["campaigns"], summary.Campaigns.Total)
+		}
+		return nil
+	})
+	if err != nil {
+		return report, fmt.Errorf("check: %w", err)
+	}
+	if err := s.checkOrphans(ctx, &report); err != nil {
+		return report, fmt.Errorf("check: %w", err)
+	}
+	report.OK = len(report.Violations) == 0
+	return report, nil
+}
+
+// checkUntilStill checks one campaign until two looks at the watermark, around
+// one snapshot of the journal, agree.
+func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckReport) error {
+	for try := range checkTries {
+		before, err := s.watermarkOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		found, leased, err := s.checkCampaign(ctx, id, before)
+		if err != nil {
+			return err
+		}
+		after, err := s.watermarkOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		if after == before && (!leased || len(found.violations) == 0) || try == checkTries-1 && !leased {
+			report.Checked["events"] += found.events
+			report.Checked["rows"] += found.rows
+			report.Violations = append(report.Violations, found.violations...)
+			return nil
+		}
+	}
+	report.Checked["skipped"]++
+	return nil
+}
+
+// finding collects what is wrong with one campaign.
+type finding struct {
+	campaign     string
+	events, rows int64
+	violations   []outbox.Violation
+}
+
+func (f *finding) add(invariant string, seq int64, format string, args ...any) {
+	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark) (*finding, bool, error) {
+	f := &finding{campaign: id}
+	leased := false
+	err := s.journal.read(ctx, func(t *tx) error {
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return err
+		}
+		leased = c.leaseOwner != "" && c.leaseExpiry > s.now()
+		if err := t.checkJournal(f, c, w); err != nil {
+			return err
+		}
+		return s.checkRows(t, f, c, w)
+	})
+	return f, leased, err
+}
+
+// checkJournal walks the campaign's events: dense seqs, hashes, the chain.
+func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
+	chain := ""
+	err := t.each(func(rows *sql.Rows) error {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return err
+		}
+		f.events++
+		if e.Seq != f.events {
+			f.add("journal_dense", e.Seq, "seq %d follows seq %d", e.Seq, f.events-1)
+			f.events = e.Seq
+		}
+		if e.ContentHash() != e.EventHash {
+			f.add("journal_hash", e.Seq, "the content of the event does not match its hash")
+		}
+		if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
+			f.add("journal_chain", e.Seq, "the chain of hashes is broken here")
+			chain = e.ChainHash
+		}
+		if e.Seq == w.AppliedSeq && e.ChainHash != w.AppliedHash {
+			f.add("watermark_hash", e.Seq, "the projections were built from another event")
+		}
+		return nil
+	}, selectEvent+` where campaign_id = $1 order by seq`, c.id)
+	if err != nil {
+		return err
+	}
+	if c.highWater != f.events || c.chainHash != chain {
+		f.add("campaign_row", c.highWater, "the campaign's row says the journal ends at %d; it ends at %d", c.highWater, f.events)
+	}
+	if w.AppliedSeq > f.events {
+		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", f.events)
+	}
+	return nil
+}
+
+// checkRows walks the campaign's rows against the watermark and the
+// campaign's own counts.
+func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error {
+	var counts campaignRow
+	next := w.AppliedSeq + 1
+	var head outbox.Row
+	err := t.each(func(rows *sql.Rows) error {
+		r, err := scanRow(rows)
+		if err != nil {
+			return err
+		}
+		if f.rows++; f.rows == 1 {
+			head = r
+		}
+		*counts.count(string(r.Status))++
+		switch {
+		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing:
+			f.add("applied_and_owed", r.Seq, "the event is applied and still has a row that is %s", r.Status)
+		case r.Seq > w.AppliedSeq && r.Seq != next:
+			f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
+			next = r.Seq + 1
+		case r.Seq > w.AppliedSeq:
+			next++
+		}
+		if r.Status == outbox.Processing && (c.leaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing) {
+			f.add("behind_head", r.Seq, "the row is processing although nobody may work on it")
+		}
+		return nil
+	}, `select `+rowColumns+` from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.id)
+	if err != nil {
+		return err
+	}
+	if next <= c.highWater && s.options.Mode.Enqueues() {
+		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.highWater)
+	}
+	if counts.counts != c.counts {
+		f.add("campaign_row", 0, "the campaign's row counts %+v; its rows are %+v", c.counts, counts.counts)
+	}
+	if head.Seq != c.head.Int64 || string(head.Status) != c.headStatus.String {
+		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.head.Int64, c.headStatus.String)
+	}
+	return nil
+}
+
+// checkOrphans looks for watermarks of campaigns the journal does not know.
+func (s *Store) checkOrphans(ctx context.Context, report *CheckReport) error {
+	var marks []string
+	err := s.projections.read(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			marks = append(marks, id)
+			return err
+		}, `select campaign_id from projection_watermarks order by campaign_id`)
+	})
+	if err != nil {
+		return err
+	}
+	return s.journal.read(ctx, func(t *tx) error {
+		for _, id := range marks {
+			_, found, err := t.campaign(id)
+			if err != nil {
+				return err
+			}
+			if !found {
+				report.Violations = append(report.Violations, outbox.Violation{Invariant: "watermark_bound", CampaignID: id, Detail: "the projections have a campaign the journal does not know"})
+			}
+		}
+		return nil
+	})
+}
+
+// recountLimit is the number of rows up to which the self-check recounts a
+// campaign; counting more would hold a snapshot for too long.
+const recountLimit = 50_000
+
+// SelfCheck recounts the rows of the next few campaigns after the given id and
+// returns the id to go on from; empty at the end. A campaign's row that does
+// not match its rows adds to the drift that Summary reports.
+func (s *Store) SelfCheck(ctx context.Context, after string, campaigns int) (string, error) {
+	last := ""
+	err := s.journal.read(ctx, func(t *tx) error {
+		var page []*campaignRow
+		err := t.each(func(rows *sql.Rows) error {
+			c := new(campaignRow)
+			err := rows.Scan(c.dest()...)
+			page = append(page, c)
+			return err
+		}, selectCampaignPage, after, campaigns)
+		if err != nil {
+			return err
+		}
+		for _, c := range page {
+			last = c.id
+			if c.counts.Total() > recountLimit {
+				continue
+			}
+			counts, err := t.countRows(c.id)
+			if err != nil {
+				return err
+			}
+			if counts != c.counts {
+				s.drift.Add(1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("recount campaigns: %w", err)
+	}
+	return last, nil
+}

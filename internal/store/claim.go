@@ -1,0 +1,334 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Worker names who claims, fails and settles, for leases and histories.
+type Worker struct {
+	ID    string // unique per process start
+	Build string // version of the program
+}
+
+// Claim is the right to apply consecutive rows of one campaign until the
+// lease ends.
+type Claim struct {
+	CampaignID string
+	Epoch      int64 // the fencing number
+	First      int64 // seq of the first row held
+	Last       int64 // seq of the last row held; First−1 when no row is held (inline mode)
+	// Attempts is the number of failures the first row already has.
+	Attempts int
+	// Counted is true when this attempt was counted before it starts,
+	// because earlier ones took their process down.
+	Counted bool
+}
+
+// ClaimLimits bounds one wave.
+type ClaimLimits struct {
+	Rows  int           // rows in all
+	Lease time.Duration // how long the right lasts without renewal
+}
+
+const (
+	waveCampaigns = 256 // most campaigns in a wave
+	waveShares    = 8   // a campaign gets at least 1/8 of a wave when it has that many rows
+)
+
+const selectDue = `
+select ` + campaignColumns + `
+from campaigns
+where due_at <= $1
+order by due_at, campaign_id
+limit $2`
+
+// Claim takes a wave: the campaigns that have been due the longest, a run of
+// consecutive rows of each from its head on, marked processing under a new
+// epoch. Campaigns whose lease ran out are taken over. No campaigns are no
+// error.
+func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
+	// Looking first costs an idle worker no write lock.
+	if due, err := s.anyDue(ctx); err != nil || !due {
+		return nil, err
+	}
+	var claims []Claim
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		due, err := t.dueCampaigns(now)
+		if err != nil {
+			return err
+		}
+		left := limits.Rows
+		share := max(limits.Rows/waveShares, limits.Rows/max(1, len(due)))
+		for _, c := range due {
+			if left <= 0 {
+				break
+			}
+			claim, ok, err := s.claimCampaign(t, c, w, min(share, left), limits.Lease, now)
+			if err != nil {
+				return err
+			}
+			if ok {
+				claims = append(claims, claim)
+				left -= int(claim.Last - claim.First + 1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return claims, nil
+}
+
+func (s *Store) anyDue(ctx context.Context) (bool, error) {
+	found := false
+	err := s.journal.read(ctx, func(t *tx) error {
+		var one int
+		var err error
+		found, err = t.one([]any{&one}, `select 1 from campaigns where due_at <= $1 limit 1`, s.now())
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for due campaigns: %w", err)
+	}
+	return found, nil
+}
+
+// UntilDue is how long it takes until the next campaign may be claimed, not
+// below 0; false when none ever will by itself.
+func (s *Store) UntilDue(ctx context.Context) (time.Duration, bool, error) {
+	var due sql.NullInt64
+	err := s.journal.read(ctx, func(t *tx) error {
+		_, err := t.one([]any{&due}, `select min(due_at) from campaigns where due_at is not null`)
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("look for the next due campaign: %w", err)
+	}
+	return max(0, time.Duration(due.Int64-s.now())*time.Microsecond), due.Valid, nil
+}
+
+func (t *tx) dueCampaigns(now int64) ([]*campaignRow, error) {
+	var due []*campaignRow
+	err := t.each(func(rows *sql.Rows) error {
+		c := new(campaignRow)
+		due = append(due, c)
+		return rows.Scan(c.dest()...)
+	}, selectDue+t.database.dialect.skipLocked, now, waveCampaigns)
+	return due, err
+}
+
+// claimCampaign takes one due campaign. It returns false when taking over
+// found the head to be dead.
+func (s *Store) claimCampaign(t *tx, c *campaignRow, w Worker, limit int, lease time.Duration, now int64) (Claim, bool, error) {
+	if c.leaseOwner != "" {
+		if err := s.takeOver(t, c, w, now); err != nil {
+			return Claim{}, false, err
+		}
+		if c.headStatus.String == string(outbox.Dead) {
+			c.schedule(now)
+			return Claim{}, false, t.save(c, now)
+		}
+	}
+	claim := Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64}
+	claim.Counted = c.crashes >= 2
+	if claim.Counted {
+		limit = 1
+	}
+	if err := t.mark(c, &claim, limit, now); err != nil {
+		return Claim{}, false, fmt.Errorf("mark rows of campaign %q: %w", c.id, err)
+	}
+	if claim.Last < claim.First {
+		return Claim{}, false, t.mend(c, now)
+	}
+	c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, claim.Epoch, now+lease.Microseconds()
+	c.schedule(now)
+	return claim, true, t.save(c, now)
+}
+
+// mend sets a campaign's row right that promised rows which are not there.
+func (t *tx) mend(c *campaignRow, now int64) error {
+	if err := t.recount(c); err != nil {
+		return err
+	}
+	if err := t.refreshHead(c); err != nil {
+		return err
+	}
+	c.schedule(now)
+	return t.save(c, now)
+}
+
+const markRows = `
+update projection_apply_outbox
+set status = 'processing', claim_epoch = $4, updated_at = $5
+where campaign_id = $1
+  and seq between $2 and $3
+  and (status = 'pending' or (seq = $2 and status = 'failed'))`
+
+const countAttempt = `
+update projection_apply_outbox
+set attempt_count = attempt_count + $3
+where campaign_id = $1
+  and seq = $2
+  and status = 'processing'`
+
+// mark sets up to limit rows from the head on to processing and fills in
+// what the claim holds. A hole or a dead row further on ends the run.
+func (t *tx) mark(c *campaignRow, claim *Claim, limit int, now int64) error {
+	failed := c.headStatus.String == string(outbox.Failed)
+	want := min(int64(limit), c.counts.Pending)
+	if failed {
+		want = min(int64(limit), c.counts.Pending+1)
+	}
+	claim.Last = claim.First + want - 1
+	marked, err := t.exec(markRows, c.id, claim.First, claim.Last, claim.Epoch, now)
+	if err != nil {
+		return err
+	}
+	if marked != want {
+		if marked, err = t.keepRun(c, claim, now); err != nil {
+			return err
+		}
+	}
+	if failed || c.crashes > 0 {
+		if _, err := t.one([]any{&claim.Attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
+			return err
+		}
+	}
+	if claim.Counted {
+		if _, err := t.exec(countAttempt, c.id, claim.First, 1); err != nil {
+			return err
+		}
+	}
+	if failed && marked > 0 {
+		c.counts.Failed--
+		c.counts.Pending++
+	}
+	c.counts.Pending -= marked
+	c.counts.Processing += marked
+	if marked > 0 {
+		c.headStatus.String = string(outbox.Processing)
+	}
+	return nil
+}
+
+const unmarkRows = `
+update projection_apply_outbox
+set status = 'pending', updated_at = $5
+where campaign_id = $1
+  and seq between $2 and $3
+  and status = 'processing'
+  and claim_epoch = $4`
+
+// keepRun gives back what was marked beyond the first hole and returns the
+// length of the run that stays marked.
+func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
+	last, next := claim.Last, claim.First
+	err := t.each(func(rows *sql.Rows) error {
+		var seq, epoch int64
+		var status string
+		if err := rows.Scan(&seq, &status, &epoch); err != nil {
+			return err
+		}
+		if seq == next && status == string(outbox.Processing) && epoch == claim.Epoch {
+			next++
+		}
+		return nil
+	}, `select seq, status, claim_epoch from projection_apply_outbox where campaign_id = $1 and seq between $2 and $3 order by seq`, c.id, claim.First, claim.Last)
+	if err != nil {
+		return 0, err
+	}
+	claim.Last = next - 1
+	_, err = t.exec(unmarkRows, c.id, next, last, claim.Epoch, now)
+	return next - claim.First, err
+}
+
+// takeOver ends an expired lease. Rows it left in processing go back to
+// pending. When that happens twice in the same stretch, the events there are
+// suspected of taking the process down: from then on they are tried one by
+// one, and each attempt is counted before it starts.
+func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
+	held := c.counts.Processing
+	if held > 0 {
+		counted := c.crashes >= 2
+		c.crashes++
+		c.suspect = max(c.suspect, c.head.Int64+held-1)
+		if _, err := t.exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now); err != nil {
+			return fmt.Errorf("take over rows of campaign %q: %w", c.id, err)
+		}
+		c.counts.Pending, c.counts.Processing = c.counts.Pending+held, 0
+		c.headStatus.String = string(outbox.Pending)
+		if counted {
+			failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.leaseOwner + ")"}
+			failure.Fingerprint = "the process died while it applied this event"
+			if err := s.recordFailure(t, c, c.head.Int64, failure, w, 0, now); err != nil {
+				return err
+			}
+			c.counts.Pending--
+			*c.count(c.headStatus.String)++
+		}
+	}
+	c.leaseOwner, c.leaseExpiry = "", 0
+	return nil
+}
+
+const renewLease = `
+update campaigns
+set lease_expires_at = $4, due_at = case when due_at is null then null else $4 end
+where campaign_id = $1
+  and lease_owner = $2
+  and lease_epoch = $3`
+
+// Renew extends the leases of a wave that takes long. It returns
+// outbox.ErrLeaseLost when one of them is no longer held; the others are
+// extended all the same.
+func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
+	lost := false
+	err := s.journal.write(ctx, func(t *tx) error {
+		expires := s.now() + lease.Microseconds()
+		for _, c := range claims {
+			n, err := t.exec(renewLease, c.CampaignID, w.ID, c.Epoch, expires)
+			if err != nil {
+				return err
+			}
+			lost = lost || n == 0
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("renew leases: %w", err)
+	}
+	if lost {
+		return outbox.ErrLeaseLost
+	}
+	return nil
+}
+
+// ClaimInline takes the lease of one campaign without holding any row, for
+// applying on the request path. It returns false when another holds it. The
+// claim covers the events from First on, as far as they go.
+func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time.Duration) (Claim, bool, error) {
+	var claim Claim
+	ok := false
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return err
+		}
+		if c.leaseOwner != "" && c.leaseExpiry > now || c.diverged != "" || c.pausedAt.Valid || c.counts.Total() > 0 {
+			return nil
+		}
+		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+lease.Microseconds()
+		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0}
+		ok = true
+		return t.save(c, now)
+	})
+	return claim, ok, err
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+)
+
+const selectEvent = `
+select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
+  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
+  tags, metadata, payload, event_hash, chain_hash
+from events`
+
+func scanEvent(rows *sql.Rows) (outbox.Event, error) {
+	var e outbox.Event
+	var occurred, recorded int64
+	var tags, metadata, payload string
+	err := rows.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
+		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
+		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash)
+	e.OccurredAt, e.RecordedAt = at(occurred), at(recorded)
+	e.Tags, e.Metadata, e.Payload = []byte(tags), []byte(metadata), []byte(payload)
+	return e, err
+}
+
+func (t *tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		found = true
+		e, err = scanEvent(rows)
+		return err
+	}, query, args...)
+	return e, found, err
+}
+
+const eventsInRange = selectEvent + `
+where campaign_id = $1
+  and seq between $2 and $3
+order by seq`
+
+func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
+	events := make([]outbox.Event, 0, min(last-first+1, 4096))
+	err := t.each(func(rows *sql.Rows) error {
+		e, err := scanEvent(rows)
+		events = append(events, e)
+		return err
+	}, eventsInRange, campaign, first, last)
+	return events, err
+}
+
+// Event reads one event. A missing one is outbox.ErrNotFound.
+func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
+	var e outbox.Event
+	err := s.journal.read(ctx, func(t *tx) error {
+		var found bool
+		var err error
+		e, found, err = t.event(eventsInRange, campaign, seq, seq)
+		if err == nil && !found {
+			err = t.missingEvent(campaign, seq)
+		}
+		return err
+	})
+	return e, err
+}
+
+// missingEvent says what is missing: the campaign, or only the event.
+func (t *tx) missingEvent(campaign string, seq int64) error {
+	c, err := t.existingCampaign(campaign)
+	if err != nil {
+		return err
+	}
+	return outbox.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.highWater)
+}
+
+// Events reads the events of a campaign after a seq, in order. The page's
+// cursor is the last seq as text. limit 0 means 50; the most is 1,000. An
+// unknown campaign is outbox.ErrNotFound.
+func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
+	limit = pageLimit(limit, 1000)
+	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
+	err := s.journal.read(ctx, func(t *tx) error {
+		c, err := t.existingCampaign(campaign)
+		if err != nil {
+			return err
+		}
+		last := min(c.highWater, afterSeq+int64(limit))
+		if page.Items, err = t.events(campaign, afterSeq+1, last); err != nil {
+			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
+		}
+		if last < c.highWater && len(page.Items) > 0 {
+			cursor := strconv.FormatInt(last, 10)
+			page.NextCursor = &cursor
+		}
+		return nil
+	})
+	return page, err
+}
+
+func pageLimit(asked, most int) int {
+	if asked <= 0 {
+		return min(50, most)
+	}
+	return min(asked, most)
+}
+
+const upsertEventType = `
+insert into event_types (event_type, intent, registered_at)
+values ($1, $2, $3)
+on conflict (event_type) do update set intent = excluded.intent, registered_at = excluded.registered_at
+where event_types.intent <> excluded.intent`
+
+// RegisterEventTypes records what event types are for. A type that is not
+// named keeps its intent. Registering again changes nothing.
+func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbox.Intent) error {
+	known, err := s.EventTypes(ctx)
+	if err != nil {
+		return err
+	}
+	changed := make(map[string]outbox.Intent)
+	for name, intent := range intents {
+		if intent != outbox.IntentProjection && intent != outbox.IntentAuditOnly {
+			return outbox.Invalid("event_types", "intent %q of event type %q is unknown; use projection or audit_only", intent, name)
+		}
+		if known[name] != intent && (known[name] != "" || intent != outbox.IntentProjection) {
+			changed[name] = intent
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return s.journal.write(ctx, func(t *tx) error {
+		for name, intent := range changed {
+			if _, err := t.exec(upsertEventType, name, string(intent), s.now()); err != nil {
+				return fmt.Errorf("register event type %q: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// EventTypes reads the registered event types with their intents.
+func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error) {
+	var types map[string]outbox.Intent
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		types, err = t.eventTypes()
+		return err
+	})
+	return types, err
+}
+
+func (t *tx) eventTypes() (map[string]outbox.Intent, error) {
+	types := make(map[string]outbox.Intent)
+	err := t.each(func(rows *sql.Rows) error {
+		var name, intent string
+		err := rows.Scan(&name, &intent)
+		types[name] = outbox.Intent(intent)
+		return err
+	}, `select event_type, intent from event_types`)
+	if err != nil {
+		return nil, fmt.Errorf("read event types: %w", err)
+	}
+	return types, nil
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"outboxweb/internal/outbox"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// Migration is one step of a database's schema.
+type Migration struct {
+	Database  string     `json:"database"` // journal or projections
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"` // nil when it is still to come
+}
+
+func (d *database) provider() (*goose.Provider, error) {
+	files, err := fs.Sub(migrationFiles, "migrations/"+d.dialect.name+"/"+d.name)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, d.writerPool, files, goose.WithDisableGlobalRegistry(true))
+}
+
+// migrate brings the schema to this program's version. Two processes may
+// start at once: the one that loses the race finds the work done.
+func (d *database) migrate(ctx context.Context, refuse bool) error {
+	provider, err := d.provider()
+	if err != nil {
+		return fmt.Errorf("read migrations of the %s database: %w", d.name, err)
+	}
+	for attempt := 1; ; attempt++ {
+		have, want, err := d.versions(ctx, provider)
+		switch {
+		case err != nil && attempt == 5:
+			return fmt.Errorf("read the version of the %s database: %w", d.name, err)
+		case err != nil:
+			continue
+		case have > want:
+			return outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.path, have, want)
+		case have == want:
+			return nil
+		case refuse:
+			return outbox.Setup("the %s database %s has version %d and needs %d, and --no-migrate forbids bringing it there; run outboxweb migrate", d.name, d.path, have, want)
+		}
+		if _, err := provider.Up(ctx); err != nil && attempt == 5 {
+			return fmt.Errorf("migrate the %s database: %w", d.name, err)
+		}
+	}
+}
+
+// versions reads the version the database has and the newest one known here.
+func (d *database) versions(ctx context.Context, provider *goose.Provider) (have, want int64, err error) {
+	for _, source := range provider.ListSources() {
+		want = max(want, source.Version)
+	}
+	var tables int
+	err = d.writerPool.QueryRowContext(ctx, "select count(*) from sqlite_master where name = 'goose_db_version'").Scan(&tables)
+	if err != nil || tables == 0 {
+		return 0, want, err
+	}
+	err = d.writerPool.QueryRowContext(ctx, "select coalesce(max(version_id), 0) from goose_db_version").Scan(&have)
+	return have, want, err
+}
+
+// Migrations lists the steps of both databases, in order.
+func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
+	var all []Migration
+	for _, d := range []*database{s.journal, s.projections} {
+		err := d.read(ctx, func(t *tx) error {
+			provider, err := d.provider()
+			if err != nil {
+				return err
+			}
+			for _, source := range provider.ListSources() {
+				m := Migration{Database: d.name, Version: source.Version, Name: source.Path}
+				var applied string
+				found, err := t.one([]any{&applied}, "select cast(tstamp as text) from goose_db_version where version_id = $1", source.Version)
+				if err != nil {
+					return err
+				}
+				if when, err := time.Parse(time.DateTime, applied); found && err == nil {
+					m.AppliedAt = &when
+				}
+				all = append(all, m)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list migrations: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// Ready returns one sentence per reason why the store cannot serve, and none
+// when it can.
+func (s *Store) Ready(ctx context.Context) []string {
+	var reasons []string
+	for _, d := range []*database{s.journal, s.projections} {
+		provider, err := d.provider()
+		var have, want int64
+		if err == nil {
+			err = d.read(ctx, func(t *tx) error {
+				for _, source := range provider.ListSources() {
+					want = max(want, source.Version)
+				}
+				_, err := t.one([]any{&have}, "select max(version_id) from goose_db_version")
+				return err
+			})
+		}
+		switch {
+		case err != nil:
+			reasons = append(reasons, fmt.Sprintf("the %s database cannot be read", d.name))
+		case have != want:
+			reasons = append(reasons, fmt.Sprintf("the %s database has version %d and this program needs %d", d.name, have, want))
+		}
+	}
+	return reasons
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// Projection is a projection as the database needs to know it.
+type Projection struct {
+	Name    string
+	Version string   // hash of its definition
+	Tables  []string // created by Schema
+	Schema  []string // statements, in order
+}
+
+// InstallProjections creates the tables of projections that are not there yet
+// and notes the versions. A table that exists is left as it is. A wrong schema
+// statement comes back as a *SchemaError.
+func (s *Store) InstallProjections(ctx context.Context, all []Projection) error {
+	installed, err := s.projectionVersions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if installed[p.Name].version == p.Version {
+			continue
+		}
+		if err := s.installProjection(ctx, p, installed[p.Name].version == ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SchemaError says which schema statement of a projection failed.
+type SchemaError struct {
+	Projection string
+	Statement  int // index into Projection.Schema
+	Err        error
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("create the tables of projection %q: %v", e.Projection, e.Err)
+}
+
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+func (s *Store) installProjection(ctx context.Context, p Projection, first bool) error {
+	return s.projections.write(ctx, func(t *tx) error {
+		exist, err := t.tablesExist(p.Tables)
+		if err != nil {
+			return err
+		}
+		if !exist {
+			for i, statement := range p.Schema {
+				if _, err := t.session.conn.ExecContext(background, statement); err != nil {
+					return &SchemaError{Projection: p.Name, Statement: i, Err: t.note(err)}
+				}
+			}
+		}
+		built := p.Version
+		if exist && first {
+			built = "" // tables that somebody else made
+		}
+		_, err = t.exec(`
+insert into projection_versions (projection, version, built_version, installed_at)
+values ($1, $2, $3, $4)
+on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.now())
+		return err
+	})
+}
+
+func (t *tx) tablesExist(tables []string) (bool, error) {
+	for _, name := range tables {
+		var one int
+		found, err := t.one([]any{&one}, `select 1 from sqlite_master where type = 'table' and name = $1`, name)
+		if err != nil || !found {
+			return false, err
+		}
+	}
+	return len(tables) > 0, nil
+}
+
+// PrepareProjection checks one statement of a projection against the
+// database, without running it.
+func (s *Store) PrepareProjection(ctx context.Context, query string) error {
+	stmt, err := s.projections.readerPool.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	return stmt.Close()
+}
+
+type projectionVersion struct{ version, built string }
+
+func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
+	versions := make(map[string]projectionVersion)
+	err := s.projections.read(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var name string
+			var v projectionVersion
+			err := rows.Scan(&name, &v.version, &v.built)
+			versions[name] = v
+			return err
+		}, `select projection, version, built_version from projection_versions`)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read projection versions: %w", err)
+	}
+	return versions, nil
+}
+
+// DescribeProjections fills in what the database knows of the loaded
+// projections: how many campaigns each is set aside for or behind in, and
+// whether its rows were built by another version of its definition.
+func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+	versions, err := s.projectionVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	described := make([]outbox.ProjectionInfo, len(loaded))
+	err = s.projections.read(ctx, func(t *tx) error {
+		for i, p := range loaded {
+			described[i] = p
+			v, known := versions[p.Name]
+			described[i].BuiltByOtherVersion = known && v.built != p.Version
+			_, err := t.one([]any{&described[i].Quarantined}, `select count(*) from projection_cursors where projection = $1 and state = 'quarantined'`, p.Name)
+			if err != nil {
+				return err
+			}
+			described[i].CursorsBehind = summary.Campaigns.Lagging + described[i].Quarantined
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe projections: %w", err)
+	}
+	return described, nil
+}

@@ -1,0 +1,332 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// reconcileLease is how long a repair may take before another worker may take
+// the campaign over.
+const reconcileLease = 30 * time.Second
+
+// ReplayCampaign gives every unapplied event of the campaign its row back, due
+// now, and removes rows of events that are applied already.
+func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
+	a := &act{order: o, action: "replay", campaign: id}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Repaired, error) {
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return outbox.Repaired{}, err
+		}
+		if c.leaseOwner != "" && c.leaseExpiry > now {
+			return outbox.Repaired{}, outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, id)
+		}
+		result, err := s.repairCampaign(t, c, now)
+		a.after = result
+		return result, err
+	})
+}
+
+// RepairGaps is ReplayCampaign for every campaign that needs it, each in a
+// transaction of its own, with one audit record for all.
+func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
+	if err := s.refuseReadOnly(); err != nil {
+		return outbox.Repaired{}, err
+	}
+	total, err := s.Reconcile(ctx)
+	if err != nil {
+		return total, err
+	}
+	a := &act{order: o, action: "repair_gaps", after: total}
+	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return total, nil })
+}
+
+// Reconcile compares every campaign with its watermark: events above it
+// without a row get one, rows of applied events are removed, and a campaign
+// whose watermark contradicts the journal is marked as diverged. Campaigns
+// under a lease are left to their worker. A second call finds nothing to do
+// and writes nothing.
+func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
+	var total outbox.Repaired
+	err := s.eachCampaignPage(ctx, func(page []*campaignRow, marks map[string]Watermark) error {
+		for _, c := range page {
+			suspicious, err := s.suspicious(ctx, c, marks[c.id])
+			if err != nil {
+				return err
+			}
+			if !suspicious {
+				continue
+			}
+			repaired, err := s.ReconcileCampaign(ctx, c.id)
+			if err != nil {
+				return err
+			}
+			total.Campaigns += repaired.Campaigns
+			total.Inserted += repaired.Inserted
+			total.Removed += repaired.Removed
+			total.Diverged += repaired.Diverged
+		}
+		return nil
+	})
+	if err != nil {
+		return total, fmt.Errorf("reconcile: %w", err)
+	}
+	if total.Inserted > 0 {
+		s.wakeUp()
+	}
+	return total, nil
+}
+
+// ReconcileCampaign is Reconcile for one campaign.
+func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repaired, error) {
+	var repaired outbox.Repaired
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return err
+		}
+		if c.leaseOwner != "" && c.leaseExpiry > now {
+			return nil
+		}
+		repaired, err = s.repairCampaign(t, c, now)
+		return err
+	})
+	return repaired, err
+}
+
+func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
+	marks, err := s.Watermarks(ctx, []string{id})
+	return marks[id], err
+}
+
+const campaignPage = 500
+
+const selectCampaignPage = `
+select ` + campaignColumns + `
+from campaigns
+where campaign_id > $1
+order by campaign_id
+limit $2`
+
+// eachCampaignPage walks all campaigns in pages with their watermarks. The
+// journal is read first: a watermark may be ahead of what its page says, and
+// never behind.
+func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow, map[string]Watermark) error) error {
+	after := ""
+	for {
+		var page []*campaignRow
+		var ids []string
+		err := s.journal.read(ctx, func(t *tx) error {
+			return t.each(func(rows *sql.Rows) error {
+				c := new(campaignRow)
+				err := rows.Scan(c.dest()...)
+				page, ids = append(page, c), append(ids, c.id)
+				return err
+			}, selectCampaignPage, after, campaignPage)
+		})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		marks, err := s.Watermarks(ctx, ids)
+		if err != nil {
+			return err
+		}
+		if err := visit(page, marks); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// suspicious reports whether a campaign's row and watermark do not add up. It
+// reads little and locks nothing.
+func (s *Store) suspicious(ctx context.Context, c *campaignRow, w Watermark) (bool, error) {
+	if c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now() {
+		return false, nil
+	}
+	waiting := c.highWater - w.AppliedSeq
+	if w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq ||
+		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
+		c.head.Valid && c.head.Int64 != w.AppliedSeq+1 {
+		return true, nil
+	}
+	var differs bool
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		reason, err := t.divergence(c, w)
+		differs = reason != ""
+		return err
+	})
+	return differs, err
+}
+
+// divergence says how a watermark contradicts the journal; empty when it does
+// not.
+func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
+	switch {
+	case w.AppliedSeq == 0:
+		return "", nil
+	case w.AppliedSeq > c.highWater:
+		return fmt.Sprintf("the projections have event %d, but the journal ends at %d", w.AppliedSeq, c.highWater), nil
+	}
+	var hash string
+	found, err := t.one([]any{&hash}, `select chain_hash from events where campaign_id = $1 and seq = $2`, c.id, w.AppliedSeq)
+	if err == nil && (!found || hash != w.AppliedHash) {
+		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
+	}
+	return "", err
+}
+
+const (
+	insertMissingRows = `
+insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+select e.campaign_id, e.seq, e.event_type, $3, e.recorded_at, $3
+from events e
+where e.campaign_id = $1
+  and e.seq > $2
+  and not exists (select 1 from projection_apply_outbox o where o.campaign_id = e.campaign_id and o.seq = e.seq)`
+
+	deleteStaleRows = `
+delete from projection_apply_outbox
+where campaign_id = $1
+  and seq <= $2`
+
+	resetProcessing = `
+update projection_apply_outbox
+set status = 'pending', updated_at = $2
+where campaign_id = $1
+  and status = 'processing'`
+)
+
+// repairCampaign makes rows and counts fit the watermark while nobody holds
+// the lease: the watermark cannot move as long as this transaction keeps
+// everybody from claiming. An expired lease is ended first, in both databases,
+// so that its holder, should it wake, changes nothing.
+func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaired, error) {
+	var r outbox.Repaired
+	before := *c
+	if c.leaseOwner != "" || c.counts.Processing > 0 {
+		if err := s.endLease(t, c, now); err != nil {
+			return r, err
+		}
+	}
+	w, err := s.watermarkOf(background, c.id)
+	if err != nil {
+		return r, err
+	}
+	reason, err := t.divergence(c, w)
+	if err != nil {
+		return r, err
+	}
+	if reason == "" {
+		r, err = s.repairRows(t, c, w, now)
+	} else if c.diverged == "" {
+		r = outbox.Repaired{Campaigns: 1, Diverged: 1}
+	}
+	if err != nil {
+		return r, err
+	}
+	c.diverged = reason
+	if before.diverged != "" && reason == "" {
+		r.Campaigns = 1
+	}
+	if *c == before {
+		return r, nil
+	}
+	c.schedule(now)
+	return r, t.save(c, now)
+}
+
+// endLease takes an expired lease away and raises the fence above it.
+func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
+	c.leaseOwner, c.leaseExpiry = "", 0
+	c.leaseEpoch++
+	err := s.Apply(background, func(a *ApplyTx) error {
+		if _, err := a.Watermark(c.id); err != nil {
+			return err
+		}
+		return a.Fence(c.id, c.leaseEpoch)
+	})
+	if err == nil {
+		_, err = t.exec(resetProcessing, c.id, now)
+	}
+	if err != nil {
+		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
+	}
+	return nil
+}
+
+func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
+	if r.Removed, err = t.exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
+		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
+	}
+	if s.options.Mode.Enqueues() {
+		if r.Inserted, err = t.exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
+			return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
+		}
+	}
+	if r.Inserted+r.Removed > 0 {
+		r.Campaigns = 1
+	}
+	c.applied = w.AppliedSeq
+	if err := t.recount(c); err != nil {
+		return r, err
+	}
+	return r, t.refreshHead(c)
+}
+
+// Gaps lists the campaigns with events that have neither been applied nor
+// have a row.
+func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
+	gaps := []outbox.Gap{}
+	err := s.eachCampaignPage(ctx, func(page []*campaignRow, marks map[string]Watermark) error {
+		for _, c := range page {
+			applied := marks[c.id].AppliedSeq
+			missing, err := s.missingRows(ctx, c, applied)
+			if err != nil {
+				return err
+			}
+			if missing > 0 {
+				gaps = append(gaps, outbox.Gap{CampaignID: c.id, AppliedSeq: applied, HighWaterSeq: c.highWater, Missing: missing})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for gaps: %w", err)
+	}
+	return gaps, nil
+}
+
+// missingRows counts the events above applied that have no row. Rows at or
+// below it, of a wave that is not settled yet, do not make up for them. A
+// worker may apply and settle between the two reads, so a finding counts only
+// when the watermark has not moved meanwhile.
+func (s *Store) missingRows(ctx context.Context, c *campaignRow, applied int64) (int64, error) {
+	for {
+		waiting := c.highWater - applied
+		if waiting <= 0 || c.counts.Total() == waiting && c.head.Int64 == applied+1 {
+			return 0, nil
+		}
+		var rows int64
+		err := s.journal.read(ctx, func(t *tx) error {
+			_, err := t.one([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.id, applied, c.highWater)
+			return err
+		})
+		if err != nil || rows >= waiting {
+			return 0, err
+		}
+		w, err := s.watermarkOf(ctx, c.id)
+		if err != nil || w.AppliedSeq == applied {
+			return waiting - rows, err
+		}
+		applied = w.AppliedSeq
+	}
+}

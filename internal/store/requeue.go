@@ -1,0 +1,270 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+const requeueRow = `
+update projection_apply_outbox
+set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
+where campaign_id = $1
+  and seq = $2
+  and status = 'dead'`
+
+// RequeueRow sets one dead row back to pending with no attempts, due now. A
+// row in any other status, or not as expected, is outbox.ErrConflict; a
+// missing one outbox.ErrNotFound. Of two callers at once one wins.
+func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
+	a := &act{order: o, action: "requeue", campaign: campaign, seq: seq}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
+		c, row, err := t.rowForChange(campaign, seq)
+		if err != nil {
+			return row, err
+		}
+		if err := t.expect(o, row, c, now); err != nil {
+			return row, err
+		}
+		if row.Status != outbox.Dead {
+			return row, outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+		}
+		a.before = stateOf(row)
+		if err := t.requeue(c, seq, now); err != nil {
+			return row, err
+		}
+		if err := t.finishRequeue(c, now); err != nil {
+			return row, err
+		}
+		_, row, err = t.rowForChange(campaign, seq)
+		a.after = stateOf(row)
+		return row, err
+	})
+}
+
+func (t *tx) requeue(c *campaignRow, seq, now int64) error {
+	n, err := t.exec(requeueRow, c.id, seq, now)
+	if err != nil {
+		return fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
+	}
+	c.counts.Dead -= n
+	c.counts.Pending += n
+	return nil
+}
+
+func (t *tx) finishRequeue(c *campaignRow, now int64) error {
+	c.crashes, c.suspect = 0, 0
+	if err := t.refreshHead(c); err != nil {
+		return err
+	}
+	c.schedule(now)
+	return t.save(c, now)
+}
+
+// rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
+func (t *tx) rowForChange(campaign string, seq int64) (*campaignRow, outbox.Row, error) {
+	c, err := t.existingCampaign(campaign)
+	if err != nil {
+		return nil, outbox.Row{}, err
+	}
+	row, found, err := t.row(campaign, seq)
+	if err != nil {
+		return nil, row, err
+	}
+	if !found {
+		if seq >= 1 && seq <= c.applied {
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied", campaign, seq)
+		}
+		if seq >= 1 && seq <= c.highWater {
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row although it is not applied; replay gives it one", campaign, seq)
+		}
+		return nil, row, t.missingEvent(campaign, seq)
+	}
+	describeHead(&row, c)
+	return c, row, nil
+}
+
+// maxRequeue bounds one requeue of many.
+const maxRequeue = 10_000
+
+// RequeueDead requeues dead rows that match f, in order of next attempt, then
+// seq, in one transaction.
+func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
+	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Requeued, error) {
+		chosen, err := t.deadRows(f)
+		if err != nil {
+			return outbox.Requeued{}, err
+		}
+		result, campaigns, err := t.measureRequeue(chosen)
+		if err != nil {
+			return outbox.Requeued{}, err
+		}
+		for _, row := range chosen {
+			if err := t.requeue(campaigns[row.campaign], row.seq, now); err != nil {
+				return outbox.Requeued{}, err
+			}
+		}
+		for _, c := range campaigns {
+			if err := t.finishRequeue(c, now); err != nil {
+				return outbox.Requeued{}, err
+			}
+		}
+		a.after = result
+		return result, nil
+	})
+}
+
+// PreviewRequeue says what RequeueDead would do now, and changes nothing.
+func (s *Store) PreviewRequeue(ctx context.Context, f outbox.RequeueFilter) (outbox.Requeued, error) {
+	var result outbox.Requeued
+	err := s.journal.read(ctx, func(t *tx) error {
+		chosen, err := t.deadRows(f)
+		if err == nil {
+			result, _, err = t.measureRequeue(chosen)
+		}
+		return err
+	})
+	return result, err
+}
+
+type rowKey struct {
+	campaign string
+	seq      int64
+}
+
+const (
+	selectDead = `
+select campaign_id, seq
+from projection_apply_outbox
+where status = 'dead'
+  and ($1 = '' or event_type = $1)
+  and ($2 = '' or fingerprint = $2)
+order by next_attempt_at, seq, campaign_id
+limit $3`
+
+	selectCampaignDead = `
+select campaign_id, seq
+from projection_apply_outbox
+where status = 'dead'
+  and ($1 = '' or event_type = $1)
+  and ($2 = '' or fingerprint = $2)
+  and campaign_id = $4
+order by next_attempt_at, seq, campaign_id
+limit $3`
+)
+
+func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
+	if f.Limit < 0 || f.Limit > maxRequeue {
+		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", maxRequeue)
+	}
+	limit := f.Limit
+	if limit == 0 {
+		limit = 100
+	}
+	var chosen []rowKey
+	scan := func(rows *sql.Rows) error {
+		var k rowKey
+		err := rows.Scan(&k.campaign, &k.seq)
+		chosen = append(chosen, k)
+		return err
+	}
+	if f.CampaignID == "" {
+		return chosen, t.each(scan, selectDead, f.EventType, f.Fingerprint, limit)
+	}
+	if _, err := t.existingCampaign(f.CampaignID); err != nil {
+		return nil, err
+	}
+	return chosen, t.each(scan, selectCampaignDead, f.EventType, f.Fingerprint, limit, f.CampaignID)
+}
+
+// measureRequeue counts what requeueing the chosen rows releases, and reads
+// the campaigns they belong to.
+func (t *tx) measureRequeue(chosen []rowKey) (outbox.Requeued, map[string]*campaignRow, error) {
+	result := outbox.Requeued{Requeued: int64(len(chosen))}
+	campaigns := make(map[string]*campaignRow)
+	for _, row := range chosen {
+		c, ok := campaigns[row.campaign]
+		if !ok {
+			var err error
+			if c, err = t.existingCampaign(row.campaign); err != nil {
+				return result, nil, err
+			}
+			campaigns[row.campaign] = c
+		}
+		if c.head.Int64 == row.seq {
+			result.Heads++
+			result.Released += c.counts.Total() - 1
+		}
+	}
+	return result, campaigns, nil
+}
+
+// RetryRow makes a failed head due now. Its attempts stay. A row that is not
+// a failed head is outbox.ErrConflict.
+func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
+	a := &act{order: o, action: "retry", campaign: campaign, seq: seq}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
+		c, row, err := t.rowForChange(campaign, seq)
+		if err != nil {
+			return row, err
+		}
+		if err := t.expect(o, row, c, now); err != nil {
+			return row, err
+		}
+		if row.Status != outbox.Failed || !row.IsHead {
+			return row, outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+		}
+		a.before = stateOf(row)
+		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
+			return row, fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
+		}
+		c.headNext.Int64 = now
+		c.schedule(now)
+		if err := t.save(c, now); err != nil {
+			return row, err
+		}
+		_, row, err = t.rowForChange(campaign, seq)
+		a.after = stateOf(row)
+		return row, err
+	})
+}
+
+// PauseCampaign stops a campaign: no worker claims it until it is resumed. A
+// wave under way ends first. One that is paused already is outbox.ErrConflict.
+func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
+	a := &act{order: o, action: "pause", campaign: id, before: map[string]bool{"paused": false}, after: map[string]bool{"paused": true}}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return outbox.Campaign{}, err
+		}
+		if c.pausedAt.Valid {
+			return outbox.Campaign{}, outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
+		}
+		c.pausedAt = sql.NullInt64{Int64: now, Valid: true}
+		c.pausedBy, c.pausedWhy = o.By.Name, o.Reason
+		c.schedule(now)
+		return c.view(), t.save(c, now)
+	})
+}
+
+// ResumeCampaign lets a paused campaign go on. One that is not paused is
+// outbox.ErrConflict.
+func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
+	a := &act{order: o, action: "resume", campaign: id, before: map[string]bool{"paused": true}, after: map[string]bool{"paused": false}}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
+		c, err := t.existingCampaign(id)
+		if err != nil {
+			return outbox.Campaign{}, err
+		}
+		if !c.pausedAt.Valid {
+			return outbox.Campaign{}, outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
+		}
+		c.pausedAt, c.pausedBy, c.pausedWhy = sql.NullInt64{}, "", ""
+		c.schedule(now)
+		return c.view(), t.save(c, now)
+	})
+}

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// Result is what became of one claim.
+type Result struct {
+	Claim    Claim
+	Applied  int64    // the highest seq the projections now have
+	Failure  *Failure // of event Applied+1; nil when nothing failed
+	Diverged string   // why nothing may be applied to the campaign any more
+}
+
+// Failure is one failed attempt to apply an event.
+type Failure struct {
+	Message     string // in full, with a stack where there is one
+	Fingerprint string // see outbox.Fingerprint
+	SetAside    bool   // the projection at fault is one that is set aside rather than blocking the campaign
+}
+
+// Settled counts what a settlement did, in rows; Fenced in campaigns.
+type Settled struct {
+	Applied, Failed, Died, Fenced int64
+}
+
+// Settle ends a wave: rows that were applied are deleted, a failed head is
+// scheduled for retry or declared dead, the rest goes back to pending, and
+// every lease is released. A campaign whose lease was lost in the meantime is
+// counted as fenced and left alone.
+//
+// It must not be cut short: the caller passes a context that outlives a shutdown.
+func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled, error) {
+	var settled Settled
+	err := s.journal.write(ctx, func(t *tx) error {
+		settled = Settled{}
+		now := s.now()
+		for _, r := range results {
+			if err := s.settleCampaign(t, r, w, now, &settled); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Settled{}, fmt.Errorf("settle: %w", err)
+	}
+	return settled, nil
+}
+
+const deleteApplied = `
+delete from projection_apply_outbox
+where campaign_id = $1
+  and seq between $2 and $3
+  and status = 'processing'
+  and claim_epoch = $4`
+
+func (s *Store) settleCampaign(t *tx, r Result, w Worker, now int64, settled *Settled) error {
+	c, found, err := t.campaign(r.Claim.CampaignID)
+	if err != nil {
+		return err
+	}
+	if !found || c.leaseOwner != w.ID || c.leaseEpoch != r.Claim.Epoch {
+		settled.Fenced++
+		return nil
+	}
+	if err := s.settleRows(t, c, r, w, now, settled); err != nil {
+		return fmt.Errorf("campaign %q: %w", c.id, err)
+	}
+	c.applied = max(c.applied, r.Applied)
+	if c.applied >= c.suspect {
+		c.crashes, c.suspect = 0, 0
+	}
+	if r.Diverged != "" {
+		c.diverged = r.Diverged
+	}
+	if err := t.refreshHead(c); err != nil {
+		return err
+	}
+	c.leaseOwner, c.leaseExpiry = "", 0
+	c.schedule(now)
+	return t.save(c, now)
+}
+
+// settleRows brings the rows of a claim, and the campaign's counts, up to its
+// result.
+func (s *Store) settleRows(t *tx, c *campaignRow, r Result, w Worker, now int64, settled *Settled) error {
+	held := r.Claim
+	if held.Last < held.First {
+		return nil
+	}
+	done := min(r.Applied, held.Last)
+	gone := int64(0)
+	var err error
+	if done >= held.First {
+		if gone, err = t.exec(deleteApplied, c.id, held.First, done, held.Epoch); err != nil {
+			return fmt.Errorf("delete applied rows: %w", err)
+		}
+	}
+	settled.Applied += gone
+	rest := max(done+1, held.First)
+	c.counts.Processing -= gone
+	if r.Failure != nil && rest <= held.Last {
+		counted := 1
+		if held.Counted {
+			counted = 0
+		}
+		if err := s.recordFailure(t, c, rest, *r.Failure, w, counted, now); err != nil {
+			return err
+		}
+		c.counts.Processing--
+		*c.count(c.headStatus.String)++
+		settled.Failed++
+		if c.headStatus.String == string(outbox.Dead) {
+			settled.Died++
+		}
+		rest++
+	} else if held.Counted && rest <= held.Last {
+		if _, err := t.exec(countAttempt, c.id, held.First, -1); err != nil {
+			return fmt.Errorf("take back an attempt: %w", err)
+		}
+	}
+	if rest <= held.Last {
+		back, err := t.exec(unmarkRows, c.id, rest, held.Last, held.Epoch, now)
+		if err != nil {
+			return fmt.Errorf("give back rows: %w", err)
+		}
+		c.counts.Processing -= back
+		c.counts.Pending += back
+	}
+	if c.counts.Processing != 0 {
+		return t.recount(c)
+	}
+	return nil
+}
+
+const failRow = `
+update projection_apply_outbox
+set status = $3, attempt_count = $4, next_attempt_at = $5, last_error = $6, fingerprint = $7, updated_at = $8
+where campaign_id = $1
+  and seq = $2`
+
+const insertAttempt = `
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+on conflict (campaign_id, seq, at, attempt) do nothing`
+
+// lastErrorLimit bounds the error kept on the row itself, in bytes; the
+// attempt keeps up to errorLimit.
+const (
+	lastErrorLimit = 1 << 10
+	errorLimit     = 64 << 10
+)
+
+// recordFailure writes a failed attempt to the row and the history, and sets
+// the head's new status in c. counted is what to add to the attempt count: 0
+// when it was added before the attempt began.
+func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
+	var attempts int
+	_, err := t.one([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, seq)
+	if err != nil {
+		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
+	}
+	attempts += counted
+	status := outbox.Failed
+	next := now + s.options.Retry.Delay(attempts).Microseconds()
+	if attempts >= s.options.Retry.Attempts() && !f.SetAside {
+		status, next = outbox.Dead, now
+	}
+	if _, err := t.exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
+		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
+	}
+	if _, err := t.exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint); err != nil {
+		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
+	}
+	c.headStatus = sql.NullString{String: string(status), Valid: true}
+	return nil
+}
+
+// recount sets the counts of a campaign from its rows.
+func (t *tx) recount(c *campaignRow) error {
+	counts, err := t.countRows(c.id)
+	if err != nil {
+		return err
+	}
+	c.counts = counts
+	return nil
+}
+
+func (t *tx) countRows(campaign string) (outbox.Counts, error) {
+	var counts outbox.Counts
+	c := campaignRow{}
+	err := t.each(func(rows *sql.Rows) error {
+		var status string
+		var n int64
+		err := rows.Scan(&status, &n)
+		*c.count(status) += n
+		return err
+	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, campaign)
+	if err != nil {
+		return counts, fmt.Errorf("count the rows of campaign %q: %w", campaign, err)
+	}
+	return c.counts, nil
+}
+
+// clip shortens text to at most limit bytes, at a character's end.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && text[limit]&0xc0 == 0x80 {
+		limit--
+	}
+	return text[:limit]
+}

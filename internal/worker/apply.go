@@ -1,0 +1,261 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// application applies one campaign's part of a wave in a transaction that it
+// shares with other campaigns.
+type application struct {
+	worker    *Worker
+	tx        *store.ApplyTx
+	part      *part
+	auditOnly map[string]bool
+	skip      map[string]bool // projections set aside for this campaign
+	mark      store.Watermark
+}
+
+// hangError is an event that was cut off by its deadline. The database has
+// rolled the transaction back by then.
+type hangError struct {
+	seq     int64
+	failure *store.Failure
+}
+
+func (e *hangError) Error() string { return e.failure.Message }
+
+// run brings the projections as far as the part's events allow and fills in
+// its result. Any error it returns has cost the whole transaction.
+func (a *application) run(ctx context.Context) error {
+	p := a.part
+	var err error
+	if a.mark, err = a.tx.Watermark(p.claim.CampaignID); err != nil {
+		return err
+	}
+	if err := a.tx.Fence(p.claim.CampaignID, p.claim.Epoch); err != nil {
+		return ignoreLost(err) // the settlement will find the lease gone
+	}
+	if a.mark.SetAside > 0 {
+		if a.skip, err = a.tx.SetAside(p.claim.CampaignID); err != nil {
+			return err
+		}
+	}
+	p.result.Applied = a.mark.AppliedSeq
+	todo, sound, ok, err := a.compare(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	if err := a.applyAll(ctx, todo[:sound]); err != nil {
+		return err
+	}
+	if p.result.Failure == nil && sound < len(todo) && p.result.Applied == todo[sound].Seq-1 {
+		p.result.Failure = p.failure
+		if p.failure == nil || p.cut != todo[sound].Seq {
+			p.result.Failure = failureOf(errors.New(p.reason))
+		}
+	}
+	return nil
+}
+
+func ignoreLost(err error) error {
+	if errors.Is(err, outbox.ErrLeaseLost) {
+		return nil
+	}
+	return err
+}
+
+// compare holds the events against the watermark. It returns those that are
+// still to be applied and how many of them may be; false when the part ends
+// here.
+func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound int, ok bool, err error) {
+	p, mark := a.part, a.mark
+	for i := range p.events {
+		e := &p.events[i]
+		if e.Seq == mark.AppliedSeq && e.ChainHash != mark.AppliedHash && i < p.unsound {
+			p.result.Diverged = fmt.Sprintf("the projections were built from another event %d than the journal has", e.Seq)
+			return nil, 0, false, nil
+		}
+		if e.Seq > mark.AppliedSeq {
+			todo, sound = p.events[i:], p.unsound-i
+			break
+		}
+	}
+	if len(todo) == 0 {
+		return nil, 0, false, nil
+	}
+	first := &todo[0]
+	if first.Seq != mark.AppliedSeq+1 {
+		p.gap = true
+		return nil, 0, false, nil
+	}
+	if sound > 0 && outbox.NextChainHash(mark.AppliedHash, first.Seq, first.EventHash) != first.ChainHash {
+		diverged, err := a.diverged(ctx)
+		if err != nil || diverged {
+			return nil, 0, false, err
+		}
+		sound, p.reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
+	}
+	for i := range sound { // seqs without a hole, and nothing from a hanging event on
+		if todo[i].Seq != first.Seq+int64(i) || todo[i].Seq == p.cut {
+			sound = i
+		}
+	}
+	return todo, max(sound, 0), true, nil
+}
+
+// diverged tells a tampered event from projections that were built from
+// another journal, when the two do not chain.
+func (a *application) diverged(ctx context.Context) (bool, error) {
+	if a.mark.AppliedSeq == 0 {
+		return false, nil
+	}
+	before, err := a.worker.Store.Event(ctx, a.part.claim.CampaignID, a.mark.AppliedSeq)
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+		return false, err
+	}
+	if err == nil && before.ChainHash == a.mark.AppliedHash {
+		return false, nil
+	}
+	a.part.result.Diverged = fmt.Sprintf("the projections were built from another event %d than the journal has", a.mark.AppliedSeq)
+	return true, nil
+}
+
+// applyAll applies events in runs, as long as possible: the whole rest at
+// first; when an event fails, those before it again, then it alone, so that it
+// undoes only itself.
+func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
+	run := len(todo)
+	for len(todo) > 0 {
+		failedAt, err := a.applyRun(ctx, todo[:run])
+		if a.tx.Lost() {
+			return a.lost(ctx, err, todo[:run], failedAt)
+		}
+		switch {
+		case errors.Is(err, outbox.ErrLeaseLost):
+			return nil
+		case err == nil:
+			a.part.result.Applied = todo[run-1].Seq
+			alone := run < len(todo) && run > 1
+			todo = todo[run:]
+			if run = len(todo); alone {
+				run = 1
+			}
+		case failedAt > 0:
+			run = failedAt
+		case run > 1:
+			run = 1
+		default:
+			again, err := a.fail(&todo[0], err)
+			if err != nil || !again {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lost turns the loss of the transaction into what caused it: an event over
+// its deadline, or a fault that is nobody's attempt.
+func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) {
+		return err
+	}
+	seq := run[failedAt].Seq
+	cause := fmt.Errorf("the event took longer than %s and was cut off: %w", a.worker.EventTimeout, err)
+	return &hangError{seq: seq, failure: failureOf(cause)}
+}
+
+// applyRun applies consecutive events inside one savepoint, the watermark
+// first. When an event fails everything of the run is undone, and its index
+// is returned.
+func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedAt int, err error) {
+	if err := a.tx.Savepoint(); err != nil {
+		return 0, err
+	}
+	last := &run[len(run)-1]
+	err = a.tx.Advance(last.CampaignID, a.part.claim.Epoch, run[0].Seq-1, last.Seq, last.ChainHash)
+	for i := 0; err == nil && i < len(run); i++ {
+		failedAt = i
+		err = a.applyEvent(ctx, &run[i])
+	}
+	if err != nil && !a.tx.Lost() {
+		if err := a.tx.RollbackTo(); err != nil {
+			return failedAt, err
+		}
+	}
+	if a.tx.Lost() {
+		return failedAt, err
+	}
+	if err := a.tx.Release(); err != nil {
+		return failedAt, err
+	}
+	return failedAt, err
+}
+
+// applyEvent runs the projections for one event. Event types that are only
+// journalled, or that no projection handles, have nothing to run. A panic
+// becomes an error that carries its stack.
+func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err error) {
+	if a.auditOnly[e.EventType] || !a.worker.Set.Handles(e.EventType) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.worker.EventTimeout)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic while applying event %d: %v\n%s", e.Seq, r, debug.Stack())
+		}
+	}()
+	return a.worker.Set.Apply(ctx, a.tx, e, a.skip)
+}
+
+// fail decides over an event that failed alone. When the projection at fault
+// is one that is set aside rather than blocking, and this was the last
+// attempt, it is set aside and the event is to be applied again without it.
+func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
+	f := failureOf(cause)
+	var at *projection.ApplyError
+	if errors.As(cause, &at) && a.worker.quarantines(at.Projection) && !a.skip[at.Projection] {
+		f.SetAside = true
+		attempts := 1
+		if e.Seq == a.part.claim.First {
+			attempts += a.part.claim.Attempts
+		}
+		if attempts >= a.worker.Store.Retry().Attempts() {
+			if err := a.tx.Quarantine(at.Projection, e, *f, attempts); err != nil {
+				return false, err
+			}
+			skip := map[string]bool{at.Projection: true}
+			for name := range a.skip {
+				skip[name] = true
+			}
+			a.skip = skip
+			return true, nil
+		}
+	}
+	a.part.result.Failure = f
+	return false, nil
+}
+
+func failureOf(err error) *store.Failure {
+	text := err.Error()
+	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(text)}
+}
+
+// quarantines reports whether a projection that cannot follow a campaign is
+// set aside for it rather than holding it up.
+func (w *Worker) quarantines(name string) bool {
+	for _, p := range w.Set.Projections() {
+		if p.Name == name {
+			return p.OnFailure == projection.Quarantine
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+const heartbeatInterval = 2 * time.Second
+
+// heart keeps what the last heartbeat said. An idle worker writes none, so
+// that it leaves the disk alone: its silence means idleness, and its end is
+// written down or seen from its process being gone.
+type heart struct {
+	mu    sync.Mutex
+	state outbox.InstanceState
+	at    time.Time
+}
+
+// arrive writes the worker's first sign of life and marks workers of this
+// host whose process is gone as stopped.
+func (w *Worker) arrive(ctx context.Context) (bool, error) {
+	others, err := w.Store.Instances(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := time.Now().UTC()
+	for _, other := range others {
+		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
+			other.StoppedAt = &now
+			other.Rates = outbox.Throughput{}
+			if err := w.Store.Heartbeat(ctx, other); err != nil {
+				return false, err
+			}
+		}
+	}
+	w.beat.mu.Lock()
+	defer w.beat.mu.Unlock()
+	w.beat.state.StartedAt, w.beat.at = now, now
+	return false, w.Store.Heartbeat(ctx, w.beat.state)
+}
+
+func processAlive(pid int) bool {
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// heartbeat writes counts and rates when they have changed.
+func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
+	w.beat.mu.Lock()
+	defer w.beat.mu.Unlock()
+	next := w.counted(time.Now())
+	last := w.beat.state
+	if next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates {
+		w.beat.at = time.Now()
+		return false, nil
+	}
+	if err := w.Store.Heartbeat(ctx, next); err != nil {
+		return false, err
+	}
+	w.beat.state, w.beat.at = next, time.Now()
+	return false, nil
+}
+
+// counted is the state with the counters of now and the rates since the last
+// heartbeat.
+func (w *Worker) counted(now time.Time) outbox.InstanceState {
+	next := w.beat.state
+	next.Applied, next.Failed, next.Fenced = w.applied.Load(), w.failed.Load(), w.fenced.Load()
+	seconds := max(now.Sub(w.beat.at).Seconds(), 0.001)
+	next.Rates = outbox.Throughput{
+		AppliedPerSecond: float64(next.Applied-w.beat.state.Applied) / seconds,
+		FailedPerSecond:  float64(next.Failed-w.beat.state.Failed) / seconds,
+	}
+	return next
+}
+
+// stop writes down that the worker ended by itself.
+func (w *Worker) stop(ctx context.Context) error {
+	w.beat.mu.Lock()
+	defer w.beat.mu.Unlock()
+	last := w.counted(time.Now())
+	last.Rates = outbox.Throughput{}
+	now := time.Now().UTC()
+	last.StoppedAt = &now
+	return w.Store.Heartbeat(ctx, last)
+}

@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// keyedMutex serializes work per key within the process.
+type keyedMutex struct {
+	mu   sync.Mutex
+	held map[string]chan struct{}
+}
+
+// lock waits for the key until ctx ends.
+func (k *keyedMutex) lock(ctx context.Context, key string) error {
+	for {
+		k.mu.Lock()
+		if k.held == nil {
+			k.held = make(map[string]chan struct{})
+		}
+		busy, taken := k.held[key]
+		if !taken {
+			k.held[key] = make(chan struct{})
+			k.mu.Unlock()
+			return nil
+		}
+		k.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *keyedMutex) unlock(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(k.held[key])
+	delete(k.held, key)
+}
+
+const inlineWait = 10 * time.Second
+
+// ApplyInline applies every event of the campaign that is not applied yet, on
+// the caller's path. An event that cannot be applied is an outbox.ErrConflict
+// refusal: it stays in the journal, and those behind it wait for it.
+func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inlineWait)
+	defer cancel()
+	if err := w.inline.lock(ctx, campaign); err != nil {
+		return busyInline(campaign)
+	}
+	defer w.inline.unlock(campaign)
+	claim, err := w.claimInline(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	for {
+		more, err := w.applyInline(ctx, &claim)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func busyInline(campaign string) error {
+	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but another process is applying events of campaign %q", campaign)}
+}
+
+// claimInline takes the campaign's lease, waiting for another process that
+// holds it.
+func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim, error) {
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		claim, ok, err := w.Store.ClaimInline(ctx, w.who, campaign, w.Lease)
+		if err != nil || ok {
+			return claim, err
+		}
+		c, err := w.Store.Campaign(ctx, campaign)
+		switch {
+		case err != nil:
+			return claim, err
+		case c.Lease == nil:
+			return claim, &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but campaign %q does not move: %s", campaign, c.Why(time.Now(), w.Mode))}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return claim, busyInline(campaign)
+		}
+	}
+}
+
+// applyInline applies the next events under the claim and settles. The claim
+// is renewed as long as there is more.
+func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool, err error) {
+	applied, err := w.Store.AppliedSeq(ctx, claim.CampaignID)
+	if err != nil {
+		return false, errors.Join(err, w.settle(ctx, []*part{released(*claim, 0)}))
+	}
+	span := store.Claim{CampaignID: claim.CampaignID, Epoch: claim.Epoch, First: applied + 1, Last: applied + int64(w.BatchSize)}
+	parts, err := w.work(ctx, []store.Claim{span})
+	p := parts[0]
+	p.result.Claim = *claim // no rows are held
+	full := len(p.events) == w.BatchSize
+	failure := p.result.Failure
+	p.result.Failure = nil
+	done := p.result.Applied - applied
+	if settleErr := w.settle(ctx, parts); err != nil || settleErr != nil {
+		return false, errors.Join(err, settleErr)
+	}
+	w.count(store.Settled{Applied: max(0, done)})
+	switch {
+	case failure != nil:
+		w.count(store.Settled{Failed: 1})
+		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", p.result.Applied+1, claim.CampaignID, failure.Message)
+	case p.result.Diverged != "":
+		return false, outbox.Conflict("campaign %q has diverged: %s", claim.CampaignID, p.result.Diverged)
+	case !full || done == 0:
+		return false, nil
+	}
+	*claim, err = w.claimInline(ctx, claim.CampaignID)
+	return err == nil, err
+}
+
+func released(c store.Claim, applied int64) *part {
+	return &part{claim: c, result: store.Result{Claim: c, Applied: applied}}
+}
+
+// catchUpInline applies what is outstanding in every campaign; one that
+// cannot move is logged and left.
+func (w *Worker) catchUpInline(ctx context.Context) error {
+	after := ""
+	for {
+		page, err := w.Store.OutstandingCampaigns(ctx, after, 500)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, o := range page {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err := w.ApplyInline(ctx, o.CampaignID); err != nil {
+				w.Logger.Warn("campaign cannot be applied", "campaign", o.CampaignID, "error", err)
+			}
+		}
+		after = page[len(page)-1].CampaignID
+	}
+}

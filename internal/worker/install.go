@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// Install creates the tables of the set's projections that are not there yet
+// and prepares every statement once. A definition that does not fit the
+// database comes back as an outbox.ErrSetup refusal that names file and line.
+func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
+	loaded := set.Projections()
+	all := make([]store.Projection, len(loaded))
+	for i, p := range loaded {
+		all[i] = store.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables}
+		for _, statement := range p.SchemaStatements {
+			all[i].Schema = append(all[i].Schema, statement.SQL)
+		}
+	}
+	err := s.InstallProjections(ctx, all)
+	var schema *store.SchemaError
+	if errors.As(err, &schema) {
+		for _, p := range loaded {
+			if p.Name == schema.Projection {
+				return outbox.Setup("%s: %v", p.SchemaStatements[schema.Statement], schema.Err)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return projection.CheckPrepared(ctx, set, func(query string) error { return s.PrepareProjection(ctx, query) })
+}

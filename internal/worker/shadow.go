@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"outboxweb/internal/store"
+)
+
+// rehearsals remembers how far each campaign was rehearsed, so that what did
+// not change is not rehearsed again.
+type rehearsals struct {
+	mu   sync.Mutex
+	done map[string]store.Outstanding
+}
+
+// Rehearse goes once over every campaign with outstanding events that have
+// not been rehearsed yet, applies them in a transaction that is rolled back,
+// and records what would have happened. Rows, attempts, watermarks and
+// projections stay as they are.
+func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
+	w.rehearse.mu.Lock()
+	defer w.rehearse.mu.Unlock()
+	if w.rehearse.done == nil {
+		w.rehearse.done = make(map[string]store.Outstanding)
+	}
+	after := ""
+	for ctx.Err() == nil {
+		page, err := w.Store.OutstandingCampaigns(ctx, after, 500)
+		if err != nil || len(page) == 0 {
+			return false, err
+		}
+		for _, o := range page {
+			if ctx.Err() != nil || w.rehearse.done[o.CampaignID] == o {
+				continue
+			}
+			if err := w.rehearseCampaign(ctx, o); err != nil {
+				return false, err
+			}
+			w.rehearse.done[o.CampaignID] = o
+		}
+		after = page[len(page)-1].CampaignID
+	}
+	return false, nil
+}
+
+func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) error {
+	outcome := store.Rehearsal{CampaignID: o.CampaignID}
+	p := &part{}
+	err := w.Store.Rehearse(ctx, func(tx *store.ApplyTx) error {
+		mark, err := tx.Watermark(o.CampaignID)
+		if err != nil {
+			return err
+		}
+		outcome.RehearsedSeq = mark.AppliedSeq
+		for first := mark.AppliedSeq + 1; first <= o.HighWaterSeq && p.result.Failure == nil && ctx.Err() == nil; first += int64(w.BatchSize) {
+			p, err = w.rehearseSpan(ctx, tx, o.CampaignID, mark.FenceEpoch, first, min(o.HighWaterSeq, first+int64(w.BatchSize)-1))
+			if err != nil {
+				return err
+			}
+			outcome.RehearsedSeq = p.result.Applied
+			if p.result.Diverged != "" {
+				p.result.Failure = failureOf(fmt.Errorf("diverged: %s", p.result.Diverged))
+			}
+			if p.result.Applied < first {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if f := p.result.Failure; f != nil {
+		outcome.FailedSeq, outcome.Error, outcome.Fingerprint = outcome.RehearsedSeq+1, f.Message, f.Fingerprint
+		w.count(store.Settled{Failed: 1})
+	}
+	return w.Store.RecordRehearsal(ctx, outcome)
+}
+
+// rehearseSpan applies the events first to last inside the rehearsal's
+// transaction, in which the earlier ones are applied already.
+func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
+	claim := store.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
+	events, auditOnly, err := w.Store.Load(ctx, []store.Claim{claim})
+	if err != nil {
+		return nil, err
+	}
+	p := released(claim, first-1)
+	p.events = events[0]
+	p.inspect()
+	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
+	err = a.run(ctx)
+	if hung, ok := err.(*hangError); ok {
+		p.result = store.Result{Claim: claim, Applied: hung.seq - 1, Failure: hung.failure}
+		return p, nil
+	}
+	return p, err
+}

@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// part is one campaign's share of a wave on its way through it.
+type part struct {
+	claim  store.Claim
+	events []outbox.Event // as loaded, in order of seq
+	result store.Result
+	gap    bool // events are missing between the watermark and the first row
+
+	// unsound is the index of the first event that must not be applied
+	// because it is not what was appended, len(events) when all are sound.
+	unsound int
+	reason  string
+
+	// cut is the seq of an event that took the transaction down with it, by
+	// hanging; 0 when none did. It is not tried again in this wave.
+	cut     int64
+	failure *store.Failure
+}
+
+// Pass claims one wave and works it off: load, apply, settle, release. It
+// returns true when it had anything to do. It is safe for concurrent use. Once
+// the wave is claimed it is finished even if ctx ends, cut short between
+// campaigns.
+func (w *Worker) Pass(ctx context.Context) (bool, error) {
+	began := time.Now()
+	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
+	if err != nil || len(claims) == 0 {
+		return false, err
+	}
+	rows := int64(0)
+	for _, c := range claims {
+		rows += c.Last - c.First + 1
+	}
+	if rows >= int64(w.BatchSize) {
+		w.Wake() // there is likely more: let the other loop join in
+	}
+	finish := context.WithoutCancel(ctx)
+	stop := w.keepLeases(finish, claims)
+	parts, applyErr := w.work(ctx, claims)
+	stop()
+	if err := w.settle(finish, parts); err != nil {
+		return false, errors.Join(applyErr, err)
+	}
+	if w.Metrics != nil {
+		w.Metrics.Waves.Inc()
+		w.Metrics.WaveSeconds.Observe(time.Since(began).Seconds())
+	}
+	return true, applyErr
+}
+
+// work loads and applies the claims. Whatever happens, it returns a part for
+// each of them, so that every lease is given back.
+func (w *Worker) work(ctx context.Context, claims []store.Claim) ([]*part, error) {
+	parts := make([]*part, len(claims))
+	for i, c := range claims {
+		parts[i] = &part{claim: c, result: store.Result{Claim: c, Applied: c.First - 1}}
+	}
+	finish := context.WithoutCancel(ctx)
+	events, auditOnly, err := w.Store.Load(finish, claims)
+	if err != nil {
+		return parts, err
+	}
+	for i, p := range parts {
+		p.events = events[i]
+		p.inspect()
+	}
+	return parts, w.apply(ctx, parts, auditOnly)
+}
+
+// inspect verifies that the events are the ones that were appended: contents
+// against their hashes, and each hash chained to the one before.
+func (p *part) inspect() {
+	p.unsound = len(p.events)
+	for i := range p.events {
+		e := &p.events[i]
+		switch {
+		case e.ContentHash() != e.EventHash:
+			p.reason = fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)
+		case i > 0 && e.Seq == p.events[i-1].Seq+1 && outbox.NextChainHash(p.events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
+			p.reason = fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
+		default:
+			continue
+		}
+		p.unsound = i
+		return
+	}
+}
+
+// apply runs the parts in one projections transaction. An event that hangs
+// takes the transaction with it; the wave is then applied again without it.
+func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
+	finish := context.WithoutCancel(ctx)
+	for {
+		var at *part
+		err := w.Store.Apply(finish, func(tx *store.ApplyTx) error {
+			for _, p := range parts {
+				if at = p; ctx.Err() != nil {
+					return nil // shutting down: the rest is given back
+				}
+				a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
+				if err := a.run(finish); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			return nil
+		}
+		for _, p := range parts { // nothing of this transaction has happened
+			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
+			p.gap = false
+		}
+		var hung *hangError
+		if !errors.As(err, &hung) || at.cut != 0 {
+			return fmt.Errorf("apply wave: %w", err)
+		}
+		at.cut, at.failure = hung.seq, hung.failure
+	}
+}
+
+// settle gives the results to the store, again and again until the journal is
+// free, and counts them.
+func (w *Worker) settle(ctx context.Context, parts []*part) error {
+	results := make([]store.Result, len(parts))
+	for i, p := range parts {
+		results[i] = p.result
+	}
+	var settled store.Settled
+	err := retryBusy(ctx, w.Lease, func() (err error) {
+		settled, err = w.Store.Settle(ctx, w.who, results)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.count(settled)
+	for _, p := range parts {
+		if !p.gap {
+			continue
+		}
+		if _, err := w.Store.ReconcileCampaign(ctx, p.claim.CampaignID); err != nil {
+			return fmt.Errorf("repair the gap of campaign %q: %w", p.claim.CampaignID, err)
+		}
+	}
+	return nil
+}
+
+func (w *Worker) count(s store.Settled) {
+	w.applied.Add(s.Applied)
+	w.failed.Add(s.Failed)
+	w.fenced.Add(s.Fenced)
+	if w.Metrics != nil {
+		w.Metrics.Applied.Add(float64(s.Applied))
+		w.Metrics.Failed.Add(float64(s.Failed))
+		w.Metrics.Fenced.Add(float64(s.Fenced))
+	}
+}
+
+// retryBusy repeats an act while the database is busy, for at most limit.
+func retryBusy(ctx context.Context, limit time.Duration, act func() error) error {
+	deadline := time.Now().Add(limit)
+	for {
+		err := act()
+		if err == nil || !errors.Is(err, outbox.ErrBusy) || time.Now().After(deadline) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// keepLeases renews the leases of a wave that takes long, until stopped.
+func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop func()) {
+	done := make(chan struct{})
+	var timer *time.Timer
+	timer = time.AfterFunc(w.Lease/3, func() {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if err := w.Store.Renew(ctx, w.who, claims, w.Lease); err != nil {
+			w.Logger.Warn("leases of a long wave could not be renewed", "error", err)
+		}
+		timer.Reset(w.Lease / 3)
+	})
+	return func() {
+		close(done)
+		timer.Stop()
+	}
+}

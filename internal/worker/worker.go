@@ -1,0 +1,220 @@
+// Package worker holds the loops that make projections follow the journal:
+// applying waves of outbox rows, rehearsing them in shadow mode, applying on
+// the request path in inline mode, and reconciling the two databases. It
+// contains no SQL and no HTTP.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// Config says what a worker works on and how. Zero values are the defaults.
+type Config struct {
+	Store        *store.Store
+	Set          *projection.Set
+	Metrics      *metrics.Metrics
+	Logger       *slog.Logger
+	Mode         outbox.Mode
+	BatchSize    int           // rows per wave; 0 means 1000
+	PollInterval time.Duration // 0 means 2 s
+	Lease        time.Duration // 0 means 30 s
+	EventTimeout time.Duration // most time one event may take; 0 means 10 s
+	Build        string        // version of the program, for the history of attempts
+	Concurrency  int           // waves at a time; 0 means 2: while one applies, the other settles
+}
+
+// Worker applies outbox rows to projections. Several may run, in one process
+// or in many: leases spread campaigns over them, and fencing keeps them apart.
+type Worker struct {
+	Config
+	who  store.Worker
+	wake chan struct{}
+
+	applied, failed, fenced atomic.Int64
+
+	inline   keyedMutex
+	beat     heart
+	rehearse rehearsals
+}
+
+// New makes a worker with an id of its own. Run starts it.
+func New(c Config) *Worker {
+	if c.BatchSize <= 0 {
+		c.BatchSize = 1000
+	}
+	if c.PollInterval <= 0 {
+		c.PollInterval = 2 * time.Second
+	}
+	if c.Lease <= 0 {
+		c.Lease = 30 * time.Second
+	}
+	if c.EventTimeout <= 0 {
+		c.EventTimeout = 10 * time.Second
+	}
+	if c.Concurrency <= 0 {
+		c.Concurrency = 2
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	id := host + "-" + uuid.NewString()[:8]
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1)}
+	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode}
+	return w
+}
+
+// ID is the worker's name in leases and histories.
+func (w *Worker) ID() string { return w.who.ID }
+
+// Wake makes the worker look for due rows now instead of at the next poll. It
+// never blocks.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// reconcileInterval is how often both databases are compared.
+const reconcileInterval = time.Hour
+
+// Run works until ctx ends; then it claims nothing more, finishes what is in
+// flight, releases its leases and returns nil. Faults of the databases are
+// logged and retried; they do not end it.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	var loops sync.WaitGroup
+	switch w.Mode {
+	case outbox.ModeOutbox:
+		for range w.Concurrency {
+			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
+		}
+	case outbox.ModeShadow:
+		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
+	}
+	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, w.reconcile) })
+	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
+	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
+	loops.Wait()
+	return w.stop(context.WithoutCancel(ctx))
+}
+
+// start says that the worker is there and brings rows and watermarks in line
+// before anything is applied. A database that is busy is waited for.
+func (w *Worker) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) (bool, error){w.arrive, w.reconcile} {
+		for {
+			_, err := step(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			if !errors.Is(err, outbox.ErrBusy) {
+				return fmt.Errorf("start worker: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// faultPause is the least time between a step that failed and the next try.
+const faultPause = time.Second
+
+// loop calls step again and again: at once while it reports more to do, and
+// otherwise after the interval or when woken.
+func (w *Worker) loop(ctx context.Context, name string, interval func(context.Context) time.Duration, wake <-chan struct{}, step func(context.Context) (more bool, err error)) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		more, err := step(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.Logger.Error("worker step failed; it is tried again", "step", name, "error", err)
+		}
+		if more && err == nil {
+			continue
+		}
+		wait := interval(ctx)
+		if err != nil {
+			wait = max(wait, faultPause)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// every is an interval with jitter, so that processes started together do not
+// work in step.
+func every(d time.Duration) func(context.Context) time.Duration {
+	return func(context.Context) time.Duration { return d - d/10 + rand.N(d/5+1) }
+}
+
+// untilDue is the poll interval, or less when a campaign is due sooner: a
+// failed head is tried again on time, and a dead worker's campaigns are taken
+// over as soon as their leases end.
+func (w *Worker) untilDue(ctx context.Context) time.Duration {
+	poll := every(w.PollInterval)(ctx)
+	wait, ok, err := w.Store.UntilDue(ctx)
+	if err != nil || !ok {
+		return poll
+	}
+	return min(poll, max(wait, time.Millisecond))
+}
+
+// reconcile brings rows and watermarks in line; in inline mode it also applies
+// what an earlier process left.
+func (w *Worker) reconcile(ctx context.Context) (bool, error) {
+	repaired, err := w.Store.Reconcile(ctx)
+	if err != nil {
+		return false, err
+	}
+	if repaired.Campaigns > 0 {
+		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
+	}
+	if w.Mode == outbox.ModeInline {
+		return false, w.catchUpInline(ctx)
+	}
+	return false, nil
+}
+
+const (
+	selfCheckInterval  = 10 * time.Second
+	selfCheckCampaigns = 20
+)
+
+// selfCheck returns a step that recounts a few campaigns each time, going
+// round all of them.
+func (w *Worker) selfCheck() func(context.Context) (bool, error) {
+	after := ""
+	return func(ctx context.Context) (bool, error) {
+		var err error
+		after, err = w.Store.SelfCheck(ctx, after, selfCheckCampaigns)
+		return false, err
+	}
+}
