@@ -122,25 +122,39 @@ order by campaign_id
 limit $4`,
 		key: func(outbox.Campaign) int64 { return 0 },
 	},
+	// The keys are sorted first and the rows fetched after, so that the sort
+	// carries two columns and not all of them.
 	outbox.SortLag: {
 		query: `
-select ` + campaignColumns + `, applied_seq - high_water_seq
-from campaigns
-where (applied_seq - high_water_seq, campaign_id) > ($1, $2)
-  and ($3 = '' or instr(campaign_id, $3) > 0)
-order by applied_seq - high_water_seq, campaign_id
-limit $4`,
+select ` + campaignColumns + `, sort_key
+from (
+  select campaign_id as id, applied_seq - high_water_seq as sort_key
+  from campaigns
+  where applied_seq - high_water_seq >= $1
+    and (applied_seq - high_water_seq, campaign_id) > ($1, $2)
+    and ($3 = '' or instr(campaign_id, $3) > 0)
+  order by applied_seq - high_water_seq, campaign_id
+  limit $4
+) as page
+join campaigns on campaign_id = id
+order by sort_key, id`,
 		first: -farFuture,
 		key:   func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq },
 	},
 	outbox.SortAge: {
 		query: `
-select ` + campaignColumns + `, coalesce(oldest_enqueued_at, 4611686018427387904)
-from campaigns
-where (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id) > ($1, $2)
-  and ($3 = '' or instr(campaign_id, $3) > 0)
-order by coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id
-limit $4`,
+select ` + campaignColumns + `, sort_key
+from (
+  select campaign_id as id, coalesce(oldest_enqueued_at, 4611686018427387904) as sort_key
+  from campaigns
+  where coalesce(oldest_enqueued_at, 4611686018427387904) >= $1
+    and (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id) > ($1, $2)
+    and ($3 = '' or instr(campaign_id, $3) > 0)
+  order by coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id
+  limit $4
+) as page
+join campaigns on campaign_id = id
+order by sort_key, id`,
 		first: -farFuture,
 		key: func(c outbox.Campaign) int64 {
 			if c.OldestEnqueuedAt.IsZero() {

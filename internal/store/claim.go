@@ -59,12 +59,12 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 	var claims []Claim
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
-		due, err := t.dueCampaigns(now)
+		due, err := t.dueCampaigns(now, limits.Rows)
 		if err != nil {
 			return err
 		}
 		left := limits.Rows
-		share := max(limits.Rows/waveShares, limits.Rows/max(1, len(due)))
+		share := max(leastShare(limits.Rows), limits.Rows/max(1, len(due)))
 		for _, c := range due {
 			if left <= 0 {
 				break
@@ -114,12 +114,24 @@ func (s *Store) UntilDue(ctx context.Context) (time.Duration, bool, error) {
 	return max(0, time.Duration(due.Int64-s.now())*time.Microsecond), due.Valid, nil
 }
 
-func (t *tx) dueCampaigns(now int64) ([]*campaignRow, error) {
+// leastShare is the number of rows of a wave that a campaign may have however
+// many others are due.
+func leastShare(rows int) int { return max(1, rows/waveShares) }
+
+// dueCampaigns reads due campaigns until their shares fill the wave.
+func (t *tx) dueCampaigns(now int64, rowLimit int) ([]*campaignRow, error) {
 	var due []*campaignRow
+	filled := int64(0)
 	err := t.each(func(rows *sql.Rows) error {
 		c := new(campaignRow)
+		if err := rows.Scan(c.dest()...); err != nil {
+			return err
+		}
 		due = append(due, c)
-		return rows.Scan(c.dest()...)
+		if filled += min(c.counts.Total(), int64(leastShare(rowLimit))); filled >= int64(rowLimit) {
+			return errEnough
+		}
+		return nil
 	}, selectDue+t.database.dialect.skipLocked, now, waveCampaigns)
 	return due, err
 }

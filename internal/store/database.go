@@ -31,8 +31,9 @@ type database struct {
 // session is one pinned connection with the statements prepared on it. Only
 // its current holder may use it.
 type session struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	conn       *sql.Conn
+	stmts      map[string]*sql.Stmt
+	unclosable bool // closing conn would wait for ever
 }
 
 const (
@@ -177,7 +178,9 @@ func (d *database) close() error {
 			for _, stmt := range s.stmts {
 				stmt.Close()
 			}
-			s.conn.Close()
+			if !s.unclosable {
+				s.conn.Close()
+			}
 		}
 	}
 	return errors.Join(d.readerPool.Close(), d.writerPool.Close())
@@ -260,11 +263,31 @@ func (t *tx) execContext(ctx context.Context, query string, args ...any) (int64,
 	if err != nil {
 		return 0, err
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			t.panicked(query, stmt)
+		}
+	}()
 	res, err := stmt.ExecContext(ctx, args...)
+	returned = true
 	if err != nil {
 		return 0, t.note(err)
 	}
 	return res.RowsAffected()
+}
+
+var errPanicked = errors.New("a statement of this transaction panicked")
+
+// panicked cleans up behind a panic that passed through the driver: the
+// statement is still in progress, and as long as it exists every later one
+// would be refused. database/sql never gives the connection back after that,
+// so that it stays usable here but must not be closed.
+func (t *tx) panicked(query string, stmt *sql.Stmt) {
+	t.err = errPanicked
+	t.session.unclosable = true
+	delete(t.session.stmts, query)
+	stmt.Close()
 }
 
 // query runs one statement that answers with rows; the caller closes them.
@@ -280,7 +303,11 @@ func (t *tx) query(query string, args ...any) (*sql.Rows, error) {
 	return rows, nil
 }
 
-// each runs a query and calls scan for every row of its answer.
+// errEnough is what a scan function returns to end the reading early.
+var errEnough = errors.New("enough rows were read")
+
+// each runs a query and calls scan for every row of its answer, or until scan
+// returns errEnough.
 func (t *tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := t.query(query, args...)
 	if err != nil {
@@ -288,7 +315,9 @@ func (t *tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(rows); err != nil {
+		if err := scan(rows); err == errEnough {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -303,11 +332,11 @@ func (t *tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
 func (t *tx) one(dest []any, query string, args ...any) (bool, error) {
 	found := false
 	err := t.each(func(rows *sql.Rows) error {
-		if found {
-			return nil
-		}
 		found = true
-		return rows.Scan(dest...)
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		return errEnough
 	}, query, args...)
 	return found, err
 }

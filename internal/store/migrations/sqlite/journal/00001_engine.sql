@@ -95,6 +95,10 @@ create table campaigns (
 
 create index campaigns_due on campaigns (due_at, campaign_id) where due_at is not null;
 
+create index campaigns_by_lag on campaigns (applied_seq - high_water_seq, campaign_id);
+
+create index campaigns_by_age on campaigns (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id);
+
 create index campaigns_in_trouble on campaigns (campaign_id) where failed > 0 or dead > 0 or diverged <> '';
 
 create table attempts (
