@@ -79,14 +79,21 @@ var (
 	culprit = regexp.MustCompile(`(?:near|no such \w+:|has no column named|ambiguous column name:|column|relation|function:?) "?([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
+// plain is a database's complaint on one line, without what the driver wraps
+// around it.
+func plain(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if m := sqliteNoise.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return text
+}
+
 // refuse turns a database's complaint about the statement into a sentence
 // with the file and, where the word it complains about stands once in the
 // statement, that word's line.
 func (s Statement) refuse(err error) error {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if m := sqliteNoise.FindStringSubmatch(text); m != nil {
-		text = m[1]
-	}
+	text := plain(err)
 	line := s.Line
 	if m := culprit.FindStringSubmatch(text); m != nil {
 		found := 0

@@ -110,7 +110,7 @@ type ApplyError struct {
 }
 
 func (e *ApplyError) Error() string {
-	return fmt.Sprintf("projection %s (%s:%d) on %s: %v", e.Projection, filepath.Base(e.File), e.Line, e.EventType, e.Err)
+	return fmt.Sprintf("projection %s (%s:%d) on %s: %s", e.Projection, filepath.Base(e.File), e.Line, e.EventType, plain(e.Err))
 }
 
 func (e *ApplyError) Unwrap() error { return e.Err }

@@ -200,16 +200,16 @@ func (s *Store) appendEvents(t *tx, call *appendCall, now int64) ([]Appended, er
 	campaigns := make(map[string]*appendTarget, 1)
 	results := make([]Appended, len(call.events))
 	for i := range call.events {
-		e := &call.events[i]
-		target, ok := campaigns[e.CampaignID]
+		id := call.events[i].CampaignID
+		target, ok := campaigns[id]
 		if !ok {
 			var err error
-			if target, err = t.appendTarget(e.CampaignID, now); err != nil {
+			if target, err = t.appendTarget(id, now); err != nil {
 				return nil, err
 			}
-			campaigns[e.CampaignID] = target
+			campaigns[id] = target
 		}
-		result, err := s.appendEvent(t, target, e, call.expected, now)
+		result, err := s.appendEvent(t, target, call.events[i], call.expected, now)
 		if err != nil {
 			return nil, atIndex(err, i)
 		}
@@ -253,9 +253,10 @@ const insertRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 values ($1, $2, $3, $4, $4, $4)`
 
-func (s *Store) appendEvent(t *tx, target *appendTarget, e *outbox.Event, expected *int64, now int64) (Appended, error) {
-	c := target.row
-	given := *e
+// appendEvent writes one event. It leaves what was given as it is, since the
+// call may be run a second time.
+func (s *Store) appendEvent(t *tx, target *appendTarget, given outbox.Event, expected *int64, now int64) (Appended, error) {
+	c, e := target.row, given
 	if e.EventID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {

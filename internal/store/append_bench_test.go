@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,17 +10,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
-
-func openStore(tb testing.TB) *store.Store {
-	tb.Helper()
-	dir := tb.TempDir()
-	s, err := store.Open(tb.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { s.Close() })
-	return s
-}
 
 func counted(campaign string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: "counted", EntityID: "e-1", Payload: []byte(`{"amount":1,"note":"a payload of an ordinary size, with some text in it","who":"somebody"}`)}
@@ -31,7 +19,7 @@ func counted(campaign string) outbox.Event {
 func BenchmarkAppend(b *testing.B) {
 	for _, shape := range []struct{ callers, batch int }{{1, 1}, {32, 1}, {1, 100}} {
 		b.Run(fmt.Sprintf("callers=%d/batch=%d", shape.callers, shape.batch), func(b *testing.B) {
-			s := openStore(b)
+			s := open(b)
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var callers sync.WaitGroup

@@ -334,8 +334,13 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time
 		if err != nil {
 			return err
 		}
-		if c.leaseOwner != "" && c.leaseExpiry > now || c.diverged != "" || c.pausedAt.Valid || c.counts.Total() > 0 {
+		if c.leaseOwner != "" && c.leaseExpiry > now || c.diverged != "" || c.pausedAt.Valid {
 			return nil
+		}
+		if c.counts.Processing > 0 {
+			if err := s.takeOver(t, c, w, now); err != nil {
+				return err
+			}
 		}
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+lease.Microseconds()
 		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0}

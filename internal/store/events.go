@@ -42,7 +42,7 @@ where campaign_id = $1
 order by seq`
 
 func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
-	events := make([]outbox.Event, 0, min(last-first+1, 4096))
+	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
 	err := t.each(func(rows *sql.Rows) error {
 		e, err := scanEvent(rows)
 		events = append(events, e)
@@ -86,8 +86,9 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 		if err != nil {
 			return err
 		}
-		last := min(c.highWater, afterSeq+int64(limit))
-		if page.Items, err = t.events(campaign, afterSeq+1, last); err != nil {
+		first := min(max(0, afterSeq), c.highWater) + 1
+		last := min(c.highWater, first+int64(limit)-1)
+		if page.Items, err = t.events(campaign, first, last); err != nil {
 			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
 		}
 		if last < c.highWater && len(page.Items) > 0 {

@@ -91,7 +91,7 @@ func (s *Store) settleCampaign(t *tx, r Result, w Worker, now int64, settled *Se
 func (s *Store) settleRows(t *tx, c *campaignRow, r Result, w Worker, now int64, settled *Settled) error {
 	held := r.Claim
 	if held.Last < held.First {
-		return nil
+		return t.dropApplied(c, r.Applied)
 	}
 	done := min(r.Applied, held.Last)
 	gone := int64(0)
@@ -136,6 +136,18 @@ func (s *Store) settleRows(t *tx, c *campaignRow, r Result, w Worker, now int64,
 		return t.recount(c)
 	}
 	return nil
+}
+
+// dropApplied removes the rows of events that were applied on the request
+// path; there are some when the mode was another one before.
+func (t *tx) dropApplied(c *campaignRow, applied int64) error {
+	if c.counts.Total() == 0 {
+		return nil
+	}
+	if _, err := t.exec(deleteStaleRows, c.id, applied); err != nil {
+		return fmt.Errorf("remove applied rows: %w", err)
+	}
+	return t.recount(c)
 }
 
 const failRow = `

@@ -22,14 +22,25 @@ type application struct {
 	mark      store.Watermark
 }
 
-// hangError is an event that was cut off by its deadline. The database has
-// rolled the transaction back by then.
-type hangError struct {
+// lethalError is an event that took the whole transaction with it: it was cut
+// off by its deadline, or it panicked inside the database's driver.
+type lethalError struct {
 	seq     int64
 	failure *store.Failure
 }
 
-func (e *hangError) Error() string { return e.failure.Message }
+func (e *lethalError) Error() string { return e.failure.Message }
+
+// panicError is a panic in a projection, with its stack.
+type panicError struct {
+	seq   int64
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("panic while applying event %d: %v\n%s", e.seq, e.value, e.stack)
+}
 
 // run brings the projections as far as the part's events allow and fills in
 // its result. Any error it returns has cost the whole transaction.
@@ -39,8 +50,8 @@ func (a *application) run(ctx context.Context) error {
 	if a.mark, err = a.tx.Watermark(p.claim.CampaignID); err != nil {
 		return err
 	}
-	if err := a.tx.Fence(p.claim.CampaignID, p.claim.Epoch); err != nil {
-		return ignoreLost(err) // the settlement will find the lease gone
+	if a.mark.FenceEpoch > p.claim.Epoch {
+		return nil // the settlement will find the lease gone
 	}
 	if a.mark.SetAside > 0 {
 		if a.skip, err = a.tx.SetAside(p.claim.CampaignID); err != nil {
@@ -49,10 +60,17 @@ func (a *application) run(ctx context.Context) error {
 	}
 	p.result.Applied = a.mark.AppliedSeq
 	todo, sound, ok, err := a.compare(ctx)
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
-	if err := a.applyAll(ctx, todo[:sound]); err != nil {
+	if ok {
+		err = a.applyAll(ctx, todo[:sound])
+	}
+	if err == nil && p.result.Applied == a.mark.AppliedSeq {
+		// Advancing raises the fence; where nothing advanced it is still to be raised.
+		err = a.tx.Fence(p.claim.CampaignID, p.claim.Epoch)
+	}
+	if err != nil {
 		return err
 	}
 	if p.result.Failure == nil && sound < len(todo) && p.result.Applied == todo[sound].Seq-1 {
@@ -62,13 +80,6 @@ func (a *application) run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func ignoreLost(err error) error {
-	if errors.Is(err, outbox.ErrLeaseLost) {
-		return nil
-	}
-	return err
 }
 
 // compare holds the events against the watermark. It returns those that are
@@ -162,14 +173,18 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 }
 
 // lost turns the loss of the transaction into what caused it: an event over
-// its deadline, or a fault that is nobody's attempt.
+// its deadline or one that panicked, or a fault that is nobody's attempt.
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		return &lethalError{seq: panicked.seq, failure: failureOf(err)}
+	}
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) {
 		return err
 	}
 	seq := run[failedAt].Seq
 	cause := fmt.Errorf("the event took longer than %s and was cut off: %w", a.worker.EventTimeout, err)
-	return &hangError{seq: seq, failure: failureOf(cause)}
+	return &lethalError{seq: seq, failure: failureOf(cause)}
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
@@ -210,7 +225,7 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err erro
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic while applying event %d: %v\n%s", e.Seq, r, debug.Stack())
+			err = &panicError{e.Seq, r, debug.Stack()}
 		}
 	}()
 	return a.worker.Set.Apply(ctx, a.tx, e, a.skip)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -92,8 +93,9 @@ func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign s
 	p.inspect()
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
-	if hung, ok := err.(*hangError); ok {
-		p.result = store.Result{Claim: claim, Applied: hung.seq - 1, Failure: hung.failure}
+	var lethal *lethalError
+	if errors.As(err, &lethal) {
+		p.result = store.Result{Claim: claim, Applied: lethal.seq - 1, Failure: lethal.failure}
 		return p, nil
 	}
 	return p, err

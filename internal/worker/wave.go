@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -22,8 +23,8 @@ type part struct {
 	unsound int
 	reason  string
 
-	// cut is the seq of an event that took the transaction down with it, by
-	// hanging; 0 when none did. It is not tried again in this wave.
+	// cut is the seq of an event that took the transaction down with it; 0
+	// when none did. It is not tried again in this wave.
 	cut     int64
 	failure *store.Failure
 }
@@ -97,8 +98,8 @@ func (p *part) inspect() {
 	}
 }
 
-// apply runs the parts in one projections transaction. An event that hangs
-// takes the transaction with it; the wave is then applied again without it.
+// apply runs the parts in one projections transaction. An event that hangs or
+// panics takes the transaction with it; the wave is then applied again without it.
 func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
 	finish := context.WithoutCancel(ctx)
 	for {
@@ -122,11 +123,11 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
-		var hung *hangError
-		if !errors.As(err, &hung) || at.cut != 0 {
+		var lethal *lethalError
+		if !errors.As(err, &lethal) || at.cut != 0 && lethal.seq >= at.cut {
 			return fmt.Errorf("apply wave: %w", err)
 		}
-		at.cut, at.failure = hung.seq, hung.failure
+		at.cut, at.failure = lethal.seq, lethal.failure
 	}
 }
 
@@ -182,20 +183,23 @@ func retryBusy(ctx context.Context, limit time.Duration, act func() error) error
 // keepLeases renews the leases of a wave that takes long, until stopped.
 func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop func()) {
 	done := make(chan struct{})
-	var timer *time.Timer
-	timer = time.AfterFunc(w.Lease/3, func() {
-		select {
-		case <-done:
-			return
-		default:
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(w.Lease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if err := w.Store.Renew(ctx, w.who, claims, w.Lease); err != nil {
+				w.Logger.Warn("leases of a long wave could not be renewed", "error", err)
+			}
 		}
-		if err := w.Store.Renew(ctx, w.who, claims, w.Lease); err != nil {
-			w.Logger.Warn("leases of a long wave could not be renewed", "error", err)
-		}
-		timer.Reset(w.Lease / 3)
 	})
 	return func() {
 		close(done)
-		timer.Stop()
+		renewing.Wait()
 	}
 }

@@ -1,0 +1,352 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var got []store.Appended
+	got = append(got, f.append("a", 2)...)
+	got = append(got, f.appendAll(event("b", "counted"), event("a", "counted"), event("b", "counted"))...)
+	want := []struct {
+		campaign string
+		seq      int64
+	}{{"a", 1}, {"a", 2}, {"b", 1}, {"a", 3}, {"b", 2}}
+	position := int64(0)
+	for i, w := range want {
+		g := got[i]
+		if g.CampaignID != w.campaign || g.Seq != w.seq || g.Existed || g.EventID == "" {
+			t.Errorf("event %d is %+v, want %s %d, new, with an id", i, g, w.campaign, w.seq)
+		}
+		if g.Position <= position {
+			t.Errorf("position %d does not follow %d", g.Position, position)
+		}
+		position = g.Position
+	}
+	f.sound()
+}
+
+func TestAppend_enqueuesPendingRowDueNow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	r := f.row("a", 1).Row
+	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != began || r.EnqueuedAt != began || !r.IsHead || r.BlockedBehind != 1 {
+		t.Errorf("row is %+v, want a pending head due now with one behind it", r)
+	}
+	if r := f.row("a", 2).Row; r.IsHead {
+		t.Errorf("row 2 claims to be the head: %+v", r)
+	}
+}
+
+func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first := event("a", "counted")
+	first.EventID = "e-1"
+	first.Payload = []byte(`{"big":12345678901234567890123,"nested":{"x":1,"y":[1,2]},"text":"ü"}`)
+	first.Tags = []byte(`{"k":"v","l":"w"}`)
+	stored := f.appendAll(first)[0]
+	for name, payload := range map[string]string{
+		"same":             string(first.Payload),
+		"other key order":  `{"text":"ü","nested":{"y":[1,2],"x":1},"big":12345678901234567890123}`,
+		"other whitespace": "{ \"big\" : 12345678901234567890123,\n\t\"nested\":{\"x\":1,\"y\":[1, 2]}, \"text\":\"ü\" }",
+	} {
+		again := first
+		again.Payload, again.Tags = []byte(payload), []byte(`{"l":"w", "k":"v"}`)
+		f.clock.advance(time.Second)
+		f.unchanged(func() {
+			got := f.appendAll(again)[0]
+			want := stored
+			want.Existed = true
+			if got != want {
+				t.Errorf("%s: got %+v, want %+v", name, got, want)
+			}
+		})
+	}
+}
+
+func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first := event("a", "counted")
+	first.EventID, first.ActorID = "e-1", "p-1"
+	first.Payload = []byte(`{"big":12345678901234567890123}`)
+	first.OccurredAt = began
+	f.appendAll(first)
+	for name, change := range map[string]func(*outbox.Event){
+		"last digit of a big integer": func(e *outbox.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) },
+		"number as text":              func(e *outbox.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) },
+		"event type":                  func(e *outbox.Event) { e.EventType = "other" },
+		"envelope field":              func(e *outbox.Event) { e.ActorID = "p-2" },
+		"time":                        func(e *outbox.Event) { e.OccurredAt = began.Add(time.Microsecond) },
+		"metadata":                    func(e *outbox.Event) { e.Metadata = []byte(`{"x":1}`) },
+		"tags":                        func(e *outbox.Event) { e.Tags = []byte(`{"x":"1"}`) },
+	} {
+		again := first
+		change(&again)
+		f.unchanged(func() {
+			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("b", "counted"), again}})
+			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1", "other content"); r.Index != 2 {
+				t.Errorf("%s: index %d, want 2", name, r.Index)
+			}
+		})
+	}
+	other := first
+	other.CampaignID = "b"
+	if got := f.appendAll(other)[0]; got.Existed || got.Seq != 1 {
+		t.Errorf("the id is unique per campaign only, but another campaign got %+v", got)
+	}
+}
+
+func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first := event("a", "counted")
+	first.EventID, first.Seq = "e-1", 1
+	f.appendAll(first)
+	for _, seq := range []int64{1, 3, 100} {
+		e := event("a", "counted")
+		e.Seq = seq
+		f.unchanged(func() {
+			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}})
+			refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2")
+		})
+	}
+	again := first
+	again.Seq = 2
+	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{again}})
+	refused(t, err, outbox.ErrConflict, "at seq 1 and not at the given 2")
+	again.Seq = 0
+	if got := f.appendAll(again)[0]; !got.Existed || got.Seq != 1 {
+		t.Errorf("repeat without seq is %+v", got)
+	}
+	f.unchanged(func() {
+		second := event("b", "counted")
+		second.Seq = 2
+		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{second}})
+		refused(t, err, outbox.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
+	})
+}
+
+func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	e := event("a", "counted")
+	e.EventID = "e-1"
+	appendAt := func(expected int64, events ...outbox.Event) ([]store.Appended, error) {
+		return f.Append(f.ctx, store.Append{Events: events, ExpectedSeq: &expected})
+	}
+	f.unchanged(func() {
+		_, err := appendAt(1, e)
+		refused(t, err, outbox.ErrConflict, `campaign "a" stands at seq 0, not at the expected 1`)
+	})
+	if _, err := appendAt(0, e, event("a", "counted")); err != nil {
+		t.Fatalf("right expectation: %v", err)
+	}
+	f.unchanged(func() {
+		_, err := appendAt(0, event("a", "counted"))
+		refused(t, err, outbox.ErrConflict, "stands at seq 2, not at the expected 0")
+		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
+			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
+		}
+		_, err = appendAt(2, event("a", "counted"), event("b", "counted"))
+		if r := refused(t, err, outbox.ErrInvalid, "one campaign"); r.Field != "expected_seq" || r.Index != 1 {
+			t.Errorf("refusal is about %q of event %d", r.Field, r.Index)
+		}
+	})
+	if got, err := appendAt(2, e, event("a", "counted")); err != nil || !got[0].Existed || got[1].Seq != 3 {
+		t.Errorf("repeat and new event together: %+v, %v", got, err)
+	}
+	f.sound()
+}
+
+func TestAppend_batchIsAllOrNothingAcrossCampaigns(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	wrong := event("c", "counted")
+	wrong.Seq = 7
+	f.unchanged(func() {
+		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("b", "counted"), wrong}})
+		refused(t, err, outbox.ErrConflict, "seq 7")
+	})
+	if _, err := f.Campaign(f.ctx, "b"); err == nil {
+		t.Error("campaign b exists after a refused batch")
+	}
+	_, err := f.Append(f.ctx, store.Append{})
+	refused(t, err, outbox.ErrInvalid, "no event")
+}
+
+func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
+	t.Parallel()
+	f := open(t, func(o *store.Options) { o.MaxPayload = 100 })
+	object := func(n int) []byte { return []byte(`{"x":"` + strings.Repeat("x", n-8) + `"}`) }
+	for name, c := range map[string]struct {
+		change func(*outbox.Event)
+		kind   error
+		field  string
+	}{
+		"payload over the limit":   {func(e *outbox.Event) { e.Payload = object(101) }, outbox.ErrTooLarge, "payload"},
+		"metadata over the limit":  {func(e *outbox.Event) { e.Metadata = object(101) }, outbox.ErrTooLarge, "metadata"},
+		"payload not UTF-8":        {func(e *outbox.Event) { e.Payload = []byte("{\"x\":\"\xff\"}") }, outbox.ErrInvalid, "payload"},
+		"payload with NUL":         {func(e *outbox.Event) { e.Payload = []byte("{\"x\":\"\x00\"}") }, outbox.ErrInvalid, "payload"},
+		"payload with escaped NUL": {func(e *outbox.Event) { e.Payload = []byte(`{"x":"\u0000"}`) }, outbox.ErrInvalid, "payload"},
+		"escaped backslash, NUL":   {func(e *outbox.Event) { e.Payload = []byte(`{"x":"\\\u0000"}`) }, outbox.ErrInvalid, "payload"},
+		"name with escaped NUL":    {func(e *outbox.Event) { e.Payload = []byte(`{"\u0000":1}`) }, outbox.ErrInvalid, "payload"},
+		"payload with control":     {func(e *outbox.Event) { e.Payload = []byte("{\"x\":\"\x01\"}") }, outbox.ErrInvalid, "payload"},
+		"payload missing":          {func(e *outbox.Event) { e.Payload = nil }, outbox.ErrInvalid, "payload"},
+		"payload null":             {func(e *outbox.Event) { e.Payload = []byte(`null`) }, outbox.ErrInvalid, "payload"},
+		"payload a list":           {func(e *outbox.Event) { e.Payload = []byte(`[]`) }, outbox.ErrInvalid, "payload"},
+		"payload cut off":          {func(e *outbox.Event) { e.Payload = []byte(`{"x":`) }, outbox.ErrInvalid, "payload"},
+		"payload and more":         {func(e *outbox.Event) { e.Payload = []byte(`{} {}`) }, outbox.ErrInvalid, "payload"},
+		"tags not strings":         {func(e *outbox.Event) { e.Tags = []byte(`{"x":1}`) }, outbox.ErrInvalid, "tags"},
+		"tags a list":              {func(e *outbox.Event) { e.Tags = []byte(`["x"]`) }, outbox.ErrInvalid, "tags"},
+		"campaign empty":           {func(e *outbox.Event) { e.CampaignID = "" }, outbox.ErrInvalid, "campaign_id"},
+		"campaign with NUL":        {func(e *outbox.Event) { e.CampaignID = "a\x00b" }, outbox.ErrInvalid, "campaign_id"},
+		"campaign with control":    {func(e *outbox.Event) { e.CampaignID = "a\nb" }, outbox.ErrInvalid, "campaign_id"},
+		"campaign with DEL":        {func(e *outbox.Event) { e.CampaignID = "a\x7fb" }, outbox.ErrInvalid, "campaign_id"},
+		"campaign not UTF-8":       {func(e *outbox.Event) { e.CampaignID = "a\xc3" }, outbox.ErrInvalid, "campaign_id"},
+		"campaign too long":        {func(e *outbox.Event) { e.CampaignID = strings.Repeat("x", 201) }, outbox.ErrInvalid, "campaign_id"},
+		"type empty":               {func(e *outbox.Event) { e.EventType = "" }, outbox.ErrInvalid, "event_type"},
+		"type with a space":        {func(e *outbox.Event) { e.EventType = "a b" }, outbox.ErrInvalid, "event_type"},
+		"type with a star":         {func(e *outbox.Event) { e.EventType = "a.*" }, outbox.ErrInvalid, "event_type"},
+		"negative seq":             {func(e *outbox.Event) { e.Seq = -1 }, outbox.ErrInvalid, "seq"},
+		"year beyond 9999":         {func(e *outbox.Event) { e.OccurredAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, outbox.ErrInvalid, "occurred_at"},
+		"year beyond 9999 in UTC": {func(e *outbox.Event) {
+			e.OccurredAt = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -5*3600))
+		}, outbox.ErrInvalid, "occurred_at"},
+		"actor not UTF-8":            {func(e *outbox.Event) { e.ActorID = "\xff" }, outbox.ErrInvalid, "actor_id"},
+		"correlation id too long":    {func(e *outbox.Event) { e.CorrelationID = strings.Repeat("x", 201) }, outbox.ErrInvalid, "correlation_id"},
+		"event id with line feed":    {func(e *outbox.Event) { e.EventID = "a\n" }, outbox.ErrInvalid, "event_id"},
+		"replacement of broken text": {func(e *outbox.Event) { e.EntityID = "\xed\xa0\x80" }, outbox.ErrInvalid, "entity_id"},
+	} {
+		e := event("a", "counted")
+		c.change(&e)
+		f.unchanged(func() {
+			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), e}})
+			if r := refused(t, err, c.kind); r.Field != c.field || r.Index != 1 || r.Detail == "" {
+				t.Errorf("%s: the refusal is about %q of event %d (%s), want %q of 1", name, r.Field, r.Index, r.Detail, c.field)
+			}
+		})
+	}
+	for name, payload := range map[string][]byte{
+		"at the limit": object(100), "escaped backslash before u0000": []byte(`{"x":"\\u0000"}`), "empty": []byte(`{}`), "around it white": []byte(" {} \n"),
+	} {
+		e := event("ü%'_\u2028☃", "counted")
+		e.Payload = payload
+		if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAppend_leavesTheCallersEventsAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	given := []outbox.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
+	f.appendAll(given...)
+	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
+		t.Errorf("the caller's event became %+v", e)
+	}
+}
+
+func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const callers, each = 24, 20
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range each {
+				// Every third append is refused after its first event was
+				// written, so that there is something to undo.
+				good, bad := event(fmt.Sprintf("c-%d", caller%5), "counted"), event("bad", "counted")
+				bad.Seq = 99
+				events := []outbox.Event{good}
+				if i%3 == 0 {
+					events = append(events, bad)
+				}
+				_, err := f.Append(f.ctx, store.Append{Events: events})
+				if i%3 != 0 && err != nil {
+					t.Errorf("good append refused: %v", err)
+				}
+				if i%3 == 0 {
+					refused(t, err, outbox.ErrConflict, "seq 99")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, want := f.number(`select count(*) from events`), int64(callers*(each-(each+2)/3)); n != want {
+		t.Errorf("%d events are in the journal, want %d", n, want)
+	}
+	if n := f.number(`select count(*) from events where campaign_id = 'bad'`); n != 0 {
+		t.Errorf("%d refused events are in the journal", n)
+	}
+	f.sound()
+}
+
+func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	known := event("a", "counted")
+	known.EventID = "e-1"
+	f.appendAll(known)
+	f.clock.advance(time.Hour)
+	bad := event("b", "counted")
+	bad.Seq = 9
+	call := func(events ...outbox.Event) store.Append { return store.Append{Events: events} }
+	results, errs := f.AppendTogether([]store.Append{
+		call(known), call(event("a", "counted"), event("b", "counted")), call(event("b", "counted"), bad), call(event("b", "counted")),
+	})
+	refused(t, errs[2], outbox.ErrConflict, "seq 9")
+	for _, i := range []int{0, 1, 3} {
+		if errs[i] != nil {
+			t.Fatalf("call %d: %v", i, errs[i])
+		}
+	}
+	if !results[0][0].Existed || results[1][0].Seq != 2 || results[1][1].Seq != 1 || results[3][0].Seq != 2 {
+		t.Errorf("results are %+v", results)
+	}
+	f.sound()
+}
+
+func TestAppend_wakesWhoeverWaitsForWork(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	woken := 0
+	f.OnWork(func() { woken++ })
+	f.append("a", 1)
+	if woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+}
+
+func TestAppend_modeDecidesWhetherRowsAreWritten(t *testing.T) {
+	t.Parallel()
+	for m, rows := range map[outbox.Mode]int64{outbox.ModeOutbox: 3, outbox.ModeShadow: 3, outbox.ModeInline: 0} {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			f := open(t, mode(m))
+			f.append("a", 3)
+			if n := f.number(`select count(*) from projection_apply_outbox`); n != rows {
+				t.Errorf("%d rows, want %d", n, rows)
+			}
+			c := f.campaign("a")
+			if c.HighWaterSeq != 3 || c.Counts.Total() != rows {
+				t.Errorf("campaign is %+v", c)
+			}
+			f.sound()
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package store
+
+// Statements lists the SQL texts that the store has prepared so far, by the
+// name of their database. The caller must be the only one to use the store.
+func (s *Store) Statements() map[string][]string {
+	all := make(map[string][]string)
+	for _, d := range []*database{s.journal, s.projections} {
+		for _, sessions := range []chan *session{d.writers, d.readers} {
+			for range cap(sessions) {
+				held := <-sessions
+				for query := range held.stmts {
+					all[d.name] = append(all[d.name], query)
+				}
+				sessions <- held
+			}
+		}
+	}
+	return all
+}
+
+// AppendTogether appends as concurrent callers do whose appends have met in
+// one group, and returns each one's result.
+func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
+	calls := make([]*appendCall, len(appends))
+	for i, a := range appends {
+		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq}
+		for j := range a.Events {
+			if err := a.Events[j].Normalize(s.options.MaxPayload); err != nil {
+				panic(err)
+			}
+		}
+	}
+	s.commitGroup(background, calls)
+	results, errs := make([][]Appended, len(calls)), make([]error, len(calls))
+	for i, call := range calls {
+		results[i], errs[i] = call.result, call.err
+	}
+	return results, errs
+}

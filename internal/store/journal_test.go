@@ -1,0 +1,206 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	given := outbox.Event{
+		CampaignID: "ü%'\u202e", EventID: "e-1", EventType: "character.created",
+		OccurredAt: time.Date(1969, 7, 20, 22, 17, 40, 123456789, time.FixedZone("", 2*3600)),
+		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
+		SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",
+		Tags: []byte(`{"wallet_id":"w-1"}`), Metadata: []byte(`{"v": 2}`), Payload: []byte(`{"n": 9007199254740993}`),
+	}
+	stands := f.appendAll(given)[0]
+	f.Close()
+	got, err := f.beside().Event(f.ctx, given.CampaignID, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := given
+	want.Seq, want.Position, want.RecordedAt = 1, stands.Position, began
+	want.OccurredAt = time.Date(1969, 7, 20, 20, 17, 40, 123456000, time.UTC)
+	want.Metadata, want.Payload = []byte(`{"v":2}`), []byte(`{"n":9007199254740993}`)
+	want.EventHash = want.ContentHash()
+	want.ChainHash = outbox.NextChainHash("", 1, want.EventHash)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stored event (-want +got):\n%s", diff)
+	}
+}
+
+func TestJournal_assignsIDAndTimesLeftOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	e, err := f.Event(f.ctx, "a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.EventID) != 36 || e.OccurredAt != began || e.RecordedAt != began || string(e.Tags) != "{}" || string(e.Metadata) != "{}" {
+		t.Errorf("event is %+v", e)
+	}
+}
+
+func TestJournal_refusesUpdateAndDelete(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.unchanged(func() {
+		for _, query := range []string{
+			`update events set payload = '{}' where seq = 1`, `update events set position = 99 where seq = 1`,
+			`delete from events`, `delete from events where seq = 2`,
+		} {
+			if _, err := f.journal.Exec(query); err == nil || !strings.Contains(err.Error(), "append-only") {
+				t.Errorf("%s: got error %v", query, err)
+			}
+		}
+	})
+}
+
+func TestJournal_hashesChainPerCampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.append("b", 1)
+	f.append("a", 2)
+	for _, id := range []string{"a", "b"} {
+		page, err := f.Events(f.ctx, id, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain := ""
+		for _, e := range page.Items {
+			if e.EventHash != e.ContentHash() {
+				t.Errorf("%s %d: the hash does not cover the content", id, e.Seq)
+			}
+			if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
+				t.Errorf("%s %d: the chain is broken", id, e.Seq)
+			}
+		}
+	}
+}
+
+func TestEvents_pagesVisitEveryEventOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 7)
+	f.append("b", 3)
+	var seqs []int64
+	after, pages := int64(0), 0
+	for {
+		page, err := f.Events(f.ctx, "a", after, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Items {
+			seqs = append(seqs, e.Seq)
+		}
+		pages++
+		if page.NextCursor == nil {
+			break
+		}
+		if err := json.Unmarshal([]byte(*page.NextCursor), &after); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6, 7}, seqs); diff != "" || pages != 3 {
+		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
+	}
+}
+
+func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	for _, after := range []int64{3, 4, 1000, math.MaxInt64} {
+		page, err := f.Events(f.ctx, "a", after, 2)
+		if err != nil || len(page.Items) != 0 || page.NextCursor != nil {
+			t.Errorf("after %d: %+v, %v", after, page, err)
+		}
+	}
+	for _, after := range []int64{-1, -1000, math.MinInt64} {
+		page, err := f.Events(f.ctx, "a", after, 2)
+		if err != nil || len(page.Items) != 2 || page.NextCursor == nil {
+			t.Errorf("after %d: %+v, %v", after, page, err)
+		}
+	}
+	_, err := f.Events(f.ctx, "b", 0, 0)
+	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+	_, err = f.Event(f.ctx, "b", 1)
+	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+	_, err = f.Event(f.ctx, "a", 4)
+	refused(t, err, outbox.ErrNotFound, "no event 4", "last one is 3")
+}
+
+func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.ctx, intents) }
+	if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}); err != nil {
+		t.Fatal(err)
+	}
+	f.unchanged(func() {
+		f.clock.advance(time.Hour)
+		if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}); err != nil {
+			t.Error(err)
+		}
+		refused(t, register(map[string]outbox.Intent{"new": outbox.IntentAuditOnly, "noted": "perhaps"}), outbox.ErrInvalid, `"perhaps"`, `"noted"`)
+	})
+	if err := register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.EventTypes(f.ctx)
+	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	f.append("a", 1)
+	_, auditOnly, err := f.Load(f.ctx, []store.Claim{f.claimOne(one, 10)})
+	if diff := cmp.Diff(map[string]bool{"rolled": true}, auditOnly); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestReadOnlyStore_refusesEveryChange(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.kill("a")
+	f.append("b", 1)
+	r := f.beside(readOnly)
+	f.unchanged(func() {
+		for name, act := range map[string]func() error{
+			"append": func() error {
+				_, err := r.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}})
+				return err
+			},
+			"requeue": func() error { _, err := r.RequeueRow(f.ctx, ana(""), "a", 1); return err },
+			"many":    func() error { _, err := r.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); return err },
+			"retry":   func() error { _, err := r.RetryRow(f.ctx, ana(""), "a", 1); return err },
+			"pause":   func() error { _, err := r.PauseCampaign(f.ctx, ana(""), "a"); return err },
+			"resume":  func() error { _, err := r.ResumeCampaign(f.ctx, ana(""), "a"); return err },
+			"replay":  func() error { _, err := r.ReplayCampaign(f.ctx, ana(""), "a"); return err },
+			"repair":  func() error { _, err := r.RepairGaps(f.ctx, ana("")); return err },
+		} {
+			if err := act(); !errors.Is(err, outbox.ErrReadOnly) {
+				t.Errorf("%s: got error %v", name, err)
+			}
+		}
+	})
+	if c, err := r.Campaign(f.ctx, "a"); err != nil || c.HighWaterSeq != 2 || !r.ReadOnly() {
+		t.Errorf("reading: %+v, %v", c, err)
+	}
+}
