@@ -80,3 +80,11 @@ type Repaired struct {
 	Removed   int64 `json:"removed"`   // rows of events already applied
 	Diverged  int64 `json:"diverged"`  // campaigns found to contradict the journal
 }
+
+// Add counts another repair in.
+func (r *Repaired) Add(other Repaired) {
+	r.Campaigns += other.Campaigns
+	r.Inserted += other.Inserted
+	r.Removed += other.Removed
+	r.Diverged += other.Diverged
+}

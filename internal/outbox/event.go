@@ -161,10 +161,10 @@ func (e *Event) Normalize(maxPayload int) error {
 			return Invalid("tags", "tags must map names to strings")
 		}
 	}
-	if y := e.OccurredAt.Year(); !e.OccurredAt.IsZero() && (y < 1 || y > 9999) {
-		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999")
-	}
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
+	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
+		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")
+	}
 	return nil
 }
 

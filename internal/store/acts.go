@@ -28,11 +28,8 @@ const maxReason = 500
 // the first one's result, without doing anything.
 func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64) (R, error)) (R, error) {
 	var result, none R
-	if err := s.refuseReadOnly(); err != nil {
+	if err := s.admit(a.order); err != nil {
 		return none, err
-	}
-	if len(a.order.Reason) > maxReason {
-		return none, outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(a.order.Reason), maxReason)
 	}
 	err := s.journal.write(ctx, func(t *tx) error {
 		repeated, err := t.repeatedAct(a, &result)
@@ -52,6 +49,16 @@ func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int6
 	return result, nil
 }
 
+// admit refuses an order that no act would follow.
+func (s *Store) admit(o outbox.Order) error {
+	if len(o.Reason) > maxReason {
+		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), maxReason)
+	}
+	return s.refuseReadOnly()
+}
+
+// repeatedAct reports whether the act was done before under the order's
+// idempotency key, and then reads its result.
 func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	if a.order.IdempotencyKey == "" {
 		return false, nil
@@ -126,6 +133,18 @@ func stateOf(r outbox.Row) rowState {
 	return rowState{Status: r.Status, Attempts: r.AttemptCount, Due: r.NextAttemptAt.Format("2006-01-02T15:04:05.999999Z07:00")}
 }
 
+// expectCampaign compares the head the operator was shown with the one that is
+// there.
+func (t *tx) expectCampaign(o outbox.Order, c *campaignRow, now int64) error {
+	if o.Expected == nil {
+		return nil
+	}
+	seen := *o.Expected
+	seen.AttemptCount = nil
+	o.Expected = &seen
+	return t.expect(o, outbox.Row{CampaignID: c.id, Status: outbox.Status(c.headStatus.String)}, c, now)
+}
+
 // expect compares what the operator was shown with what is there.
 func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) error {
 	e := o.Expected
@@ -145,7 +164,7 @@ func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 	if len(changes) == 0 {
 		return nil
 	}
-	return outbox.Conflict("%s seq %d has changed since you looked: %s%s", row.CampaignID, row.Seq,
+	return outbox.Conflict("%s has changed since you looked: %s%s", target(row.CampaignID, row.Seq),
 		strings.Join(changes, ", "), t.lastAct(row.CampaignID, row.Seq, now))
 }
 

@@ -35,10 +35,13 @@ type ClaimLimits struct {
 	Lease time.Duration // how long the right lasts without renewal
 }
 
-const (
-	waveCampaigns = 256 // most campaigns in a wave
-	waveShares    = 8   // a campaign gets at least 1/8 of a wave when it has that many rows
-)
+// WaveShares is into how many parts a wave is divided at the least when more
+// campaigns are due: none gets more than its share then. A full wave of fewer
+// campaigns has taken all that were due.
+const WaveShares = 8
+
+// waveCampaigns is the most campaigns in a wave.
+const waveCampaigns = 256
 
 const selectDue = `
 select ` + campaignColumns + `
@@ -116,7 +119,7 @@ func (s *Store) UntilDue(ctx context.Context) (time.Duration, bool, error) {
 
 // leastShare is the number of rows of a wave that a campaign may have however
 // many others are due.
-func leastShare(rows int) int { return max(1, rows/waveShares) }
+func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
 // dueCampaigns reads due campaigns until their shares fill the wave.
 func (t *tx) dueCampaigns(now int64, rowLimit int) ([]*campaignRow, error) {
@@ -137,13 +140,13 @@ func (t *tx) dueCampaigns(now int64, rowLimit int) ([]*campaignRow, error) {
 }
 
 // claimCampaign takes one due campaign. It returns false when taking over
-// found the head to be dead.
+// found the head to be dead, or to have failed and to be tried again later.
 func (s *Store) claimCampaign(t *tx, c *campaignRow, w Worker, limit int, lease time.Duration, now int64) (Claim, bool, error) {
 	if c.leaseOwner != "" {
 		if err := s.takeOver(t, c, w, now); err != nil {
 			return Claim{}, false, err
 		}
-		if c.headStatus.String == string(outbox.Dead) {
+		if c.headStatus.String == string(outbox.Dead) || c.headNext.Int64 > now {
 			c.schedule(now)
 			return Claim{}, false, t.save(c, now)
 		}
@@ -208,7 +211,9 @@ func (t *tx) mark(c *campaignRow, claim *Claim, limit int, now int64) error {
 			return err
 		}
 	}
-	if failed || c.crashes > 0 {
+	// A head that was tried and given back is pending again, due since its
+	// last failure and not since its append.
+	if failed || c.crashes > 0 || c.headNext != c.oldest {
 		if _, err := t.one([]any{&claim.Attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
 			return err
 		}
@@ -343,6 +348,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time
 			}
 		}
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+lease.Microseconds()
+		c.schedule(now)
 		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0}
 		ok = true
 		return t.save(c, now)

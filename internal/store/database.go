@@ -211,16 +211,19 @@ func (d *database) within(ctx context.Context, sessions chan *session, begin str
 	}
 	t := &tx{database: d, session: s}
 	defer func() { sessions <- s }()
-	if _, err := t.execContext(ctx, begin); err != nil {
-		return d.explain("begin", err)
-	}
 	committed := false
 	defer func() {
-		if !committed { // also when fn panics
+		// Also when fn panics, and when ctx ended just as the transaction had
+		// begun: the driver then reports the context's error for a begin that
+		// took effect.
+		if !committed {
 			t.err = nil
 			t.exec("rollback")
 		}
 	}()
+	if _, err := t.execContext(ctx, begin); err != nil {
+		return d.explain("begin", err)
+	}
 	if err := fn(t); err != nil {
 		return err
 	}

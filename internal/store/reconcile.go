@@ -22,6 +22,9 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (
 		if err != nil {
 			return outbox.Repaired{}, err
 		}
+		if err := t.expectCampaign(o, c, now); err != nil {
+			return outbox.Repaired{}, err
+		}
 		if c.leaseOwner != "" && c.leaseExpiry > now {
 			return outbox.Repaired{}, outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, id)
 		}
@@ -34,14 +37,36 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
 // transaction of its own, with one audit record for all.
 func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
-	if err := s.refuseReadOnly(); err != nil {
+	a := &act{order: o, action: "repair_gaps"}
+	if err := s.admit(o); err != nil {
 		return outbox.Repaired{}, err
 	}
-	total, err := s.Reconcile(ctx)
+	var total outbox.Repaired
+	repeated := false
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		repeated, err = t.repeatedAct(a, &total)
+		return err
+	})
+	if err != nil || repeated {
+		return total, err
+	}
+	if total, err = s.Reconcile(ctx); err != nil {
+		return total, err
+	}
+	// Reconcile trusts the counts of the campaigns' rows; an operator who asks
+	// for a repair wants the rows themselves looked at.
+	gaps, err := s.Gaps(ctx)
 	if err != nil {
 		return total, err
 	}
-	a := &act{order: o, action: "repair_gaps", after: total}
+	for _, g := range gaps {
+		repaired, err := s.ReconcileCampaign(ctx, g.CampaignID)
+		if err != nil {
+			return total, err
+		}
+		total.Add(repaired)
+	}
+	a.after = total
 	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return total, nil })
 }
 
@@ -65,10 +90,7 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 			if err != nil {
 				return err
 			}
-			total.Campaigns += repaired.Campaigns
-			total.Inserted += repaired.Inserted
-			total.Removed += repaired.Removed
-			total.Diverged += repaired.Diverged
+			total.Add(repaired)
 		}
 		return nil
 	})
@@ -155,7 +177,7 @@ func (s *Store) suspicious(ctx context.Context, c *campaignRow, w Watermark) (bo
 	waiting := c.highWater - w.AppliedSeq
 	if w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq ||
 		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
-		c.head.Valid && c.head.Int64 != w.AppliedSeq+1 {
+		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1 {
 		return true, nil
 	}
 	var differs bool
@@ -312,7 +334,7 @@ func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 func (s *Store) missingRows(ctx context.Context, c *campaignRow, applied int64) (int64, error) {
 	for {
 		waiting := c.highWater - applied
-		if waiting <= 0 || c.counts.Total() == waiting && c.head.Int64 == applied+1 {
+		if waiting <= 0 {
 			return 0, nil
 		}
 		var rows int64

@@ -241,6 +241,9 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (o
 		if err != nil {
 			return outbox.Campaign{}, err
 		}
+		if err := t.expectCampaign(o, c, now); err != nil {
+			return outbox.Campaign{}, err
+		}
 		if c.pausedAt.Valid {
 			return outbox.Campaign{}, outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
 		}
@@ -258,6 +261,9 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
 		c, err := t.existingCampaign(id)
 		if err != nil {
+			return outbox.Campaign{}, err
+		}
+		if err := t.expectCampaign(o, c, now); err != nil {
 			return outbox.Campaign{}, err
 		}
 		if !c.pausedAt.Valid {

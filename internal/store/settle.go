@@ -169,7 +169,7 @@ const (
 )
 
 // recordFailure writes a failed attempt to the row and the history, and sets
-// the head's new status in c. counted is what to add to the attempt count: 0
+// the head's new status and time in c. counted is what to add to the attempt count: 0
 // when it was added before the attempt began.
 func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
 	var attempts int
@@ -190,6 +190,7 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
 	c.headStatus = sql.NullString{String: string(status), Valid: true}
+	c.headNext = sql.NullInt64{Int64: next, Valid: true}
 	return nil
 }
 

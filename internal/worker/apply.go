@@ -98,14 +98,11 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 			break
 		}
 	}
-	if len(todo) == 0 {
+	if len(todo) == 0 || todo[0].Seq != mark.AppliedSeq+1 {
+		a.explainMissing(len(todo) == 0)
 		return nil, 0, false, nil
 	}
 	first := &todo[0]
-	if first.Seq != mark.AppliedSeq+1 {
-		p.gap = true
-		return nil, 0, false, nil
-	}
 	if sound > 0 && outbox.NextChainHash(mark.AppliedHash, first.Seq, first.EventHash) != first.ChainHash {
 		diverged, err := a.diverged(ctx)
 		if err != nil || diverged {
@@ -116,9 +113,24 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 	for i := range sound { // seqs without a hole, and nothing from a hanging event on
 		if todo[i].Seq != first.Seq+int64(i) || todo[i].Seq == p.cut {
 			sound = i
+			break
 		}
 	}
 	return todo, max(sound, 0), true, nil
+}
+
+// explainMissing says why the event above the watermark is not among those of
+// the part: its row is missing, which is repaired, or it is gone from the
+// journal, or, with none at all on the request path, it has not been appended.
+func (a *application) explainMissing(none bool) {
+	p, next := a.part, a.mark.AppliedSeq+1
+	switch {
+	case p.claim.Last < next || none && a.worker.Mode == outbox.ModeInline:
+	case p.claim.First > next:
+		p.gap = true
+	default:
+		p.result.Failure = failureOf(fmt.Errorf("event %d is missing from the journal", next))
+	}
 }
 
 // diverged tells a tampered event from projections that were built from

@@ -88,7 +88,7 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 		switch {
 		case err != nil:
 			return claim, err
-		case c.Lease == nil:
+		case c.Lease == nil && !free(c):
 			return claim, &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but campaign %q does not move: %s", campaign, c.Why(time.Now(), w.Mode))}
 		}
 		select {
@@ -99,8 +99,14 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 	}
 }
 
+// free reports whether nothing but another's lease keeps the campaign from
+// being applied inline.
+func free(c outbox.Campaign) bool {
+	return c.Diverged == "" && c.Paused == nil && c.Counts.Total() == 0
+}
+
 // applyInline applies the next events under the claim and settles. The claim
-// is renewed as long as there is more.
+// is taken anew as long as there is more, and when it was lost on the way.
 func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool, err error) {
 	applied, err := w.Store.AppliedSeq(ctx, claim.CampaignID)
 	if err != nil {
@@ -111,6 +117,7 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 	p := parts[0]
 	p.result.Claim = *claim // no rows are held
 	full := len(p.events) == w.BatchSize
+	lost := len(p.events) > 0 && p.result.Applied < p.events[len(p.events)-1].Seq
 	failure := p.result.Failure
 	p.result.Failure = nil
 	done := p.result.Applied - applied
@@ -124,7 +131,7 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", p.result.Applied+1, claim.CampaignID, failure.Message)
 	case p.result.Diverged != "":
 		return false, outbox.Conflict("campaign %q has diverged: %s", claim.CampaignID, p.result.Diverged)
-	case !full || done == 0:
+	case !full && !lost:
 		return false, nil
 	}
 	*claim, err = w.claimInline(ctx, claim.CampaignID)

@@ -89,8 +89,7 @@ func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign s
 		return nil, err
 	}
 	p := released(claim, first-1)
-	p.events = events[0]
-	p.inspect()
+	p.stretch = inspect(events[0])
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
 	var lethal *lethalError

@@ -13,15 +13,10 @@ import (
 
 // part is one campaign's share of a wave on its way through it.
 type part struct {
-	claim  store.Claim
-	events []outbox.Event // as loaded, in order of seq
+	claim store.Claim
+	stretch
 	result store.Result
 	gap    bool // events are missing between the watermark and the first row
-
-	// unsound is the index of the first event that must not be applied
-	// because it is not what was appended, len(events) when all are sound.
-	unsound int
-	reason  string
 
 	// cut is the seq of an event that took the transaction down with it; 0
 	// when none did. It is not tried again in this wave.
@@ -39,11 +34,7 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 	if err != nil || len(claims) == 0 {
 		return false, err
 	}
-	rows := int64(0)
-	for _, c := range claims {
-		rows += c.Last - c.First + 1
-	}
-	if rows >= int64(w.BatchSize) {
+	if rowsOf(claims) >= int64(w.BatchSize) {
 		w.Wake() // there is likely more: let the other loop join in
 	}
 	finish := context.WithoutCancel(ctx)
@@ -67,35 +58,12 @@ func (w *Worker) work(ctx context.Context, claims []store.Claim) ([]*part, error
 	for i, c := range claims {
 		parts[i] = &part{claim: c, result: store.Result{Claim: c, Applied: c.First - 1}}
 	}
-	finish := context.WithoutCancel(ctx)
-	events, auditOnly, err := w.Store.Load(finish, claims)
+	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
 	if err != nil {
 		return parts, err
 	}
-	for i, p := range parts {
-		p.events = events[i]
-		p.inspect()
-	}
+	defer w.lookAhead(context.WithoutCancel(ctx), claims)()
 	return parts, w.apply(ctx, parts, auditOnly)
-}
-
-// inspect verifies that the events are the ones that were appended: contents
-// against their hashes, and each hash chained to the one before.
-func (p *part) inspect() {
-	p.unsound = len(p.events)
-	for i := range p.events {
-		e := &p.events[i]
-		switch {
-		case e.ContentHash() != e.EventHash:
-			p.reason = fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)
-		case i > 0 && e.Seq == p.events[i-1].Seq+1 && outbox.NextChainHash(p.events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
-			p.reason = fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
-		default:
-			continue
-		}
-		p.unsound = i
-		return
-	}
 }
 
 // apply runs the parts in one projections transaction. An event that hangs or

@@ -47,6 +47,7 @@ type Worker struct {
 
 	applied, failed, fenced atomic.Int64
 
+	ahead    ahead
 	inline   keyedMutex
 	beat     heart
 	rehearse rehearsals
