@@ -1,0 +1,94 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+)
+
+func (s *server) apiRequeueRow(w http.ResponseWriter, r *http.Request) error {
+	return apiRowAct(s, w, r, s.Store.RequeueRow)
+}
+
+func (s *server) apiRetryRow(w http.ResponseWriter, r *http.Request) error {
+	return apiRowAct(s, w, r, s.Store.RetryRow)
+}
+
+func apiRowAct(s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, err := s.decodeOrder(r)
+	if err != nil {
+		return err
+	}
+	row, err := act(r.Context(), order, campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, row)
+}
+
+func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
+	var body requeueBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	result, err := s.Store.RequeueDead(r.Context(), s.order(r, "api", body.Reason, nil), body.filter())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, result)
+}
+
+func (s *server) apiPause(w http.ResponseWriter, r *http.Request) error {
+	return apiCampaignAct(s, w, r, s.pause)
+}
+
+func (s *server) apiResume(w http.ResponseWriter, r *http.Request) error {
+	return apiCampaignAct(s, w, r, s.resume)
+}
+
+func (s *server) apiReplay(w http.ResponseWriter, r *http.Request) error {
+	return apiCampaignAct(s, w, r, s.Store.ReplayCampaign)
+}
+
+func apiCampaignAct[R any](s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string) (R, error)) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	order, err := s.decodeOrder(r)
+	if err != nil {
+		return err
+	}
+	result, err := act(r.Context(), order, id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, result)
+}
+
+func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
+	c, err := s.Store.PauseCampaign(ctx, o, id)
+	return s.viewCampaign(c), err
+}
+
+func (s *server) resume(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
+	c, err := s.Store.ResumeCampaign(ctx, o, id)
+	return s.viewCampaign(c), err
+}
+
+func (s *server) apiRepairGaps(w http.ResponseWriter, r *http.Request) error {
+	order, err := s.decodeOrder(r)
+	if err != nil {
+		return err
+	}
+	repaired, err := s.Store.RepairGaps(r.Context(), order)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, repaired)
+}

@@ -1,0 +1,226 @@
+package handlers
+
+import (
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// items is a list that is never paged.
+type items[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"next_cursor"` // always nil
+}
+
+func listOf[T any](all []T) items[T] {
+	if all == nil {
+		all = []T{}
+	}
+	return items[T]{Items: all}
+}
+
+// campaignView is a campaign as the API shows it: its facts, and what follows
+// from them.
+type campaignView struct {
+	CampaignID    string        `json:"campaign_id"`
+	HighWaterSeq  int64         `json:"high_water_seq"`
+	AppliedSeq    int64         `json:"applied_seq"`
+	LagEvents     int64         `json:"lag_events"`
+	LagSeconds    float64       `json:"lag_seconds"`
+	HeadSeq       int64         `json:"head_seq"` // 0 when there is no row
+	HeadStatus    outbox.Status `json:"head_status"`
+	NextAttemptAt *time.Time    `json:"head_next_attempt_at"`
+	Counts        outbox.Counts `json:"counts"`
+	BlockedBehind int64         `json:"blocked_behind"`
+	Gap           int64         `json:"gap"`
+	Lease         *outbox.Lease `json:"lease"`
+	Paused        *outbox.Pause `json:"paused"`
+	State         outbox.State  `json:"state"`
+	Why           string        `json:"why"`
+}
+
+func (s *server) viewCampaign(c outbox.Campaign) campaignView {
+	now := s.Now()
+	v := campaignView{
+		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
+		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
+		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
+		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused,
+		State: c.State(), Why: c.Why(now, s.Mode),
+	}
+	if !c.HeadNextAttempt.IsZero() {
+		v.NextAttemptAt = &c.HeadNextAttempt
+	}
+	return v
+}
+
+func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign]) outbox.Page[campaignView] {
+	views := make([]campaignView, len(page.Items))
+	for i, c := range page.Items {
+		views[i] = s.viewCampaign(c)
+	}
+	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, Partial: page.Partial}
+}
+
+// rowView is a row with everything its page shows.
+type rowView struct {
+	Row      outbox.Row       `json:"row"`
+	Event    outbox.Event     `json:"event"`
+	Attempts []outbox.Attempt `json:"attempts"`
+	Campaign campaignView     `json:"campaign"`
+	Acts     []outbox.Act     `json:"acts"`
+}
+
+func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
+	summary, err := s.Store.Summary(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, summary)
+}
+
+func (s *server) apiRows(w http.ResponseWriter, r *http.Request) error {
+	filter, err := rowFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Rows(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	d, err := s.Store.Row(r.Context(), campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign), Acts: d.Acts})
+}
+
+func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {
+	filter, err := campaignFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Campaigns(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.viewCampaigns(page))
+}
+
+// apiCampaign answers with one campaign; with min_seq, once its projections
+// have that seq.
+func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	wait, err := readWait(r)
+	if err != nil {
+		return err
+	}
+	if wait.MinSeq > 0 {
+		if _, err := s.Store.Campaign(r.Context(), id); err != nil {
+			return err
+		}
+		ctx, cancel := s.limited(r.Context(), wait)
+		defer cancel()
+		if _, err := s.Store.WaitApplied(ctx, id, wait.MinSeq); err != nil {
+			return err
+		}
+	}
+	c, err := s.Store.Campaign(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.viewCampaign(c))
+}
+
+func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	var q eventsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	page, err := s.Store.Events(r.Context(), id, q.after(), q.limit())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	event, err := s.Store.Event(r.Context(), campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, event)
+}
+
+func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
+	gaps, err := s.Store.Gaps(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(gaps))
+}
+
+func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(list))
+}
+
+func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p.Name == name {
+			return writeJSON(w, http.StatusOK, p)
+		}
+	}
+	return outbox.NotFound("no projection %q is loaded", name)
+}
+
+func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.Store.Instances(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(list))
+}
+
+func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {
+	filter, err := actFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Acts(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}

@@ -1,0 +1,276 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestAppend_answersWithSeqAndPosition(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one := `{"event_id":"e-1","event_type":"campaign.created","payload":{"big":12345678901234567890123}}`
+	s.post("/api/v1/campaigns/c-1/events", one).want(t, 201, `"campaign_id":"c-1"`, `"seq":1`, `"position":1`, `"existed":false`)
+	s.post("/api/v1/campaigns/c-1/events", one).want(t, 200, `"seq":1`, `"existed":true`)
+	s.post("/api/v1/campaigns/c-1/events", strings.Replace(one, "big", "bug", 1)).want(t, 409, "other content")
+	s.get("/api/v1/campaigns/c-1/events/1").want(t, 200, `"payload":{"big":12345678901234567890123}`)
+
+	batch := `{"expected_seq":1,"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{}}]}`
+	s.post("/api/v1/campaigns/c-1/events", batch).want(t, 201, `"events":[{`, `"seq":2`, `"seq":3`)
+	s.post("/api/v1/campaigns/c-1/events", batch).want(t, 409, "stands at seq 3")
+	s.get("/api/v1/campaigns/c-1/events?after_seq=1&limit=1").want(t, 200, `"seq":2`, `"next_cursor":"2"`).lacks(t, `"seq":3`)
+	s.get("/api/v1/campaigns/c-1/events?cursor=2").want(t, 200, `"seq":3`, `"next_cursor":null`)
+}
+
+func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, c := range []struct {
+		name, body string
+		status     int
+		texts      []string
+	}{
+		{"unknown field", `{"event_type":"a","payload":{},"wat":1}`, 422, []string{`"errors":{"wat":"unknown field`}},
+		{"missing type", `{"payload":{}}`, 422, []string{`"event_type":"event_type is required"`}},
+		{"other campaign", `{"campaign_id":"c-2","event_type":"a","payload":{}}`, 422, []string{`"campaign_id":`, "make them agree"}},
+		{"second of a batch", `{"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":[]}]}`, 422,
+			[]string{`"events[1].payload":"event 2 of the batch: payload must be a JSON object"`}},
+		{"unknown field in a batch", `{"events":[{"event_type":"a","payload":{},"x":1}]}`, 422, []string{`"events[0].x"`}},
+		{"unknown field beside the events", `{"events":[],"expected":1}`, 422, []string{`"expected":`, "events or expected_seq"}},
+		{"no events", `{"events":[]}`, 422, []string{"no event to append"}},
+		{"no JSON", `hello`, 422, []string{"not JSON"}},
+		{"nothing", ``, 422, []string{"ends too early"}},
+		{"invalid UTF-8", "{\"event_type\":\"\xff\",\"payload\":{}}", 422, []string{"not valid UTF-8"}},
+		{"NUL", `{"event_type":"a","payload":{"x":"\u0000"}}`, 422, []string{"NUL"}},
+		{"big payload", `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", outbox.DefaultMaxPayload) + `"}}`, 413, []string{"the limit is"}},
+		{"big body", `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", maxAppendBody) + `"}}`, 413, []string{"larger than the limit"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := s.post("/api/v1/campaigns/c-1/events", c.body).want(t, c.status, c.texts...)
+			if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+				t.Errorf("Content-Type is %q", got)
+			}
+			if p := decodeAs[problem](t, a); p.RequestID == "" || p.RequestID != a.Header.Get("X-Request-Id") || p.Title == "" {
+				t.Errorf("problem lacks its request id or title: %+v", p)
+			}
+		})
+	}
+	s.get("/api/v1/campaigns/c-1").want(t, 404)
+}
+
+func TestAppend_waitsForTheProjections(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	event := `{"event_type":"a","payload":{}}`
+	late := s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).
+		want(t, 504, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
+	if p := decodeAs[problem](t, late); p.Status != 504 {
+		t.Errorf("problem has status %d", p.Status)
+	}
+	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet event 1")
+	s.work()
+	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=5s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
+
+	answered := make(chan answer)
+	go func() { answered <- s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=20s", event) }()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case a := <-answered:
+			a.want(t, 201, `"seq":2`, `"applied_seq":2`)
+			return
+		case <-tick.C:
+			s.pass()
+		case <-deadline:
+			t.Fatal("the append did not answer after it was applied")
+		}
+	}
+}
+
+func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	fail := false
+	s := newSite(t, func(c *Config) {
+		c.Mode = outbox.ModeInline
+		c.InlineApply = func(_ context.Context, id string) error {
+			asked = append(asked, id)
+			if fail {
+				return &outbox.Refusal{Err: outbox.ErrConflict, Detail: "event 2 cannot be applied"}
+			}
+			return nil
+		}
+	})
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, `"seq":1`).lacks(t, "apply_error")
+	fail = true
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, `"apply_error":"event 2 cannot be applied"`)
+	if fmt.Sprint(asked) != "[c-1 c-1]" {
+		t.Errorf("applied %v", asked)
+	}
+}
+
+func TestActs_requeueRetryPauseResumeReplay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", poison, "b", "c")
+	s.pass() // one failure: not dead yet
+	s.get("/api/v1/rows?status=failed").want(t, 200, `"seq":2`, `"is_head":true`, `"blocked_behind":2`)
+	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"r"}`).want(t, 409, "failed, not dead")
+	s.post("/api/v1/rows/c-1/2/retry", `{"reason":"r","expected":{"status":"failed","attempt_count":1}}`).want(t, 200, `"status":"failed"`)
+	s.work()
+	s.post("/api/v1/rows/c-1/2/requeue", `{"expected":{"attempt_count":1}}`).want(t, 409, "has changed since you looked")
+	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"seat freed","expected":{"status":"dead","attempt_count":2,"head_seq":2}}`).
+		want(t, 200, `"status":"pending"`, `"attempt_count":0`)
+	s.get("/api/v1/audit?campaign=c-1&action=requeue").want(t, 200, `"reason":"seat freed"`, `"via":"api"`, `"actor":"local"`, `"from":"127.0.0.1"`)
+	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"hold"}`).want(t, 200, `"state":"paused"`, `"reason":"hold"`)
+	s.post("/api/v1/campaigns/c-1/pause", `{}`).want(t, 409, "paused already")
+	s.post("/api/v1/campaigns/c-1/resume", ``).want(t, 200, `"paused":null`)
+	s.post("/api/v1/campaigns/c-1/replay", `{}`).want(t, 200, `"inserted":0`)
+	s.post("/api/v1/gaps/repair", `{}`).want(t, 200, `"campaigns":0`)
+	s.get("/api/v1/gaps").want(t, 200, `{"items":[],"next_cursor":null}`)
+}
+
+func TestActs_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison)
+	s.work()
+	key := header("Idempotency-Key", "k-1")
+	first := s.post("/api/v1/rows/c-1/1/requeue", `{}`, key).want(t, 200)
+	again := s.post("/api/v1/rows/c-1/1/requeue", `{}`, key).want(t, 200)
+	if first.body != again.body {
+		t.Errorf("the second answer differs: %s, %s", first.body, again.body)
+	}
+	s.post("/api/v1/rows/c-1/1/requeue", `{}`).want(t, 409)
+	s.post("/api/v1/rows/c-1/1/requeue", `{}`, header("Idempotency-Key", strings.Repeat("k", 201))).want(t, 422, "Idempotency-Key")
+}
+
+func TestRequeueMany_keepsToItsFilter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison, "a", "b")
+	s.seed("c-2", poison)
+	s.work()
+	s.post("/api/v1/rows/requeue", `{"campaign_id":"c-1","limit":10,"reason":"r"}`).want(t, 200, `{"requeued":1,"heads":1,"released":2}`)
+	s.get("/api/v1/rows?status=dead").want(t, 200, `"campaign_id":"c-2"`).lacks(t, `"campaign_id":"c-1"`)
+	s.post("/api/v1/rows/requeue", `{"status":"dead"}`).want(t, 422, `unknown field \"status\"`, "campaign_id, event_type")
+	s.post("/api/v1/rows/requeue", `{"limit":10001}`).want(t, 422, `"limit":"limit must be at most 10000"`)
+}
+
+func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for target, want := range map[string]string{
+		"/api/v1/rows?status=gone":                                    `"status":"status \"gone\" is unknown; use pending, processing, failed or dead"`,
+		"/api/v1/rows?limit=ten":                                      `"limit":"limit must be a whole number, not \"ten\""`,
+		"/api/v1/rows?limit=201":                                      `"limit":"limit must be at most 200"`,
+		"/api/v1/rows?limit=0":                                        `"limit":"limit must be 1 or more"`,
+		"/api/v1/rows?cursor=%21":                                     `"cursor":`,
+		"/api/v1/rows?status=dead&status=failed":                      "more than once",
+		"/api/v1/campaigns?sort=size":                                 `use id, lag or age`,
+		"/api/v1/campaigns?state=x":                                   `"state":`,
+		"/api/v1/campaigns/c-1?min_seq=-1":                            `"min_seq":"min_seq must be 0 or more"`,
+		"/api/v1/campaigns/c-1?timeout=soon":                          `"timeout":"timeout \"soon\" is no duration; write it like 500ms or 2s"`,
+		"/api/v1/campaigns/c-1?timeout=1h":                            `timeout must be at most 30s`,
+		"/api/v1/rows/c-1/zero":                                       `"seq":"seq must be a whole number from 1, not \"zero\""`,
+		"/api/v1/rows/c-1/0":                                          `"seq":`,
+		"/api/v1/campaigns/c-1/events/-4":                             `"seq":`,
+		"/api/v1/audit?action=dance":                                  `"action":`,
+		"/api/v1/rows?q=" + strings.Repeat("x", 201):                  `"q":"q is 201 bytes long; the limit is 200"`,
+		"/api/v1/rows?campaign=%ff":                                   `"campaign":`,
+		"/api/v1/campaigns/c-1/events?after_seq=99999999999999999999": `"after_seq":`,
+	} {
+		s.get(target).want(t, 422, want)
+	}
+	s.get("/rows?status=gone").want(t, 422, "Status &#34;gone&#34; is unknown", "<title>422")
+}
+
+func TestUnknownThings_are404(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for _, target := range []string{
+		"/api/v1/campaigns/nope", "/api/v1/campaigns/nope/events", "/api/v1/campaigns/c-1/events/2", "/api/v1/rows/nope/1",
+		"/api/v1/rows/c-1/2", "/api/v1/projections/nope", "/api/v1/nope", "/api/v1", "/api/v1/campaigns//events",
+		"/api/v1/campaigns/nope?min_seq=1",
+	} {
+		a := s.get(target).want(t, 404, `"title":"Not Found"`, `"detail":`)
+		if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+			t.Errorf("%s: Content-Type is %q", target, got)
+		}
+	}
+	for _, target := range []string{"/nope", "/campaigns/nope", "/rows/c-1/2", "/rows/nope/1", "/campaigns/c-1/events/9"} {
+		a := s.get(target).want(t, 404, "<h1>Not Found</h1>")
+		if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+			t.Errorf("%s: Content-Type is %q", target, got)
+		}
+	}
+	if got := s.do("DELETE", "/api/v1/rows", "").want(t, 405, "urn:outboxweb:method").Header.Get("Allow"); got != "GET" {
+		t.Errorf("Allow is %q", got)
+	}
+	s.submit("/instances", "").want(t, 405, "<h1>Method Not Allowed</h1>")
+}
+
+func TestSummary_hasTheFieldsOfTheContract(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", poison, "b")
+	s.work()
+	sum := decodeAs[map[string]any](t, s.get("/api/v1/summary").want(t, 200))
+	for _, name := range []string{"mode", "as_of", "counts", "oldest", "campaigns", "lag", "throughput", "worker"} {
+		if _, ok := sum[name]; !ok {
+			t.Errorf("the summary lacks %s", name)
+		}
+	}
+	s.get("/api/v1/summary").want(t, 200, `"counts":{"pending":1,"processing":0,"failed":0,"dead":1}`, `"blocked":1`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"lag_events":2`, `"head_seq":2`, `"head_status":"dead"`, `"blocked_behind":1`,
+		`"lease":null`, `"paused":null`, `"state":"blocked"`, `"why":"Event 2 is dead`)
+	s.get("/api/v1/campaigns?state=blocked").want(t, 200, `"campaign_id":"c-1"`)
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"row":{`, `"event":{`, `"attempts":[{"attempt":2`, `"campaign":{`, `"acts":[]`)
+	s.get("/api/v1/projections").want(t, 200, `"name":"campaigns"`, `"quarantined":0`)
+	s.get("/api/v1/projections/campaigns").want(t, 200, `"name":"campaigns"`)
+	s.get("/api/v1/instances").want(t, 200, `{"items":[],"next_cursor":null}`)
+}
+
+// oddIDs are campaign ids that break naive escaping.
+var oddIDs = []string{"a/b", "100%", "%2F", "%41", `q"uo'te`, "<b>x</b>", "a b+c", "ü✓", "?x=1&y#z", "a;b,c", "javascript:alert(1)", `back\slash`, "//evil.example"}
+
+func TestOddIDs_workInEveryAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, id := range oddIDs {
+		path := url.PathEscape(id)
+		s.post("/api/v1/campaigns/"+path+"/events", `{"event_type":"poison.pill","payload":{}}`).want(t, 201, `"seq":1`)
+	}
+	s.work()
+	for _, id := range oddIDs {
+		path := url.PathEscape(id)
+		if got := decodeAs[campaignView](t, s.get("/api/v1/campaigns/"+path).want(t, 200)); got.CampaignID != id {
+			t.Errorf("asked for %q, got %q", id, got.CampaignID)
+		}
+		s.get("/api/v1/rows?campaign="+url.QueryEscape(id)).want(t, 200, `"seq":1`)
+		s.get("/campaigns/"+path).want(t, 200, `action="/campaigns/`+htmlEscape(path)+`/pause"`)
+		s.get("/rows/"+path+"/1").want(t, 200, `action="/rows/`+htmlEscape(path)+`/1/requeue"`)
+		s.get("/campaigns/"+path+"/events/1").want(t, 200)
+		to := s.submit("/rows/"+path+"/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
+		if !strings.HasPrefix(to, "/rows/"+path+"/1?act=") {
+			t.Errorf("redirected to %q", to)
+		}
+		s.get(to).want(t, 200, "Requeued event 1 of campaign "+htmlEscape(id))
+	}
+	s.get("/campaigns").want(t, 200).lacks(t, "<b>x</b>")
+	s.get("/audit").want(t, 200).lacks(t, "<b>x</b>")
+}
+
+var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+
+func htmlEscape(s string) string { return htmlEscaper.Replace(s) }

@@ -1,0 +1,204 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// paging is the part of a list's query that every list has.
+type paging struct {
+	Cursor string `json:"cursor" validate:"text,maxbytes=2000"`
+	Limit  *int   `json:"limit" validate:"omitnil,min=1,max=200"`
+}
+
+func (p paging) limit() int {
+	if p.Limit == nil {
+		return 0
+	}
+	return *p.Limit
+}
+
+type rowsQuery struct {
+	paging
+	Status      string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
+	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
+	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	Q           string `json:"q" validate:"text,maxbytes=200"`
+}
+
+func rowFilter(r *http.Request) (outbox.RowFilter, error) {
+	var q rowsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.RowFilter{}, err
+	}
+	return outbox.RowFilter{Status: outbox.Status(q.Status), CampaignID: q.Campaign, EventType: q.EventType,
+		Fingerprint: q.Fingerprint, Q: q.Q, Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+type campaignsQuery struct {
+	paging
+	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing lagging current"`
+	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age"`
+	Q     string `json:"q" validate:"text,maxbytes=200"`
+}
+
+func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
+	var q campaignsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.CampaignFilter{}, err
+	}
+	sort, err := outbox.ParseCampaignSort(q.Sort)
+	if err != nil {
+		return outbox.CampaignFilter{}, err
+	}
+	return outbox.CampaignFilter{State: outbox.State(q.State), Q: q.Q, Sort: sort, Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+type auditQuery struct {
+	paging
+	Actor    string `json:"actor" validate:"text,maxbytes=200"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps"`
+	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
+	Seq      int64  `json:"seq" validate:"min=0"`
+}
+
+func actFilter(r *http.Request) (outbox.ActFilter, error) {
+	var q auditQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.ActFilter{}, err
+	}
+	return outbox.ActFilter{Actor: q.Actor, Action: q.Action, CampaignID: q.Campaign, Seq: q.Seq,
+		Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+// eventsQuery pages through a campaign's events: after_seq and the cursor are
+// the same number, and the cursor wins.
+type eventsQuery struct {
+	AfterSeq int64 `json:"after_seq" validate:"min=0"`
+	Cursor   int64 `json:"cursor" validate:"min=0"`
+	Limit    *int  `json:"limit" validate:"omitnil,min=1,max=200"`
+}
+
+func (q eventsQuery) after() int64 { return max(q.AfterSeq, q.Cursor) }
+
+func (q eventsQuery) limit() int { return paging{Limit: q.Limit}.limit() }
+
+// longestWait bounds how long a request may wait for the projections.
+const (
+	longestWait = 30 * time.Second
+	defaultWait = 2 * time.Second
+)
+
+// waitQuery asks for an answer that comes once the projections have a seq.
+type waitQuery struct {
+	MinSeq  int64         `json:"min_seq" validate:"min=0"`
+	Wait    string        `json:"wait" validate:"omitempty,oneof=applied"`
+	Timeout time.Duration `json:"timeout"`
+}
+
+func readWait(r *http.Request) (waitQuery, error) {
+	var q waitQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return q, err
+	}
+	if q.Timeout == 0 {
+		q.Timeout = defaultWait
+	}
+	if q.Timeout > longestWait {
+		return q, outbox.Invalid("timeout", "timeout must be at most %s", longestWait)
+	}
+	return q, nil
+}
+
+// limited is a context for the wait: it ends with its timeout, or when the
+// server begins to shut down.
+func (s *server) limited(ctx context.Context, wait waitQuery) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, wait.Timeout)
+	go func() {
+		select {
+		case <-s.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// expected is what the caller was shown.
+type expected struct {
+	Status       string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
+	AttemptCount *int   `json:"attempt_count" validate:"omitnil,min=0"`
+	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
+}
+
+// actBody is what every act of the API reads.
+type actBody struct {
+	Reason   string    `json:"reason" validate:"text,maxbytes=500"`
+	Expected *expected `json:"expected"`
+}
+
+// requeueBody selects the rows to requeue.
+type requeueBody struct {
+	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
+	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
+	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+func (b requeueBody) filter() outbox.RequeueFilter {
+	f := outbox.RequeueFilter{CampaignID: b.CampaignID, EventType: b.EventType, Fingerprint: b.Fingerprint}
+	if b.Limit != nil {
+		f.Limit = *b.Limit
+	}
+	return f
+}
+
+// requeueForm is requeueBody as the pages name it.
+type requeueForm struct {
+	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
+	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
+	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+func (f requeueForm) body() requeueBody {
+	return requeueBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit, Reason: f.Reason}
+}
+
+// actForm is actBody as the pages send it.
+type actForm struct {
+	Reason       string `json:"reason" validate:"text,maxbytes=500"`
+	Status       string `json:"expected_status" validate:"omitempty,oneof=pending processing failed dead"`
+	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
+	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`
+	ReturnTo     string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
+}
+
+// order makes the instruction that a store method gets.
+func (s *server) order(r *http.Request, via, reason string, seen *expected) outbox.Order {
+	o := outbox.Order{
+		By:             outbox.Operator{Name: "local", Via: via, From: remoteHost(r)},
+		Reason:         reason,
+		RequestID:      requestID(r),
+		IdempotencyKey: r.Header.Get("Idempotency-Key"),
+	}
+	if seen != nil {
+		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}
+	}
+	return o
+}
+
+// decodeOrder reads the body of an act of the API.
+func (s *server) decodeOrder(r *http.Request) (outbox.Order, error) {
+	var body actBody
+	if err := decode(r, &body); err != nil {
+		return outbox.Order{}, err
+	}
+	return s.order(r, "api", body.Reason, body.Expected), nil
+}

@@ -1,0 +1,225 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// site is the real router over a real store, with a hand-driven worker.
+type site struct {
+	t     *testing.T
+	store *store.Store
+	http  http.Handler
+	srv   *server
+	clock time.Time
+}
+
+var testWorker = store.Worker{ID: "test-1", Build: "test"}
+
+// poison is the event type that the hand-driven worker cannot apply.
+const poison = "poison.pill"
+
+func newSite(t *testing.T, change ...func(*Config)) *site {
+	t.Helper()
+	s := &site{t: t, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
+	dir := t.TempDir()
+	now := func() time.Time { return s.clock }
+	var err error
+	s.store, err = store.Open(context.Background(), store.Options{
+		Journal:     "sqlite:" + filepath.Join(dir, "journal.db"),
+		Projections: "sqlite:" + filepath.Join(dir, "projections.db"),
+		Retry:       outbox.Retry{MaxAttempts: 2},
+		Now:         now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.store.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	c := Config{
+		Store: s.store, Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Logger: slog.New(slog.DiscardHandler),
+		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
+			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s.srv = newServer(c)
+	s.http = s.srv.router
+	return s
+}
+
+// seed appends events of the given types to a campaign.
+func (s *site) seed(campaign string, types ...string) {
+	s.t.Helper()
+	var events []outbox.Event
+	for _, eventType := range types {
+		events = append(events, outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
+	}
+	if _, err := s.store.Append(context.Background(), store.Append{Events: events}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// work applies everything that is due; a poison.pill fails. Time passes
+// between its passes, so that a failed row is dead when it returns.
+func (s *site) work() {
+	s.t.Helper()
+	for range 10 {
+		s.pass()
+		s.clock = s.clock.Add(time.Minute)
+	}
+}
+
+func (s *site) pass() {
+	s.t.Helper()
+	ctx := context.Background()
+	claims, err := s.store.Claim(ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(claims) == 0 {
+		return
+	}
+	events, _, err := s.store.Load(ctx, claims)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var results []store.Result
+	err = s.store.Apply(ctx, func(a *store.ApplyTx) error {
+		for i, claim := range claims {
+			r, err := applyOne(a, claim, events[i])
+			if err != nil {
+				return err
+			}
+			results = append(results, r)
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.store.Settle(ctx, testWorker, results); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func applyOne(a *store.ApplyTx, claim store.Claim, events []outbox.Event) (store.Result, error) {
+	r := store.Result{Claim: claim, Applied: claim.First - 1}
+	if _, err := a.Watermark(claim.CampaignID); err != nil {
+		return r, err
+	}
+	var hash string
+	for _, e := range events {
+		if e.EventType == poison {
+			message := `seat "7" is <taken>`
+			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
+			break
+		}
+		r.Applied, hash = e.Seq, e.ChainHash
+	}
+	if r.Applied < claim.First {
+		return r, nil
+	}
+	return r, a.Advance(claim.CampaignID, claim.Epoch, claim.First-1, r.Applied, hash)
+}
+
+// answer is a response with its body read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// do sends a request to 127.0.0.1; change may adjust it.
+func (s *site) do(method, target, body string, change ...func(*http.Request)) answer {
+	s.t.Helper()
+	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:5555"
+	for _, f := range change {
+		f(r)
+	}
+	rec := httptest.NewRecorder()
+	s.http.ServeHTTP(rec, r)
+	res := rec.Result()
+	checkDocumented(s.t, s.srv, r, rec)
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{res, string(text)}
+}
+
+func (s *site) get(target string, change ...func(*http.Request)) answer {
+	s.t.Helper()
+	return s.do("GET", target, "", change...)
+}
+
+// post sends JSON, as a script does.
+func (s *site) post(target, body string, change ...func(*http.Request)) answer {
+	s.t.Helper()
+	return s.do("POST", target, body, append([]func(*http.Request){header("Content-Type", "application/json")}, change...)...)
+}
+
+// submit sends a form, as a browser without JavaScript does.
+func (s *site) submit(target, body string, change ...func(*http.Request)) answer {
+	s.t.Helper()
+	return s.do("POST", target, body, append([]func(*http.Request){
+		header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"),
+		header("Origin", "http://127.0.0.1:8080"),
+	}, change...)...)
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+
+// want fails the test unless the answer has the status and holds the texts.
+func (a answer) want(t *testing.T, status int, texts ...string) answer {
+	t.Helper()
+	if a.StatusCode != status {
+		t.Fatalf("status %d, want %d: %s", a.StatusCode, status, a.body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(a.body, text) {
+			t.Errorf("the answer lacks %q:\n%s", text, a.body)
+		}
+	}
+	return a
+}
+
+func (a answer) lacks(t *testing.T, texts ...string) answer {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.body, text) {
+			t.Errorf("the answer holds %q:\n%s", text, a.body)
+		}
+	}
+	return a
+}
+
+func decodeAs[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return v
+}

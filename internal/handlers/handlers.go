@@ -1,0 +1,196 @@
+// Package handlers is the HTTP face of outboxweb: the pages, the JSON API of
+// the same, probes and metrics.
+//
+//	/                                   overview
+//	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
+//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
+//	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
+//	/campaigns/{id}/events/{seq}        one event
+//	/projections /instances /audit /about
+//	/api/v1/…                           the JSON twins, and appending; see openapi.json
+//	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
+//	/static/HASH/NAME                   embedded files
+//
+// Pages and API parse alike and make the same store call, so that a button and
+// a curl cannot differ. A handler returns its error; problem.go turns it into
+// an answer.
+package handlers
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/web/static"
+	"outboxweb/web/templates"
+)
+
+// Config is what the handlers work with. Store and Metrics are required.
+type Config struct {
+	Store    *store.Store
+	Mode     outbox.Mode
+	ReadOnly bool // acts and appends are refused, and pages offer none
+	// BasePath is where the pages live, such as "/" or "/outbox".
+	BasePath string
+	// Hosts are the names, beside the loopback ones, that a request may name
+	// in its Host header: "ops.example", or "ops.example:8443" for one port.
+	Hosts       []string
+	Version     string
+	Projections []outbox.ProjectionInfo // as they were loaded
+	// InlineApply applies what a campaign still owes. It is nil unless the
+	// mode is inline_apply_only; then an append answers after it.
+	InlineApply func(ctx context.Context, campaignID string) error
+	// Stopping is closed when the server begins to shut down: whoever waits
+	// for the projections then gets an answer at once. nil is never closed.
+	Stopping <-chan struct{}
+	Metrics  *metrics.Metrics
+	Logger   *slog.Logger     // nil means slog.Default()
+	Now      func() time.Time // nil means time.Now
+}
+
+type server struct {
+	Config
+	links    templates.Links
+	router   *chi.Mux
+	overview overviewCache
+}
+
+// New makes the handler of everything the server answers.
+func New(c Config) http.Handler { return newServer(c).router }
+
+func newServer(c Config) *server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter()}
+	s.router.Use(s.identify, s.recoverPanic, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
+	s.router.NotFound(s.handle(s.notFound))
+	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
+	s.routeSystem()
+	s.routePages()
+	s.routeAPI()
+	return s
+}
+
+// handler is a handler that returns its error instead of writing it.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// handle turns a handler into one that net/http knows.
+func (s *server) handle(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
+func (s *server) routeSystem() {
+	s.router.Get("/healthz", s.handle(s.healthz))
+	s.router.Get("/readyz", s.handle(s.readyz))
+	s.router.Method(http.MethodGet, "/metrics", s.Metrics.Handler())
+	s.router.Get("/static/*", s.handle(s.asset))
+}
+
+func (s *server) routePages() {
+	get := func(pattern string, h handler) { s.router.Get(pattern, s.handle(h)) }
+	post := func(pattern string, h handler) { s.router.Post(pattern, s.handle(s.form(h))) }
+	get("/", s.overviewPage)
+	get("/rows", s.rowsPage)
+	get("/rows/requeue", s.requeueDeadPage)
+	post("/rows/requeue", s.requeueDeadForm)
+	get("/rows/{campaign}/{seq}", s.rowPage)
+	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
+	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
+	post("/rows/{campaign}/{seq}/retry", s.retryRowForm)
+	get("/campaigns", s.campaignsPage)
+	get("/campaigns/{campaign}", s.campaignPage)
+	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
+	post("/campaigns/{campaign}/pause", s.pauseForm)
+	post("/campaigns/{campaign}/resume", s.resumeForm)
+	post("/campaigns/{campaign}/replay", s.replayForm)
+	get("/projections", s.projectionsPage)
+	get("/instances", s.instancesPage)
+	get("/audit", s.auditPage)
+	get("/about", s.aboutPage)
+}
+
+// apiPrefix is where the JSON API lives, below the base path.
+const apiPrefix = "/api/v1"
+
+func (s *server) routeAPI() {
+	get := func(pattern string, h handler) { s.router.Get(apiPrefix+pattern, s.handle(h)) }
+	post := func(pattern string, h handler) { s.router.Post(apiPrefix+pattern, s.handle(s.jsonBody(h))) }
+	get("/summary", s.apiSummary)
+	get("/rows", s.apiRows)
+	post("/rows/requeue", s.apiRequeueDead)
+	get("/rows/{campaign}/{seq}", s.apiRow)
+	post("/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
+	post("/rows/{campaign}/{seq}/retry", s.apiRetryRow)
+	get("/campaigns", s.apiCampaigns)
+	get("/campaigns/{campaign}", s.apiCampaign)
+	get("/campaigns/{campaign}/events", s.apiEvents)
+	post("/campaigns/{campaign}/events", s.apiAppend)
+	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	post("/campaigns/{campaign}/pause", s.apiPause)
+	post("/campaigns/{campaign}/resume", s.apiResume)
+	post("/campaigns/{campaign}/replay", s.apiReplay)
+	get("/gaps", s.apiGaps)
+	post("/gaps/repair", s.apiRepairGaps)
+	get("/projections", s.apiProjections)
+	get("/projections/{name}", s.apiProjection)
+	get("/instances", s.apiInstances)
+	get("/audit", s.apiAudit)
+	get("/openapi.json", s.apiDocument)
+}
+
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n")) // a probe that went away needs no answer
+	return nil
+}
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons"`
+}
+
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	reasons := s.Store.Ready(ctx)
+	if len(reasons) > 0 {
+		return writeJSON(w, http.StatusServiceUnavailable, readiness{Reasons: reasons})
+	}
+	return writeJSON(w, http.StatusOK, readiness{Ready: true, Reasons: []string{}})
+}
+
+func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
+	if !static.Serve(w, r, chi.URLParam(r, "*")) {
+		return outbox.NotFound("there is no such file")
+	}
+	return nil
+}
+
+func (s *server) notFound(_ http.ResponseWriter, _ *http.Request) error {
+	return outbox.NotFound("there is nothing at this address")
+}
+
+func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if s.router.Match(chi.NewRouteContext(), method, chi.RouteContext(r.Context()).RoutePath) {
+			w.Header().Add("Allow", method)
+		}
+	}
+	return errMethod
+}

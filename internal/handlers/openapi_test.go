@@ -1,0 +1,96 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-chi/chi/v5"
+)
+
+var document = sync.OnceValues(func() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(openapi)
+	if err == nil {
+		err = doc.Validate(context.Background())
+	}
+	return doc, err
+})
+
+func TestDocument_namesExactlyTheRoutesThereAre(t *testing.T) {
+	t.Parallel()
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, routed []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	err = chi.Walk(newSite(t).srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if path, ok := strings.CutPrefix(route, apiPrefix); ok {
+			routed = append(routed, method+" "+path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range routed {
+		if !slices.Contains(documented, route) {
+			t.Errorf("%s is served and not documented", route)
+		}
+	}
+	for _, route := range documented {
+		if !slices.Contains(routed, route) {
+			t.Errorf("%s is documented and not served", route)
+		}
+	}
+	if len(routed) < 20 {
+		t.Errorf("only %d routes were found", len(routed))
+	}
+}
+
+// checkDocumented fails the test when an answer of the API is not one that
+// the document describes.
+func checkDocumented(t *testing.T, s *server, r *http.Request, rec *httptest.ResponseRecorder) {
+	t.Helper()
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := chi.NewRouteContext()
+	path, ok := strings.CutPrefix(strings.TrimPrefix(r.URL.EscapedPath(), s.links.Base()), apiPrefix)
+	if !ok || !s.router.Match(route, r.Method, apiPrefix+path) {
+		return
+	}
+	pattern := strings.TrimPrefix(route.RoutePattern(), apiPrefix)
+	item := doc.Paths.Value(pattern)
+	if item == nil {
+		return // a route of the test itself; the routes of the server are compared elsewhere
+	}
+	params := map[string]string{}
+	for i, name := range route.URLParams.Keys {
+		params[name], _ = url.PathUnescape(route.URLParams.Values[i])
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params,
+			Route: &routers.Route{Spec: doc, Path: pattern, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)}},
+		Status: rec.Code, Header: rec.Header(), Body: io.NopCloser(bytes.NewReader(rec.Body.Bytes())),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
+		t.Errorf("%s %s answers what the document does not describe: %v", r.Method, r.URL, err)
+	}
+}

@@ -1,0 +1,150 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
+	filter, err := campaignFilter(r)
+	if err != nil {
+		return err
+	}
+	list, err := s.Store.Campaigns(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Campaigns", "Campaigns")
+	p.Self, p.Twin = s.links.Campaigns(filter), s.links.API().Campaigns(filter)
+	view := templates.CampaignsView{Filter: filter, Page: list}
+	return s.renderLive(w, r, p, templates.CampaignsPage(p, view), templates.CampaignsLive(p, view))
+}
+
+// A campaign's page shows this many events, some of them before the one that
+// comes next.
+const (
+	eventsShown  = 20
+	eventsBefore = 5
+)
+
+func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	var q campaignPageQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	view, err := s.readCampaign(r.Context(), id, q)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Campaign "+id, "Campaigns")
+	p.Self, p.Twin = s.links.Campaign(id), s.links.API().Campaign(id)
+	if q.AfterSeq != nil {
+		p.Self = s.links.CampaignAfter(id, *q.AfterSeq)
+	}
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.CampaignPage(p, view), templates.CampaignLive(p, view))
+}
+
+type campaignPageQuery struct {
+	AfterSeq *int64 `json:"after_seq" validate:"omitnil,min=0"`
+}
+
+// readCampaign reads what a campaign's page shows: the events after the seq
+// asked for, or those around the one that comes next.
+func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery) (templates.CampaignView, error) {
+	v := templates.CampaignView{Shown: eventsShown}
+	var err error
+	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
+		return v, err
+	}
+	c := v.Campaign
+	v.After = max(0, min(c.AppliedSeq-eventsBefore, c.HighWaterSeq-eventsShown))
+	if q.AfterSeq != nil {
+		v.After = *q.AfterSeq
+	}
+	if v.Events, err = s.Store.Events(ctx, id, v.After, eventsShown); err != nil {
+		return v, err
+	}
+	if c.HeadStatus == outbox.Failed || c.HeadStatus == outbox.Dead {
+		head, err := s.Store.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
+		if err != nil {
+			return v, err
+		}
+		if len(head.Items) == 1 {
+			v.Cause = head.Items[0].LastError
+		}
+	}
+	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: 20})
+	v.Acts = acts.Items
+	return v, err
+}
+
+func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	view, err := s.readEvent(r, campaign, seq)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p.Twin = s.links.API().Event(campaign, seq)
+	return s.render(w, r, http.StatusOK, templates.EventPage(p, view))
+}
+
+func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templates.EventView, error) {
+	var v templates.EventView
+	var err error
+	if v.Event, err = s.Store.Event(r.Context(), campaign, seq); err != nil {
+		return v, err
+	}
+	v.Campaign, err = s.Store.Campaign(r.Context(), campaign)
+	return v, err
+}
+
+// campaignForm is the handler of an act on one campaign.
+func (s *server) campaignForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string) error) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Campaign(id), s.links.Campaign(id))
+	if err != nil {
+		return err
+	}
+	if err := act(r.Context(), order, id); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}
+
+func (s *server) pauseForm(w http.ResponseWriter, r *http.Request) error {
+	return s.campaignForm(w, r, func(ctx context.Context, o outbox.Order, id string) error {
+		_, err := s.Store.PauseCampaign(ctx, o, id)
+		return err
+	})
+}
+
+func (s *server) resumeForm(w http.ResponseWriter, r *http.Request) error {
+	return s.campaignForm(w, r, func(ctx context.Context, o outbox.Order, id string) error {
+		_, err := s.Store.ResumeCampaign(ctx, o, id)
+		return err
+	})
+}
+
+func (s *server) replayForm(w http.ResponseWriter, r *http.Request) error {
+	return s.campaignForm(w, r, func(ctx context.Context, o outbox.Order, id string) error {
+		_, err := s.Store.ReplayCampaign(ctx, o, id)
+		return err
+	})
+}

@@ -1,0 +1,160 @@
+package handlers
+
+import (
+	"errors"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
+	filter, err := rowFilter(r)
+	if err != nil {
+		return err
+	}
+	list, err := s.Store.Rows(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Rows", "Rows")
+	p.Self, p.Twin = s.links.Rows(filter), s.links.API().Rows(filter)
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	view := templates.RowsView{Filter: filter, Page: list}
+	return s.renderLive(w, r, p, templates.RowsPage(p, view), templates.RowsLive(p, view))
+}
+
+// most is how many rows the pages requeue at once.
+const most = 10_000
+
+func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
+	var form requeueForm
+	if err := fill(&form, r.URL.Query()); err != nil {
+		return err
+	}
+	filter := form.body().filter()
+	if filter.Limit == 0 {
+		filter.Limit = most
+	}
+	preview, err := s.Store.PreviewRequeue(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Requeue dead rows", "Rows")
+	return s.render(w, r, http.StatusOK, templates.RequeueDeadPage(p, templates.RequeueView{Filter: filter, Preview: preview}))
+}
+
+func (s *server) requeueDeadForm(w http.ResponseWriter, r *http.Request) error {
+	var form requeueForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	filter := form.body().filter()
+	if _, err := s.Store.RequeueDead(r.Context(), s.order(r, "page", form.Reason, nil), filter); err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.Rows(outbox.RowFilter{CampaignID: filter.CampaignID, EventType: filter.EventType, Fingerprint: filter.Fingerprint}))
+}
+
+func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	p := s.rowFrame(r, campaign, seq)
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	detail, err := s.Store.Row(r.Context(), campaign, seq)
+	if errors.Is(err, outbox.ErrNotFound) {
+		return s.rowGonePage(w, r, p, campaign, seq)
+	}
+	if err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.RowPage(p, detail), templates.RowLive(p, detail))
+}
+
+func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
+	p := s.page(r, templates.RowTitle(campaign, seq), "Rows")
+	p.Self, p.Twin = s.links.Row(campaign, seq), s.links.API().Row(campaign, seq)
+	return p
+}
+
+// rowGonePage explains an event without a row. One that does not exist either
+// is the error that reading it gives.
+func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates.Page, campaign string, seq int64) error {
+	view, err := s.readEvent(r, campaign, seq)
+	if err != nil {
+		return err
+	}
+	acts, err := s.Store.Acts(r.Context(), outbox.ActFilter{CampaignID: campaign, Seq: seq, Limit: 20})
+	if err != nil {
+		return err
+	}
+	p.Twin = s.links.API().Event(campaign, seq)
+	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, Acts: acts.Items}
+	return s.renderLive(w, r, p, templates.RowGonePage(p, gone), templates.RowGoneLive(p, gone))
+}
+
+func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	detail, err := s.Store.Row(r.Context(), campaign, seq)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, http.StatusOK, templates.RequeueRowPage(s.rowFrame(r, campaign, seq), detail))
+}
+
+func (s *server) requeueRowForm(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Store.RequeueRow(r.Context(), order, campaign, seq); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}
+
+func (s *server) retryRowForm(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Store.RetryRow(r.Context(), order, campaign, seq); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}
+
+// formOrder reads the form of an act and where it leads afterwards: to the
+// page about what it was about, unless the form was on another.
+func (s *server) formOrder(r *http.Request, own, campaign templates.URL) (outbox.Order, templates.URL, error) {
+	var form actForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return outbox.Order{}, "", err
+	}
+	to := own
+	switch form.ReturnTo {
+	case "overview":
+		to = s.links.Overview()
+	case "campaign":
+		to = campaign
+	}
+	seen := &expected{Status: form.Status, AttemptCount: form.AttemptCount, HeadSeq: form.HeadSeq}
+	return s.order(r, "page", form.Reason, seen), to, nil
+}

@@ -1,0 +1,244 @@
+package handlers
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// everyPage are the addresses of pages that a site seeded by trouble has.
+var everyPage = []string{
+	"/", "/rows", "/rows?status=dead", "/rows/requeue", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
+	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
+	"/projections", "/instances", "/audit", "/about",
+}
+
+func (s *site) trouble() *site {
+	s.t.Helper()
+	s.seed("c-1", "a", poison, "b", "c")
+	s.seed("c-2", "a")
+	s.work()
+	return s
+}
+
+func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	a := s.get("/").want(t, 200,
+		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
+		`data-testid="oldest-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
+		"1 of 2 campaigns is blocked by a dead head.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/rows/c-1/2"`, `href="/rows?status=dead"`)
+	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
+}
+
+func TestOverview_ofAnEmptyJournalSaysHowToBegin(t *testing.T) {
+	t.Parallel()
+	newSite(t).get("/").want(t, 200, "The journal is empty", "No worker is running", "First steps", "Append a first event", "curl", "/api/v1/campaigns/c-1/events", `data-testid="count-dead">0<`, `data-testid="oldest-age">none<`)
+}
+
+func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	target := header("HX-Target", templates.LiveTarget)
+	for _, page := range []string{"/", "/rows", "/rows/c-1/2", "/rows/c-1/1", "/campaigns", "/campaigns/c-1", "/instances"} {
+		a := s.get(page, target).want(t, 200).lacks(t, "<html", "data-live")
+		if a.Header.Get("Outboxweb-As-Of") == "" || a.Header.Get("Vary") != "HX-Target" {
+			t.Errorf("%s: headers %v", page, a.Header)
+		}
+		again := s.get(page, target, header("If-None-Match", a.Header.Get("ETag"))).want(t, 304)
+		if again.body != "" {
+			t.Errorf("%s: a 304 with a body", page)
+		}
+		whole := s.get(page).want(t, 200, `hx-get="`+page+`"`).body
+		if !strings.Contains(whole, a.body) {
+			t.Errorf("%s: the live part is not a part of the page", page)
+		}
+	}
+}
+
+func TestForms_workWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
+
+	s.get("/rows/c-1/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows that wait behind it are released")
+	to := landing(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>")))
+	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;").lacks(t, "<i>freed")
+	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, "<h1>Conflict</h1>", "has changed since you looked: status is pending, not dead", `href="/rows/c-1/2"`)
+
+	s.work()
+	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `data-testid="row-c-1-2"`)
+	s.get("/rows/requeue?campaign=c-1").want(t, 200, "1 dead row becomes pending again", "2 rows that wait behind are released", `name="limit" value="1"`)
+	to = landing(s.submit("/rows/requeue", "campaign=c-1&limit=1&reason=again"))
+	s.get(to).want(t, 200, "Requeued 1 dead row: 1 head, and 2 rows behind them released.")
+
+	s.get("/campaigns/c-1").want(t, 200, `data-testid="pause"`, `data-testid="replay"`).lacks(t, `data-testid="resume"`)
+	to = landing(s.submit("/campaigns/c-1/pause", "reason=hold"))
+	s.get(to).want(t, 200, "Paused campaign c-1.", `data-testid="resume"`).lacks(t, `data-testid="pause"`)
+	s.get(landing(s.submit("/campaigns/c-1/resume", ""))).want(t, 200, "Resumed campaign c-1.")
+	s.get(landing(s.submit("/campaigns/c-1/replay", ""))).want(t, 200, "Replayed campaign c-1: nothing was missing.")
+	if to := landing(s.submit("/campaigns/c-2/pause", "return_to=overview")); !strings.HasPrefix(to, "/?act=") {
+		t.Errorf("an act on the overview leads to %q", to)
+	}
+}
+
+func TestRetry_isOfferedForAFailedHeadOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison, "a")
+	s.pass()
+	s.get("/rows/c-1/1").want(t, 200, `data-testid="retry"`).lacks(t, `data-testid="requeue"`)
+	s.get("/rows/c-1/2").want(t, 200, "It waits behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
+	to := s.submit("/rows/c-1/1/retry", "expected_status=failed&expected_attempt_count=1").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Retry of event 1 of campaign c-1 is due now.")
+}
+
+func TestRow_thatIsGoneSaysItWasApplied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.get("/rows/c-1/1").want(t, 200, "Event 1 was applied, so its row is gone.", `href="/campaigns/c-1/events/1"`)
+	s.get("/api/v1/rows/c-1/1").want(t, 404, "it is applied")
+}
+
+func TestPayloads_keepEveryDigitAndAreEscaped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{"n":12345678901234567890123,"f":1.10,"x":"</code><script>"}}`).want(t, 201)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "12345678901234567890123", "1.10", "&lt;/code&gt;&lt;script&gt;")
+	big := `{"event_type":"a","payload":{"x":"` + strings.Repeat("y", 100_000) + `"}}`
+	s.post("/api/v1/campaigns/c-1/events", big).want(t, 201)
+	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "The first 64 KiB", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 90_000 {
+		t.Errorf("the page is %d bytes long", len(a.body))
+	}
+}
+
+func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.BasePath = "/ops/outbox/" }).trouble()
+	address := regexp.MustCompile(`(?:href|action|src|hx-get|hx-post)="([^"]*)"`)
+	inline := regexp.MustCompile(`(?i)<script[^>]*>[^<]|<style|\sstyle=|\son[a-z]+=|hx-on|javascript:`)
+	for _, page := range everyPage {
+		a := s.get("/ops/outbox"+page).want(t, 200)
+		found := address.FindAllStringSubmatch(a.body, -1)
+		if len(found) < 10 {
+			t.Errorf("%s: only %d addresses", page, len(found))
+		}
+		for _, m := range found {
+			if !strings.HasPrefix(m[1], "/ops/outbox/") && !strings.HasPrefix(m[1], "#") {
+				t.Errorf("%s: %s leaves the base path", page, m[0])
+			}
+		}
+		if got := inline.FindString(a.body); got != "" {
+			t.Errorf("%s: inline code %q", page, got)
+		}
+	}
+	to := s.submit("/ops/outbox/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
+	if !strings.HasPrefix(to, "/ops/outbox/campaigns/c-1?act=") {
+		t.Errorf("redirected to %q", to)
+	}
+	s.get("/rows").want(t, 404, "the pages are below /ops/outbox/")
+	if got := s.get("/ops/outbox").want(t, http.StatusMovedPermanently).Header.Get("Location"); got != "/ops/outbox/" {
+		t.Errorf("redirected to %q", got)
+	}
+	for _, probe := range []string{"/healthz", "/readyz", "/metrics", "/ops/outbox/healthz", "/ops/outbox/api/v1/summary"} {
+		s.get(probe).want(t, 200)
+	}
+	s.get("/ops/outboxer/").want(t, 404)
+}
+
+func TestPages_linkToPagesThatExist(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
+	href := regexp.MustCompile(`href="([^"]*)"`)
+	seen := map[string]bool{}
+	queue := append([]string{}, everyPage...)
+	for len(queue) > 0 {
+		target := queue[0]
+		queue = queue[1:]
+		if seen[target] || strings.HasPrefix(target, "#") {
+			continue
+		}
+		seen[target] = true
+		a := s.get(target)
+		if a.StatusCode != 200 {
+			t.Errorf("%s answers %d", target, a.StatusCode)
+		}
+		if strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") && len(seen) < 400 {
+			for _, m := range href.FindAllStringSubmatch(a.body, -1) {
+				queue = append(queue, strings.ReplaceAll(m[1], "&amp;", "&"))
+			}
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("only %d addresses were reached", len(seen))
+	}
+}
+
+func TestLists_pageByCursor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "a", "a")
+	next := regexp.MustCompile(`href="([^"]*)" data-testid="next-page"`)
+	target := "/rows?limit=2"
+	var rows int
+	for pages := 0; target != "" && pages < 5; pages++ {
+		a := s.get(target).want(t, 200)
+		rows += strings.Count(a.body, `data-testid="row-c-1-`)
+		target = ""
+		if m := next.FindStringSubmatch(a.body); m != nil {
+			target = strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	if rows != 3 {
+		t.Errorf("%d rows on all pages", rows)
+	}
+}
+
+func TestReadOnly_offersAndDoesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
+	for _, page := range everyPage {
+		s.get(page).want(t, 200, "read-only").lacks(t, `method="post" action="/campaigns`, `data-testid="requeue"`, `data-testid="replay"`, `data-testid="requeue-confirm"`, `data-testid="requeue-all"`)
+	}
+	s.submit("/rows/c-1/2/requeue", "").want(t, 403, "read-only")
+	s.post("/api/v1/rows/c-1/2/requeue", "{}").want(t, 403, "urn:outboxweb:read-only")
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 403)
+}
+
+func TestJudge_saysTheWorstFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	now := s.clock
+	worker := outbox.WorkerSummary{Running: true, LastSeen: &now}
+	long := now.Add(-2 * time.Minute)
+	for _, c := range []struct {
+		name    string
+		summary outbox.Summary
+		level   string
+		says    string
+	}{
+		{"empty", outbox.Summary{Worker: worker}, "ok", "The journal is empty"},
+		{"current", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590}}, "ok", "All 590 campaigns are current."},
+		{"empty, and nobody works", outbox.Summary{}, "warn", "The journal is empty"},
+		{"nobody works, nothing to do", outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 2}}, "warn", "No worker is running"},
+		{"nobody works", outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "No worker is running"},
+		{"inline needs none", outbox.Summary{Mode: outbox.ModeInline, Campaigns: outbox.CampaignCounts{Total: 2}}, "ok", "All 2 campaigns"},
+		{"silent worker", outbox.Summary{Worker: outbox.WorkerSummary{Running: true, LastSeen: &long}, Counts: outbox.Counts{Pending: 3},
+			Oldest: &outbox.Oldest{EnqueuedAt: long}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
+		{"blocked and diverged", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
+		{"busy", outbox.Summary{Worker: worker, Counts: outbox.Counts{Pending: 44200}, Campaigns: outbox.CampaignCounts{Total: 3, Lagging: 1},
+			Lag: outbox.Lag{Events: 44200}}, "busy", "44,200 events still to be applied, in 1 campaign."},
+	} {
+		h := templates.Judge(c.summary, now)
+		if h.Level != c.level || !strings.Contains(h.Sentence, c.says) {
+			t.Errorf("%s: %s %q", c.name, h.Level, h.Sentence)
+		}
+	}
+}

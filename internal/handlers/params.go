@@ -1,0 +1,273 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-playground/validator/v10"
+
+	"outboxweb/internal/outbox"
+)
+
+// checker judges the structs that requests are read into. Their json tags name
+// the fields, whether they come from a query, a form or a body.
+var checker = newChecker()
+
+func newChecker() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return name
+	})
+	err := v.RegisterValidation("maxbytes", func(fl validator.FieldLevel) bool {
+		limit, err := strconv.Atoi(fl.Param())
+		return err == nil && len(fl.Field().String()) <= limit
+	})
+	if err == nil {
+		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool {
+			s := fl.Field().String()
+			return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+		})
+	}
+	if err != nil { // only an empty name or a nil function is refused
+		panic(err)
+	}
+	return v
+}
+
+// check judges a filled struct and puts what is wrong into words.
+func check(params any) error {
+	err := checker.Struct(params)
+	var found validator.ValidationErrors
+	if !errors.As(err, &found) {
+		return err
+	}
+	fields := make(map[string]string, len(found))
+	for _, f := range found {
+		_, name, _ := strings.Cut(f.Namespace(), ".")
+		name = strings.TrimPrefix(name, "paging.") // embedded, so not part of the name
+		fields[name] = name + " " + rule(f)
+	}
+	return &invalidFields{fields: fields}
+}
+
+// rule says what a field must be.
+func rule(f validator.FieldError) string {
+	switch f.Tag() {
+	case "required":
+		return "is required"
+	case "oneof":
+		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), orList(strings.Fields(f.Param())))
+	case "min":
+		return "must be " + f.Param() + " or more"
+	case "max":
+		return "must be at most " + f.Param()
+	case "maxbytes":
+		return fmt.Sprintf("is %d bytes long; the limit is %s", len(fmt.Sprint(f.Value())), f.Param())
+	case "text":
+		return "is not valid UTF-8, or contains a NUL character"
+	}
+	return "is not valid"
+}
+
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// fill reads values into the fields of *params by their json names and judges
+// them. It knows strings, whole numbers, durations and pointers to these. A
+// name that is not a field is passed over; an empty value counts as absent.
+func fill(params any, values url.Values) error {
+	wrong := map[string]string{}
+	fillStruct(reflect.ValueOf(params).Elem(), values, wrong)
+	if len(wrong) > 0 {
+		return &invalidFields{fields: wrong}
+	}
+	return check(params)
+}
+
+func fillStruct(v reflect.Value, values url.Values, wrong map[string]string) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.Anonymous {
+			fillStruct(v.Field(i), values, wrong)
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		given := values[name]
+		switch {
+		case len(given) > 1:
+			wrong[name] = name + " is given more than once"
+		case len(given) == 1 && given[0] != "":
+			if message := fillValue(v.Field(i), given[0]); message != "" {
+				wrong[name] = name + " " + message
+			}
+		}
+	}
+}
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+// fillValue sets one field from text; it returns what the text must be instead.
+func fillValue(v reflect.Value, text string) string {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	switch {
+	case v.Type() == durationType:
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return fmt.Sprintf("%q is no duration; write it like 500ms or 2s", text)
+		}
+		v.SetInt(int64(d))
+	case v.CanInt():
+		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Sprintf("must be a whole number, not %q", text)
+		}
+		v.SetInt(n)
+	default:
+		v.SetString(text)
+	}
+	return ""
+}
+
+// decode reads a JSON body into *params and judges it. An empty body leaves
+// the zero value; unknown fields are refused by name.
+func decode(r *http.Request, params any) error {
+	body, err := readBody(r, maxActBody)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return check(params)
+	}
+	if err := strictJSON(body, params); err != nil {
+		return err
+	}
+	return check(params)
+}
+
+func readBody(r *http.Request, limit int) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, bodyError(err, limit)
+	}
+	if !utf8.Valid(body) {
+		return nil, outbox.Invalid("", "the body is not valid UTF-8")
+	}
+	return body, nil
+}
+
+func bodyError(err error, limit int) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}
+	}
+	return outbox.Invalid("", "the body could not be read: it ended early or is not well formed")
+}
+
+// strictJSON decodes one JSON object with no unknown fields.
+func strictJSON(body []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil {
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return outbox.Invalid("", "there is text after the JSON object")
+		}
+		return nil
+	}
+	var typed *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typed) && typed.Field == "":
+		return outbox.Invalid("", "the body must be a JSON object, not a %s", typed.Value)
+	case errors.As(err, &typed):
+		return outbox.Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
+	case errors.As(err, &syntax):
+		return outbox.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return outbox.Invalid("", "the JSON ends too early")
+	}
+	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
+		if field, err := strconv.Unquote(name); err == nil {
+			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, orList(fieldNames(reflect.TypeOf(into))))
+		}
+	}
+	return outbox.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// fieldNames lists the json names of a struct's fields.
+func fieldNames(t reflect.Type) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			names = append(names, fieldNames(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// param is a path parameter as the client meant it. The router matches the
+// escaped path, so it is always unescaped here, and only here.
+func param(r *http.Request, name string) (string, error) {
+	text, err := url.PathUnescape(chi.URLParam(r, name))
+	if err != nil || !utf8.ValidString(text) {
+		return "", outbox.Invalid(name, "%s in the address is not well escaped UTF-8", name)
+	}
+	return text, nil
+}
+
+func campaignParam(r *http.Request) (string, error) {
+	id, err := param(r, "campaign")
+	if err == nil && id == "" {
+		return "", outbox.NotFound("there is no campaign without a name")
+	}
+	return id, err
+}
+
+func seqParam(r *http.Request) (int64, error) {
+	text, err := param(r, "seq")
+	if err != nil {
+		return 0, err
+	}
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seq < 1 {
+		return 0, outbox.Invalid("seq", "seq must be a whole number from 1, not %q", text)
+	}
+	return seq, nil
+}
+
+// rowParams are the campaign and seq of an address.
+func rowParams(r *http.Request) (string, int64, error) {
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return "", 0, err
+	}
+	seq, err := seqParam(r)
+	return campaign, seq, err
+}

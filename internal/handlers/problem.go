@@ -1,0 +1,167 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// What HTTP itself can be wrong about.
+var (
+	errMethod    = errors.New("this address does not take that method")
+	errHost      = errors.New("misdirected request")
+	errOrigin    = errors.New("cross-origin request")
+	errMediaType = errors.New("unsupported media type")
+)
+
+// statuses is the one table from kinds of error to answers, the first that
+// fits. What is not in it is an internal error, whose text nobody is shown.
+var statuses = []struct {
+	kind   error
+	status int
+	name   string
+}{
+	{outbox.ErrNotFound, http.StatusNotFound, "not-found"},
+	{outbox.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large"},
+	{outbox.ErrInvalid, http.StatusUnprocessableEntity, "invalid"},
+	{outbox.ErrConflict, http.StatusConflict, "conflict"},
+	{outbox.ErrNotYet, http.StatusGatewayTimeout, "not-yet"},
+	{outbox.ErrReadOnly, http.StatusForbidden, "read-only"},
+	{outbox.ErrBusy, http.StatusServiceUnavailable, "busy"},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "busy"},
+	{errMethod, http.StatusMethodNotAllowed, "method"},
+	{errHost, http.StatusMisdirectedRequest, "host"},
+	{errOrigin, http.StatusForbidden, "origin"},
+	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
+}
+
+// problem is the body of an error, application/problem+json.
+type problem struct {
+	Type      string            `json:"type"`
+	Title     string            `json:"title"`
+	Status    int               `json:"status"`
+	Detail    string            `json:"detail"`
+	RequestID string            `json:"request_id"`
+	Errors    map[string]string `json:"errors,omitempty"`
+	// Appended tells, when waiting for the projections took too long, what
+	// was appended all the same.
+	Appended any `json:"appended,omitempty"`
+}
+
+// explain turns an error into its answer; internal is true when its text must
+// stay inside.
+func explain(err error) (p problem, internal bool) {
+	for _, s := range statuses {
+		if errors.Is(err, s.kind) {
+			p = problem{Type: "urn:outboxweb:" + s.name, Status: s.status, Detail: personText(err)}
+			break
+		}
+	}
+	if p.Status == 0 {
+		p = problem{Type: "urn:outboxweb:internal", Status: http.StatusInternalServerError,
+			Detail: "something went wrong here; the server's log has it under this request id"}
+		internal = true
+	}
+	p.Title = http.StatusText(p.Status)
+	var invalid *invalidFields
+	var refusal *outbox.Refusal
+	var late *appendedLate
+	switch {
+	case errors.As(err, &invalid):
+		p.Errors = invalid.fields
+	case errors.As(err, &late):
+		p.Appended = late.appended
+	case errors.As(err, &refusal) && refusal.Field != "" && p.Status == http.StatusUnprocessableEntity:
+		p.Errors = map[string]string{refusal.Field: refusal.Detail}
+	}
+	return p, internal
+}
+
+// personText is the part of an error that was written for a person. Contention
+// is wrapped in what was attempted, which is not.
+func personText(err error) string {
+	var refusal *outbox.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Error()
+	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
+		return "the database is busy and did not answer in time; try again"
+	}
+	return err.Error()
+}
+
+// fail answers with an error and logs the ones that are ours.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return // the client has gone
+	}
+	p, internal := explain(err)
+	p.RequestID = requestID(r)
+	if internal {
+		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	if s.wantsJSON(r) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(p.Status)
+		_ = json.NewEncoder(w).Encode(p) // the client may have gone; nobody is left to tell
+		return
+	}
+	s.failPage(w, r, p)
+}
+
+func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
+	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
+	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+	view := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r)}
+	if err := s.render(w, r, p.Status, templates.ProblemPage(page, view)); err != nil {
+		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
+	}
+}
+
+// back is the page about what a refused act was about.
+func (s *server) back(r *http.Request) templates.URL {
+	rc := chi.RouteContext(r.Context())
+	if r.Method != http.MethodPost || rc == nil {
+		return ""
+	}
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return ""
+	}
+	if seq, err := seqParam(r); err == nil {
+		return s.links.Row(campaign, seq)
+	}
+	return s.links.Campaign(campaign)
+}
+
+// wantsJSON reports whether a request is to the API, whose errors are JSON.
+func (s *server) wantsJSON(r *http.Request) bool {
+	path := strings.TrimPrefix(r.URL.Path, s.links.Base())
+	return path == "/api" || strings.HasPrefix(path, "/api/")
+}
+
+// invalidFields is an ErrInvalid about several fields.
+type invalidFields struct{ fields map[string]string }
+
+func (e *invalidFields) Unwrap() error { return outbox.ErrInvalid }
+
+func (e *invalidFields) Error() string {
+	messages := make([]string, 0, len(e.fields))
+	for _, name := range slices.Sorted(maps.Keys(e.fields)) {
+		messages = append(messages, e.fields[name])
+	}
+	return strings.Join(messages, "; ")
+}

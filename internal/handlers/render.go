@@ -1,0 +1,140 @@
+package handlers
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// writeJSON answers with v. It is encoded before anything is sent, so that a
+// value that cannot be encoded is an error and not half an answer.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	return nil
+}
+
+// page is the frame of the page that r asks for. self is the page's own
+// address when it refreshes itself.
+func (s *server) page(r *http.Request, title, nav string) templates.Page {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return templates.Page{
+		Links:    s.links,
+		Origin:   scheme + "://" + r.Host,
+		Title:    title,
+		Nav:      nav,
+		Mode:     s.Mode,
+		ReadOnly: s.ReadOnly,
+		Version:  s.Version,
+		Now:      s.Now().UTC(),
+	}
+}
+
+// render answers with a page, rendered whole before its first byte is sent.
+func (s *server) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) error {
+	var buf bytes.Buffer
+	if err := c.Render(r.Context(), &buf); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	return nil
+}
+
+// renderLive answers with a page that refreshes itself: with all of it, or
+// with its live part alone when that is what was asked for. An unchanged live
+// part is a 304; how old the content is goes in a header, so that it does not
+// count as a change.
+func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live templ.Component) error {
+	if r.Header.Get("HX-Target") != templates.LiveTarget {
+		return s.render(w, r, http.StatusOK, whole)
+	}
+	var buf bytes.Buffer
+	if err := live.Render(r.Context(), &buf); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	sum := sha256.Sum256(buf.Bytes())
+	etag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	h := w.Header()
+	h.Set("ETag", etag)
+	h.Set("Vary", "HX-Target")
+	h.Set("Outboxweb-Now", stamp(p.Now))
+	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	return nil
+}
+
+func asOf(p templates.Page) time.Time {
+	if p.AsOf.IsZero() {
+		return p.Now
+	}
+	return p.AsOf
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// actQuery names the act that led to a page.
+type actQuery struct {
+	Act int64 `json:"act" validate:"min=0"`
+}
+
+// flash finds the act whose outcome a page shall show: the one named in the
+// query, if it is among the latest.
+func (s *server) flash(r *http.Request, p *templates.Page) error {
+	var q actQuery
+	if err := fill(&q, r.URL.Query()); err != nil || q.Act == 0 {
+		return err
+	}
+	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 200})
+	if err != nil {
+		return err
+	}
+	for i := range latest.Items {
+		if latest.Items[i].ID == q.Act {
+			p.Flash = &latest.Items[i]
+		}
+	}
+	return nil
+}
+
+// done sends a browser from an act to the page that shows what it did.
+func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
+	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
+	if err != nil {
+		return err
+	}
+	for _, a := range latest.Items {
+		if a.RequestID == requestID(r) {
+			to = templates.WithAct(to, a.ID)
+		}
+	}
+	w.Header().Set("Location", string(to))
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}

@@ -1,0 +1,225 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+)
+
+// Limits on what a request may carry, in bytes.
+const (
+	maxActBody        = 64 << 10
+	maxAppendBody     = 16 << 20
+	maxIdempotencyKey = 200
+)
+
+// requestTime bounds the work on one request; it leaves room for the longest wait.
+const requestTime = longestWait + 10*time.Second
+
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+type requestIDKey struct{}
+
+// requestID is the id that the answer, the log and the audit record share.
+func requestID(r *http.Request) string {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	return id
+}
+
+// identify gives a request its id and its deadline, and counts and logs it once it is answered.
+func (s *server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := uuid.NewString()
+		w.Header().Set("X-Request-Id", id)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), requestIDKey{}, id), requestTime)
+		defer cancel()
+		r = r.WithContext(ctx)
+		started := time.Now()
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			code := ww.Status()
+			if code == 0 {
+				code = http.StatusOK
+			}
+			route := chi.RouteContext(r.Context()).RoutePattern()
+			if route == "" || code == http.StatusMisdirectedRequest {
+				route = "none"
+			}
+			s.Metrics.Request(route, code)
+			s.Logger.Debug("request", "method", r.Method, "path", r.URL.Path, "status", code, "bytes", ww.BytesWritten(),
+				"took", time.Since(started), "from", remoteHost(r), "request_id", id)
+		}()
+		next.ServeHTTP(ww, r)
+	})
+}
+
+// recoverPanic turns a panic into an internal error. http.ErrAbortHandler goes
+// on: it is how a handler drops its connection.
+func (s *server) recoverPanic(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch cause := recover(); cause {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(cause)
+			default:
+				s.fail(w, r, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// protectHost refuses requests that were made for another name, as a page
+// does whose name was rebound to this address.
+func (s *server) protectHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.knownHost(r.Host) {
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf(
+				"this server does not answer for the host %q; name it as an allowed host if it should", r.Host)})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) knownHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if host == "localhost" || host == "127.0.0.1" || host == "::1" {
+		return true
+	}
+	return slices.ContainsFunc(s.Hosts, func(allowed string) bool {
+		return host != "" && (strings.EqualFold(allowed, host) || strings.EqualFold(allowed, hostport))
+	})
+}
+
+// setHeaders sets what every answer carries. Data is never stored by browsers
+// or proxies; embedded files say otherwise themselves.
+func (s *server) setHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// stripBase routes by the escaped path below the base path, so that a
+// parameter holds exactly what the client escaped. Probes and metrics answer
+// without the base path too.
+func (s *server) stripBase(next http.Handler) http.Handler {
+	base := s.links.Base()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		rest, below := strings.CutPrefix(path, base)
+		switch {
+		case base != "" && path == base:
+			http.Redirect(w, r, base+"/", http.StatusMovedPermanently)
+			return
+		case below && strings.HasPrefix(rest, "/"):
+			path = rest
+		case path != "/healthz" && path != "/readyz" && path != "/metrics":
+			s.fail(w, r, outbox.NotFound("there is nothing at this address; the pages are below %s/", base))
+			return
+		}
+		chi.RouteContext(r.Context()).RoutePath = path
+		next.ServeHTTP(w, r)
+	})
+}
+
+// protectOrigin refuses writes that another site's page makes in a browser.
+func (s *server) protectOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := protection.Check(r); err != nil {
+			s.fail(w, r, &outbox.Refusal{Err: errOrigin, Detail: "this change was asked for by a page of another site (headers Origin and Sec-Fetch-Site); nothing was changed"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// form admits only forms that a page of ours can have sent: browsers of today
+// name the page in Origin or Sec-Fetch-Site.
+func (s *server) form(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+			return &outbox.Refusal{Err: errOrigin, Detail: "a form must say where it comes from: the request has neither an Origin nor a Sec-Fetch-Site header. Scripts use the JSON API under " + string(s.links.API().Base())}
+		}
+		if !hasMediaType(r, "application/x-www-form-urlencoded") {
+			return &outbox.Refusal{Err: errMediaType, Detail: "a form is sent as application/x-www-form-urlencoded"}
+		}
+		if err := s.refuseReadOnly(); err != nil {
+			return err
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxActBody)
+		if err := r.ParseForm(); err != nil {
+			return bodyError(err, maxActBody)
+		}
+		return h(w, r)
+	}
+}
+
+// jsonBody admits only JSON, which no page of another site can send without
+// being asked about first.
+func (s *server) jsonBody(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !hasMediaType(r, "application/json") {
+			return &outbox.Refusal{Err: errMediaType, Detail: "send JSON, with the header Content-Type: application/json"}
+		}
+		if err := s.refuseReadOnly(); err != nil {
+			return err
+		}
+		if key := r.Header.Get("Idempotency-Key"); len(key) > maxIdempotencyKey {
+			return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
+		}
+		limit := int64(maxActBody)
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			limit = maxAppendBody
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		return h(w, r)
+	}
+}
+
+func hasMediaType(r *http.Request, want string) bool {
+	got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && got == want
+}
+
+func (s *server) refuseReadOnly() error {
+	if s.ReadOnly {
+		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
+	}
+	return nil
+}
+
+// remoteHost is the address of the peer, without its port.
+func remoteHost(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

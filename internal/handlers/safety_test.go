@@ -1,0 +1,154 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	for _, target := range append([]string{"/api/v1/summary", "/healthz", "/readyz", "/metrics", "/nope", "/api/v1/nope"}, everyPage...) {
+		h := s.get(target).Header
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s is %q", target, name, got)
+			}
+		}
+		if h.Get("X-Request-Id") == "" {
+			t.Errorf("%s: no request id", target)
+		}
+	}
+}
+
+func TestHost_onlyKnownNamesAreAnswered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Hosts = []string{"ops.example", "port.example:8443"} })
+	for name, status := range map[string]int{
+		"127.0.0.1:8080": 200, "localhost": 200, "LOCALHOST:1": 200, "[::1]:8080": 200, "ops.example": 200, "OPS.example:80": 200,
+		"port.example:8443": 200, "port.example:80": 421, "port.example": 421, "evil.example": 421, "ops.example.evil": 421, "": 421, "127.0.0.1.evil": 421,
+	} {
+		if got := s.get("/", host(name)).StatusCode; got != status {
+			t.Errorf("host %q: %d, want %d", name, got, status)
+		}
+	}
+	s.get("/api/v1/summary", host("evil.example")).want(t, 421, "urn:outboxweb:host", "evil.example")
+}
+
+func TestOrigin_writesOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	pause := func(change ...func(*http.Request)) answer { return s.do("POST", "/campaigns/c-2/pause", "", change...) }
+	pause(form, header("Sec-Fetch-Site", "cross-site")).want(t, 403, "another site")
+	pause(form, header("Sec-Fetch-Site", "same-site")).want(t, 403)
+	pause(form, header("Origin", "https://evil.example")).want(t, 403)
+	pause(form, header("Origin", "null")).want(t, 403)
+	pause(form).want(t, 403, "neither an Origin nor a Sec-Fetch-Site header")
+	s.post("/api/v1/campaigns/c-2/pause", "{}", header("Sec-Fetch-Site", "cross-site")).want(t, 403, "urn:outboxweb:origin")
+	s.post("/api/v1/campaigns/c-2/pause", "{}", header("Origin", "https://evil.example")).want(t, 403)
+	s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
+
+	pause(form, header("Origin", "http://127.0.0.1:8080")).want(t, http.StatusSeeOther)
+	s.post("/api/v1/campaigns/c-2/resume", "{}").want(t, 200)
+}
+
+func TestMediaType_formsAreFormsAndActsAreJSON(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "multipart/form-data; boundary=x"} {
+		s.do("POST", "/api/v1/campaigns/c-2/pause", "{}", header("Content-Type", kind)).want(t, 415, "Content-Type: application/json")
+	}
+	s.post("/api/v1/campaigns/c-2/pause", "{}", header("Content-Type", "application/json; charset=utf-8")).want(t, 200)
+	s.submit("/campaigns/c-2/resume", "{}", header("Content-Type", "application/json")).want(t, 415)
+}
+
+func TestBodies_haveLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.post("/api/v1/campaigns/c-2/pause", `{"reason":"`+strings.Repeat("x", 501)+`"}`).want(t, 422, `"reason":"reason is 501 bytes long; the limit is 500"`)
+	s.post("/api/v1/campaigns/c-2/pause", `{"reason":"`+strings.Repeat("x", maxActBody)+`"}`).want(t, 413)
+	s.submit("/campaigns/c-2/pause", "reason="+strings.Repeat("x", maxActBody)).want(t, 413, "larger than the limit")
+	s.post("/api/v1/campaigns/c-2/pause", `{"why":"x"}`).want(t, 422, `unknown field \"why\"; allowed are reason or expected`)
+	s.post("/api/v1/campaigns/c-2/pause", `{"expected":{"status":"gone"}}`).want(t, 422, `"expected.status":`)
+}
+
+func TestErrors_haveOneStatusEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, c := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{outbox.NotFound("gone"), 404, "gone"},
+		{outbox.Invalid("f", "bad"), 422, "bad"},
+		{&outbox.Refusal{Err: outbox.ErrTooLarge, Detail: "large"}, 413, "large"},
+		{fmt.Errorf("list rows: %w", outbox.Conflict("changed")), 409, `"detail":"changed"`},
+		{&outbox.Refusal{Err: outbox.ErrNotYet, Detail: "later"}, 504, "later"},
+		{&outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "no"}, 403, "no"},
+		{fmt.Errorf("secret table: %w: %w", outbox.ErrBusy, context.DeadlineExceeded), 503, "try again"},
+		{errors.New("secret table is on fire"), 500, "request id"},
+	} {
+		rec := httptest.NewRecorder()
+		s.srv.fail(rec, httptest.NewRequest("GET", "http://127.0.0.1/api/v1/x", nil), c.err)
+		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.text) {
+			t.Errorf("%v: %d %s", c.err, rec.Code, rec.Body)
+		}
+		if strings.Contains(rec.Body.String(), "secret") {
+			t.Errorf("%v: its text got out: %s", c.err, rec.Body)
+		}
+		if c.status == 503 && rec.Header().Get("Retry-After") == "" {
+			t.Error("a 503 without Retry-After")
+		}
+	}
+}
+
+func TestPanic_isAnInternalErrorAndTheServerGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.srv.router.Get("/api/v1/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
+	s.get("/api/v1/panic").want(t, 500, "urn:outboxweb:internal").lacks(t, "secret")
+	s.get("/healthz").want(t, 200)
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	if got := s.get("/healthz").want(t, 200).body; got != "ok\n" {
+		t.Errorf("healthz says %q", got)
+	}
+	s.get("/readyz").want(t, 200, `"ready":true`)
+	s.get("/metrics").want(t, 200, `outboxweb_rows{status="dead"} 1`, `outboxweb_http_requests_total{code="200",route="/healthz"} 1`)
+	if a := s.do("HEAD", "/", "").want(t, 200); a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("HEAD: %v", a.Header)
+	}
+	if err := s.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/readyz").want(t, 503, `"ready":false`, `"reasons":["`)
+	s.get("/healthz").want(t, 200)
+}
+
+func TestAssets_areKeptForEver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"app.css", "app.js", "icon.svg"} {
+		path := string(s.srv.links.Asset(name))
+		a := s.get(path).want(t, 200)
+		if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "immutable") {
+			t.Errorf("%s: Cache-Control is %q", path, got)
+		}
+	}
+	s.get("/static/nope/app.css").want(t, 404)
+}

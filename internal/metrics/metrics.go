@@ -1,0 +1,131 @@
+// Package metrics holds the Prometheus collectors of one process, in a
+// registry of its own. Every name starts with outboxweb_.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"outboxweb/internal/outbox"
+)
+
+// scrapeTimeout bounds the summary that a scrape reads.
+const scrapeTimeout = 5 * time.Second
+
+// Metrics are the collectors. The counters are incremented by the worker;
+// everything is safe for concurrent use.
+type Metrics struct {
+	Applied     prometheus.Counter   // events applied
+	Failed      prometheus.Counter   // attempts that failed
+	Fenced      prometheus.Counter   // campaigns dropped because another epoch holds them
+	Waves       prometheus.Counter   // waves worked off
+	WaveSeconds prometheus.Histogram // time of one wave, claim to release
+
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+}
+
+// New makes the collectors. The gauges about rows, lag and campaigns call
+// summary at each scrape; when it fails they are left out of that scrape and
+// the failure is logged, so that an alert on absence fires.
+func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
+	m := &Metrics{
+		Applied: counter("events_applied_total", "Events applied to the projections by this process."),
+		Failed:  counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
+		Fenced:  counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
+		Waves:   counter("waves_total", "Waves this process has worked off."),
+		WaveSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "outboxweb_wave_seconds",
+			Help:    "Time of one wave from claim to release, in seconds.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}),
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboxweb_http_requests_total",
+			Help: "HTTP requests answered, by route pattern and status code.",
+		}, []string{"route", "code"}),
+	}
+	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.requests,
+		&state{summary: summary},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "outboxweb"}))
+	return m
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
+}
+
+// Request counts one answered HTTP request. The route is the pattern, never
+// the path, so that campaign ids do not become label values.
+func (m *Metrics) Request(route string, code int) {
+	m.requests.WithLabelValues(route, strconv.Itoa(code)).Inc()
+}
+
+// Handler answers scrapes.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// state reads the gauges from one summary a scrape.
+type state struct {
+	summary func(ctx context.Context) (outbox.Summary, error)
+}
+
+var (
+	rowsDesc      = desc("rows", "Outbox rows by status.", "status")
+	oldestDesc    = desc("oldest_row_age_seconds", "Age of the oldest outstanding row, from the append of its event; 0 when none waits.")
+	lagDesc       = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
+	campaignsDesc = desc("campaigns", "Campaigns in the journal.")
+	blockedDesc   = desc("blocked_campaigns", "Campaigns whose head is dead.")
+	divergedDesc  = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
+	driftDesc     = desc("campaign_row_drift", "Campaign rows the self-check found not to match their outbox rows, since start.")
+	workerDesc    = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("outboxweb_"+name, help, labels, nil)
+}
+
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftDesc, workerDesc} {
+		ch <- d
+	}
+}
+
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	sum, err := s.summary(ctx)
+	if err != nil {
+		slog.Error("scrape: read the summary", "err", err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, status := range outbox.Statuses {
+		gauge(rowsDesc, float64(sum.Counts.Of(status)), string(status))
+	}
+	var oldest, running float64
+	if sum.Oldest != nil {
+		oldest = sum.Oldest.AgeSeconds
+	}
+	if sum.Worker.Running {
+		running = 1
+	}
+	gauge(oldestDesc, oldest)
+	gauge(lagDesc, float64(sum.Lag.Events))
+	gauge(campaignsDesc, float64(sum.Campaigns.Total))
+	gauge(blockedDesc, float64(sum.Campaigns.Blocked))
+	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
+	gauge(driftDesc, float64(sum.Drift))
+	gauge(workerDesc, running)
+}

@@ -1,0 +1,76 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	if rec.Code != 200 {
+		t.Fatalf("scrape answered %d: %s", rec.Code, rec.Body)
+	}
+	return rec.Body.String()
+}
+
+func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) {
+		return outbox.Summary{
+			Counts:    outbox.Counts{Pending: 7, Dead: 2},
+			Oldest:    &outbox.Oldest{AgeSeconds: 12.5},
+			Lag:       outbox.Lag{Events: 9},
+			Campaigns: outbox.CampaignCounts{Total: 4, Blocked: 2},
+			Drift:     1,
+			Worker:    outbox.WorkerSummary{Running: true},
+		}, nil
+	})
+	m.Applied.Add(3)
+	m.Failed.Inc()
+	m.Fenced.Inc()
+	m.Waves.Inc()
+	m.WaveSeconds.Observe(0.2)
+	m.Request("/rows", 200)
+	body := scrape(t, m)
+	for _, line := range []string{
+		`outboxweb_rows{status="pending"} 7`,
+		`outboxweb_rows{status="processing"} 0`,
+		`outboxweb_rows{status="failed"} 0`,
+		`outboxweb_rows{status="dead"} 2`,
+		`outboxweb_oldest_row_age_seconds 12.5`,
+		`outboxweb_lag_events 9`,
+		`outboxweb_campaigns 4`,
+		`outboxweb_blocked_campaigns 2`,
+		`outboxweb_campaign_row_drift 1`,
+		`outboxweb_worker_running 1`,
+		`outboxweb_events_applied_total 3`,
+		`outboxweb_apply_failures_total 1`,
+		`outboxweb_fenced_total 1`,
+		`outboxweb_waves_total 1`,
+		`outboxweb_wave_seconds_count 1`,
+		`outboxweb_http_requests_total{code="200",route="/rows"} 1`,
+	} {
+		if !strings.Contains(body, "\n"+line+"\n") {
+			t.Errorf("the scrape lacks %q", line)
+		}
+	}
+}
+
+func TestHandler_leavesGaugesOutWhenTheSummaryFails(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, errors.New("no database") })
+	body := scrape(t, m)
+	if strings.Contains(body, "outboxweb_rows{") {
+		t.Error("a failed summary was reported as zero rows")
+	}
+	if !strings.Contains(body, "outboxweb_events_applied_total 0") {
+		t.Error("the counters are gone too")
+	}
+}

@@ -1,0 +1,112 @@
+// Package static embeds the stylesheet, the scripts and the icon, and serves
+// each under a URL that contains the hash of its content, so that browsers may
+// keep it for ever and an upgrade is seen at once.
+package static
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// The assets by their names in this folder.
+const (
+	Stylesheet = "app.css"
+	Script     = "app.js"
+	Icon       = "icon.svg"
+	HTMX       = "vendor/htmx-2.0.11.min.js"
+	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
+)
+
+//go:embed app.css app.js icon.svg vendor
+var files embed.FS
+
+type asset struct {
+	contentType string
+	body        []byte
+	gzipped     []byte // nil when compressing gains nothing
+}
+
+var (
+	paths  = map[string]string{} // name → "HASH/name"
+	assets = map[string]asset{}  // "HASH/name" → content
+)
+
+func init() {
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(body)
+		hashed := hex.EncodeToString(sum[:8]) + "/" + path.Base(name)
+		paths[name] = hashed
+		assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: compress(body)}
+		return nil
+	})
+	if err != nil {
+		panic("embedded assets: " + err.Error())
+	}
+}
+
+func contentType(name string) string {
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	return "text/plain; charset=utf-8"
+}
+
+func compress(body []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(body)                                    // a bytes.Buffer takes every write
+	_ = w.Close()
+	if out.Len() >= len(body) {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// Path is the path of an asset below the folder that Handler serves, such as
+// "1f2e3d4c5b6a7988/app.css". It panics when there is no asset of that name.
+func Path(name string) string {
+	p, ok := paths[name]
+	if !ok {
+		panic("no embedded asset " + strconv.Quote(name))
+	}
+	return p
+}
+
+// Serve answers with the asset at path, as Path gave it, and reports whether
+// there is one; otherwise it writes nothing.
+func Serve(w http.ResponseWriter, r *http.Request, path string) bool {
+	a, ok := assets[path]
+	if !ok {
+		return false
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Content-Type", a.contentType)
+	h.Add("Vary", "Accept-Encoding")
+	body := a.body
+	if a.gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		body = a.gzipped
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client has gone; nobody is left to tell
+	}
+	return true
+}

@@ -1,0 +1,63 @@
+package static
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
+	t.Parallel()
+	sums, err := files.ReadFile("vendor/SHA256SUMS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]string{}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok {
+			t.Fatalf("SHA256SUMS has a line that is no sum: %q", line)
+		}
+		recorded[name] = sum
+	}
+	entries, err := fs.ReadDir(files, "vendor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".js") {
+			continue
+		}
+		body, err := files.ReadFile("vendor/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(body)
+		if got := hex.EncodeToString(sum[:]); got != recorded[e.Name()] {
+			t.Errorf("%s has sum %s, SHA256SUMS says %q", e.Name(), got, recorded[e.Name()])
+		}
+	}
+}
+
+func TestServe_assetsAreImmutableAndUnknownHashesAreNot(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{Stylesheet, Script, Icon, HTMX, Idiomorph} {
+		rec := httptest.NewRecorder()
+		if !Serve(rec, httptest.NewRequest("GET", "/", nil), Path(name)) {
+			t.Fatalf("%s is not served at %s", name, Path(name))
+		}
+		if got := rec.Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
+			t.Errorf("%s has Cache-Control %q", name, got)
+		}
+		if rec.Code != http.StatusOK || rec.Body.Len() == 0 {
+			t.Errorf("%s answered %d with %d bytes", name, rec.Code, rec.Body.Len())
+		}
+	}
+	if Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "0000000000000000/app.css") {
+		t.Error("a wrong hash is served")
+	}
+}

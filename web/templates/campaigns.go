@@ -1,0 +1,38 @@
+package templates
+
+import "outboxweb/internal/outbox"
+
+func campaignsWith(p Page, f outbox.CampaignFilter, s outbox.State) URL {
+	f.State, f.Cursor = s, ""
+	return p.Links.Campaigns(f)
+}
+
+func firstCampaigns(f outbox.CampaignFilter) outbox.CampaignFilter {
+	f.Cursor = ""
+	return f
+}
+
+func nextCampaigns(p Page, v CampaignsView) URL {
+	if v.Page.NextCursor == nil {
+		return ""
+	}
+	f := v.Filter
+	f.Cursor = *v.Page.NextCursor
+	return p.Links.Campaigns(f)
+}
+
+// eventsBefore is where a campaign's list of events starts so that it ends
+// just before the one shown first; ok is false at the journal's start.
+func eventsBefore(after int64, shown int) (start int64, ok bool) {
+	if after <= 0 {
+		return 0, false
+	}
+	return max(0, after-int64(max(shown, 1))), true
+}
+
+func headAction(p Page, c outbox.Campaign) URL {
+	if c.HeadStatus == outbox.Dead {
+		return p.Links.RequeueRow(c.CampaignID, c.HeadSeq)
+	}
+	return p.Links.RetryRow(c.CampaignID, c.HeadSeq)
+}

@@ -1,0 +1,104 @@
+package templates
+
+import (
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// silentAfter is how long events may wait without a sign of life of any
+// worker before the overview calls the worker silent.
+const silentAfter = 30 * time.Second
+
+// Health is the state of everything in a sentence, and what else is worth
+// knowing.
+type Health struct {
+	Level    string // ok, busy, warn or bad: the colour and the mark beside it
+	Sentence string // the worst thing there is, or that there is none
+	Notes    []string
+}
+
+// Judge puts a summary into words. What keeps events from being applied comes
+// first; what is only slow comes last.
+func Judge(s outbox.Summary, now time.Time) Health {
+	var found []Health
+	add := func(level, format string, args ...any) {
+		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
+	}
+	if n := s.Campaigns.Diverged; n > 0 {
+		add("bad", "%s the journal: nothing is applied there until a rebuild.",
+			count(n, "campaign contradicts", "campaigns contradict"))
+	}
+	if n := s.Campaigns.Blocked; n > 0 {
+		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
+	}
+	judgeWorker(s, now, add)
+	if s.Counts.Failed > 0 {
+		add("warn", "%s failed and will be retried.", count(s.Counts.Failed, "row", "rows"))
+	}
+	if s.Drift > 0 {
+		add("warn", "The self-check found %s whose counts did not match its rows.", count(s.Drift, "campaign", "campaigns"))
+	}
+	if n := s.Campaigns.Paused; n > 0 {
+		add("warn", "%s paused.", ofTotal(n, s.Campaigns.Total))
+	}
+	if s.Lag.Events > 0 && (s.Counts.Pending > 0 || s.Counts.Processing > 0) {
+		add("busy", "%s still to be applied, in %s.", count(s.Lag.Events, "event", "events"), count(s.Campaigns.Lagging, "campaign", "campaigns"))
+	}
+	if len(found) == 0 {
+		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total)}
+	}
+	worst := found[0]
+	if s.Campaigns.Total == 0 {
+		worst = Health{Level: worst.Level, Sentence: allCurrent(0)}
+		found = append([]Health{{}}, found...)
+	}
+	for _, f := range found[1:] {
+		worst.Notes = append(worst.Notes, f.Sentence)
+	}
+	return worst
+}
+
+func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string, args ...any)) {
+	level := "warn"
+	if s.Lag.Events > 0 {
+		level = "bad"
+	}
+	switch {
+	case s.Mode == outbox.ModeInline:
+		return
+	case s.Mode == outbox.ModeShadow:
+		add("warn", "The mode is shadow_only: rows are rehearsed, nothing is applied.")
+	case !s.Worker.Running:
+		add(level, "No worker is running: nothing is applied.")
+	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > silentAfter &&
+		s.Oldest != nil && now.Sub(s.Oldest.EnqueuedAt) > silentAfter && s.Campaigns.Blocked+s.Campaigns.Paused < s.Campaigns.Lagging:
+		add("bad", "Events wait, and no worker has been seen for %s.", outbox.Age(now.Sub(*s.Worker.LastSeen)))
+	}
+}
+
+func allCurrent(total int64) string {
+	switch total {
+	case 0:
+		return "The journal is empty: nothing to apply yet."
+	case 1:
+		return "The only campaign is current."
+	default:
+		return fmt.Sprintf("All %s campaigns are current.", num(total))
+	}
+}
+
+func ofTotal(n, total int64) string {
+	if n == 1 {
+		return fmt.Sprintf("1 of %s is", count(total, "campaign", "campaigns"))
+	}
+	return fmt.Sprintf("%s of %s are", num(n), count(total, "campaign", "campaigns"))
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return num(n) + " " + many
+}

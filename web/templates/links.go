@@ -1,0 +1,162 @@
+package templates
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/static"
+)
+
+// URL is a link that Links made: on this server, below its base path, every
+// part escaped. Nothing else may stand in an href, an action or an hx-get.
+type URL = templ.SafeURL
+
+// Links makes every URL of the pages and the API, below one base path. The
+// zero value serves from the root.
+type Links struct {
+	base string // empty, or starts with / and does not end with one
+}
+
+// NewLinks makes links below a base path; "/", "/ops" and "/ops/" are base paths.
+func NewLinks(basePath string) Links {
+	trimmed := strings.Trim(basePath, "/")
+	if trimmed == "" {
+		return Links{}
+	}
+	return Links{base: "/" + trimmed}
+}
+
+// Base is the path that every link starts with: empty, or such as "/ops".
+func (l Links) Base() string { return l.base }
+
+// API makes the links of the JSON twins: l.API().Row(c, 3) is the API's path
+// of what l.Row(c, 3) shows.
+func (l Links) API() Links { return Links{base: l.base + "/api/v1"} }
+
+func (l Links) at(query url.Values, parts ...string) URL {
+	var b strings.Builder
+	b.WriteString(l.base)
+	for _, p := range parts {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(p))
+	}
+	if len(parts) == 0 {
+		b.WriteByte('/')
+	}
+	if q := query.Encode(); q != "" {
+		b.WriteByte('?')
+		b.WriteString(q)
+	}
+	return URL(b.String())
+}
+
+// values makes a query of name-value pairs, leaving the empty ones out.
+func values(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v
+}
+
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Asset is the URL of an embedded file, by one of the names in package static.
+func (l Links) Asset(name string) URL {
+	return URL(l.base + "/static/" + static.Path(name))
+}
+
+func (l Links) Overview() URL    { return l.at(nil) }
+func (l Links) Summary() URL     { return l.at(nil, "summary") }
+func (l Links) Projections() URL { return l.at(nil, "projections") }
+func (l Links) Instances() URL   { return l.at(nil, "instances") }
+func (l Links) About() URL       { return l.at(nil, "about") }
+func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
+func (l Links) Gaps() URL        { return l.at(nil, "gaps") }
+func (l Links) RepairGaps() URL  { return l.at(nil, "gaps", "repair") }
+
+// Rows is the list of rows that match f, from its cursor.
+func (l Links) Rows(f outbox.RowFilter) URL {
+	return l.at(values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,
+		"fingerprint", f.Fingerprint, "q", f.Q, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "rows")
+}
+
+func rowPath(campaign string, seq int64, more ...string) []string {
+	return append([]string{"rows", campaign, strconv.FormatInt(seq, 10)}, more...)
+}
+
+func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(campaign, seq)...) }
+
+// RequeueRow is the act; opened as a page it says what the act will do.
+func (l Links) RequeueRow(campaign string, seq int64) URL {
+	return l.at(nil, rowPath(campaign, seq, "requeue")...)
+}
+
+func (l Links) RetryRow(campaign string, seq int64) URL {
+	return l.at(nil, rowPath(campaign, seq, "retry")...)
+}
+
+// RequeueDead is the page that says what requeuing every dead row of f would
+// do; a form posted there does it.
+func (l Links) RequeueDead(f outbox.RequeueFilter) URL {
+	return l.at(values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint,
+		"limit", positive(int64(f.Limit))), "rows", "requeue")
+}
+
+// Campaigns is the list of campaigns that match f, from its cursor.
+func (l Links) Campaigns(f outbox.CampaignFilter) URL {
+	sort := f.Sort
+	if sort == outbox.SortID {
+		sort = ""
+	}
+	return l.at(values("state", string(f.State), "q", f.Q, "sort", string(sort), "cursor", f.Cursor,
+		"limit", positive(int64(f.Limit))), "campaigns")
+}
+
+func (l Links) Campaign(id string) URL { return l.at(nil, "campaigns", id) }
+
+// CampaignAfter is a campaign's page with its events from the one after seq.
+func (l Links) CampaignAfter(id string, seq int64) URL {
+	return l.at(url.Values{"after_seq": {strconv.FormatInt(seq, 10)}}, "campaigns", id)
+}
+
+func (l Links) Events(id string) URL { return l.at(nil, "campaigns", id, "events") }
+
+func (l Links) Event(id string, seq int64) URL {
+	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10))
+}
+
+func (l Links) Pause(id string) URL  { return l.at(nil, "campaigns", id, "pause") }
+func (l Links) Resume(id string) URL { return l.at(nil, "campaigns", id, "resume") }
+func (l Links) Replay(id string) URL { return l.at(nil, "campaigns", id, "replay") }
+
+func (l Links) Projection(name string) URL { return l.at(nil, "projections", name) }
+
+// Audit is the list of acts that match f, from its cursor.
+func (l Links) Audit(f outbox.ActFilter) URL {
+	return l.at(values("actor", f.Actor, "action", f.Action, "campaign", f.CampaignID, "seq", positive(f.Seq),
+		"cursor", f.Cursor, "limit", positive(int64(f.Limit))), "audit")
+}
+
+// WithAct adds the id of an act whose outcome the page shall show.
+func WithAct(u URL, act int64) URL {
+	if act <= 0 {
+		return u
+	}
+	sep := "?"
+	if strings.Contains(string(u), "?") {
+		sep = "&"
+	}
+	return u + URL(sep+"act="+strconv.FormatInt(act, 10))
+}

@@ -1,0 +1,65 @@
+package templates
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// Twins are the same thing for scripts: a curl command and, where there is
+// one, the program's own command. Both can be pasted into a POSIX shell.
+type Twins struct {
+	Curl string
+	CLI  string // empty when no command does the same
+}
+
+// shellQuote writes s as one word of a POSIX shell.
+func shellQuote(s string) string {
+	plain := s != ""
+	for _, r := range s {
+		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@,+", r) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func curlGet(origin string, u URL) string {
+	return "curl -s " + shellQuote(origin+string(u))
+}
+
+// actBody is what the API's acts read; its field order is the order shown.
+type actBody struct {
+	Reason   string           `json:"reason"`
+	Expected *outbox.Expected `json:"expected,omitempty"`
+}
+
+func curlAct(origin string, u URL, expected *outbox.Expected) string {
+	body, err := json.Marshal(actBody{Reason: "why", Expected: expected})
+	if err != nil { // strings and numbers always marshal
+		body = []byte("{}")
+	}
+	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " + shellQuote(origin+string(u))
+}
+
+func requeueTwins(p Page, r outbox.Row) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().RequeueRow(r.CampaignID, r.Seq), expectedOf(r)),
+		CLI:  "outboxweb requeue --reason 'why' -- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
+	}
+}
+
+func expectedOf(r outbox.Row) *outbox.Expected {
+	return &outbox.Expected{Status: r.Status, AttemptCount: &r.AttemptCount}
+}
+
+func curlAppend(p Page) string {
+	return "curl -s -H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"character.created\",\"payload\":{\"name\":\"Ash\"}}' \\\n  " +
+		shellQuote(p.Origin+string(p.Links.API().Events("c-1")))
+}

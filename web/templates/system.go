@@ -1,0 +1,87 @@
+package templates
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+func (l Links) Metrics() URL { return l.at(nil, "metrics") }
+func (l Links) Ready() URL   { return l.at(nil, "readyz") }
+
+func shortHash(s string) string {
+	if len(s) > 12 {
+		return s[:12]
+	}
+	return s
+}
+
+func firstActs(f outbox.ActFilter) outbox.ActFilter {
+	f.Cursor = ""
+	return f
+}
+
+func nextActs(p Page, v AuditView) URL {
+	if v.Page.NextCursor == nil {
+		return ""
+	}
+	f := v.Filter
+	f.Cursor = *v.Page.NextCursor
+	return p.Links.Audit(f)
+}
+
+func modeMeaning(m outbox.Mode) string {
+	switch m {
+	case outbox.ModeInline:
+		return "appends enqueue nothing and apply on the request path"
+	case outbox.ModeShadow:
+		return "appends enqueue, the worker rehearses without changing anything"
+	default:
+		return "appends enqueue, the worker applies"
+	}
+}
+
+// words are the ones the pages use, each for one idea.
+var words = []namedText{
+	{"journal", "the append-only table of events; the source of truth"},
+	{"campaign", "the ordering scope; its events are numbered 1, 2, 3, … (seq)"},
+	{"row", "an event still owed to the projections"},
+	{"head", "a campaign's row with the lowest seq; only it may be worked on"},
+	{"pending", "waits for its turn"},
+	{"processing", "held by a worker now"},
+	{"failed", "will be retried"},
+	{"dead", "failed for the last time; needs an operator"},
+	{"blocked", "a campaign whose head is dead; the rows behind it wait"},
+	{"watermark", "the highest seq up to which every event of a campaign is applied"},
+	{"gap", "events above the watermark that have no row"},
+	{"lag", "events, or time, between the journal and the projections"},
+	{"requeue", "dead becomes pending, attempts 0, due now"},
+	{"replay", "every unapplied event of a campaign gets its row back"},
+	{"lease, epoch", "the right to work on a campaign until a time; the epoch is its fencing number"},
+}
+
+// sentence starts with a capital and ends with a stop.
+func sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return s
+	}
+	r, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(r)) + s[size:]
+	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
+		s += "."
+	}
+	return s
+}
+
+func sortedFields(fields map[string]string) []namedText {
+	var out []namedText
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		out = append(out, namedText{name, fields[name]})
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+// Package templates holds the pages. Components take domain values and the
+// time they are shown at; they do no I/O and know no store.
+package templates
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Page is what every page needs beside its own content.
+type Page struct {
+	Links    Links
+	Origin   string // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
+	Title    string
+	Nav      string // the entry of the navigation that is marked
+	Mode     outbox.Mode
+	ReadOnly bool
+	Version  string
+	Now      time.Time
+	AsOf     time.Time   // when the content was read; zero means Now
+	Self     URL         // where the live part is read again; empty for a page that does not refresh
+	Twin     URL         // the same as JSON; empty when there is none
+	Flash    *outbox.Act // the act that led here, or nil
+}
+
+func (p Page) asOf() time.Time {
+	if p.AsOf.IsZero() {
+		return p.Now
+	}
+	return p.AsOf
+}
+
+// LiveTarget is the id of the element that refreshes itself; htmx names it in
+// the header HX-Target when it asks for the fragment alone.
+const LiveTarget = "live"
+
+// HTMXConfig keeps htmx within the content security policy: it evaluates
+// nothing, adds no style, and shows error pages of forms where they belong.
+const HTMXConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"historyCacheSize":0,` +
+	`"selfRequestsOnly":true,"refreshOnHistoryMiss":true,"responseHandling":[{"code":"[23]0[0-3]","swap":true},` +
+	`{"code":"304","swap":false},{"code":"[45]..","swap":true,"error":true}]}`
+
+// statusGlyph and stateGlyph tell states apart without colour.
+func statusGlyph(s outbox.Status) string {
+	switch s {
+	case outbox.Pending:
+		return "○"
+	case outbox.Processing:
+		return "◐"
+	case outbox.Failed:
+		return "↻"
+	case outbox.Dead:
+		return "✕"
+	}
+	return "·"
+}
+
+func stateGlyph(s outbox.State) string {
+	switch s {
+	case outbox.StateDiverged:
+		return "≠"
+	case outbox.StateBlocked:
+		return "✕"
+	case outbox.StatePaused:
+		return "‖"
+	case outbox.StateFailing:
+		return "↻"
+	case outbox.StateLagging:
+		return "○"
+	case outbox.StateCurrent:
+		return "✓"
+	}
+	return "·"
+}
+
+func levelGlyph(level string) string {
+	switch level {
+	case "ok":
+		return "✓"
+	case "busy":
+		return "◐"
+	case "warn":
+		return "!"
+	default:
+		return "✕"
+	}
+}
+
+func statusMeaning(s outbox.Status) string {
+	switch s {
+	case outbox.Pending:
+		return "wait for their turn"
+	case outbox.Processing:
+		return "held by a worker now"
+	case outbox.Failed:
+		return "will be retried"
+	default:
+		return "need an operator"
+	}
+}
+
+// num writes a number with its thousands apart: 44,200.
+func num(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+func rate(perSecond float64) string {
+	switch {
+	case perSecond <= 0:
+		return "0"
+	case perSecond < 10:
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	default:
+		return num(int64(perSecond + 0.5))
+	}
+}
+
+func seconds(s float64) string { return outbox.Age(time.Duration(s * float64(time.Second))) }
+
+func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func fullTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
+
+// relative tells a time from now: "3 min ago", "in 4 s", "now".
+func relative(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case d <= -time.Second:
+		return "in " + outbox.Age(-d)
+	case d < time.Second:
+		return "now"
+	default:
+		return outbox.Age(d) + " ago"
+	}
+}
+
+// firstLine is an error's first line, for tables; at most 240 bytes.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	if len(line) <= 240 {
+		return line
+	}
+	return strings.ToValidUTF8(line[:240], "") + "…"
+}
+
+// maxShown bounds the JSON that a page prints; a browser tab does not survive
+// much more. The whole is one link away.
+const maxShown = 64 << 10
+
+// prettyJSON indents raw bytes as they are: numbers keep every digit.
+func prettyJSON(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+func shownJSON(raw json.RawMessage) (text string, cut bool) {
+	text = prettyJSON(raw)
+	if len(text) <= maxShown {
+		return text, false
+	}
+	return strings.ToValidUTF8(text[:maxShown], ""), true
+}
+
+func emptyJSON(raw json.RawMessage) bool {
+	s := strings.TrimSpace(string(raw))
+	return s == "" || s == "{}" || s == "null"
+}
+
+// pct is how much of the journal is applied, 0 to 100.
+func pct(c outbox.Campaign) string {
+	if c.HighWaterSeq == 0 {
+		return "100"
+	}
+	return strconv.FormatInt(min(100, max(0, c.AppliedSeq*100/c.HighWaterSeq)), 10)
+}
+
+func itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+// actSentence says what an act did, from its audit record.
+func actSentence(a outbox.Act) string {
+	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
+	switch a.Action {
+	case "requeue":
+		return "Requeued " + subject + ": pending again, with no attempts counted, due now."
+	case "retry":
+		return "Retry of " + subject + " is due now."
+	case "requeue_many":
+		var d outbox.Requeued
+		if json.Unmarshal(a.After, &d) == nil {
+			return fmt.Sprintf("Requeued %s: %s, and %s behind them released.", count(d.Requeued, "dead row", "dead rows"),
+				count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
+		}
+		return "Requeued dead rows."
+	case "pause":
+		return "Paused campaign " + a.CampaignID + "."
+	case "resume":
+		return "Resumed campaign " + a.CampaignID + "."
+	case "replay", "repair_gaps":
+		return repairSentence(a)
+	}
+	return "Done: " + a.Action + "."
+}
+
+func repairSentence(a outbox.Act) string {
+	what := "Repaired gaps"
+	if a.Action == "replay" {
+		what = "Replayed campaign " + a.CampaignID
+	}
+	var d outbox.Repaired
+	if json.Unmarshal(a.After, &d) != nil {
+		return what + "."
+	}
+	if d.Inserted == 0 && d.Removed == 0 {
+		return what + ": nothing was missing."
+	}
+	return fmt.Sprintf("%s: %s got a row again, %s of events already applied removed.", what,
+		count(d.Inserted, "event", "events"), count(d.Removed, "row", "rows"))
+}
+
+// Problem is an error as a page shows it.
+type Problem struct {
+	Status    int
+	Detail    string
+	Fields    map[string]string // field → what is wrong with it
+	RequestID string
+	Back      URL // the page about the same thing, or empty
+}
+
+func (p Problem) title() string { return http.StatusText(p.Status) }
+
+type namedText struct{ Name, Value string }
+
+func envelopeTexts(e outbox.Event) []namedText {
+	all := []namedText{
+		{"Event id", e.EventID}, {"Actor", strings.TrimSpace(e.ActorType + " " + e.ActorID)},
+		{"Entity", strings.TrimSpace(e.EntityType + " " + e.EntityID)}, {"Session", e.SessionID},
+		{"Request", e.RequestID}, {"Correlation", e.CorrelationID}, {"Causation", e.CausationID},
+		{"Event hash", e.EventHash}, {"Chain hash", e.ChainHash},
+	}
+	return slices.DeleteFunc(all, func(t namedText) bool { return t.Value == "" })
+}
+
+// askAbove is the number of waiting rows above which an act on one head is not
+// offered in a list but on a page that says what it releases.
+const askAbove = 1000
