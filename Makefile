@@ -1,0 +1,63 @@
+# One CGO_ENABLED for build, vet and test: each value compiles SQLite anew.
+export CGO_ENABLED = 0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  = -ldflags "-X main.version=$(VERSION)"
+TEMPL    = go tool -modfile=tools/go.mod templ
+PACKAGES ?= ./...
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build and serve on 127.0.0.1:8080, with a sample journal and few attempts
+	./bin/outboxweb serve --listen 127.0.0.1:8080 --sample --max-attempts 3 --retry-base 500ms
+
+.PHONY: build
+build: ## build bin/outboxweb
+	go build -trimpath $(LDFLAGS) -o bin/outboxweb ./cmd/outboxweb
+
+.PHONY: test
+test: ## install what the tests need and is missing, then vet and test everything
+	.ci/test-packages
+	go vet ./...
+	go test -timeout 10m $(PACKAGES)
+
+.PHONY: test-race
+test-race: ## test everything with the race detector
+	.ci/test-packages
+	CGO_ENABLED=1 go test -race -timeout 20m $(PACKAGES)
+
+.PHONY: bench
+bench: build ## measure append and drain on this disk
+	./bin/outboxweb bench
+
+.PHONY: e2e
+e2e: ## run the black-box tests in a real browser
+	.ci/test-packages
+	go test -timeout 10m -count=1 ./e2e/...
+
+.PHONY: generate
+generate: ## generate the Go code of the templates
+	$(TEMPL) generate -path web/templates
+
+.PHONY: vendor
+vendor: ## copy the browser libraries pinned in .ci/web to web/static/vendor (needs npm)
+	.ci/vendor-web
+
+.PHONY: lint
+lint: ## vet and staticcheck
+	go vet ./...
+	go tool -modfile=lint/go.mod staticcheck ./...
+
+.PHONY: verify
+verify: ## check that generated files, go.mod and vendored files are as they should be
+	.ci/verify
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities (needs the network)
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+.PHONY: ci
+ci: verify lint test build ## everything that has to pass

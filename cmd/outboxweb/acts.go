@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// requeueCmd sets dead rows back to pending.
+type requeueCmd struct {
+	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
+	Seq         string `arg:"" optional:"" help:"The row's seq."`
+	Dead        bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
+	Limit       int    `default:"100" placeholder:"N" help:"With --dead: at most this many rows."`
+	Only        string `name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
+	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
+	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
+	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON        bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run requeues one row or, with --dead, many.
+func (c *requeueCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if c.Dead {
+		return c.many(ctx, a, st)
+	}
+	return c.one(ctx, a, st)
+}
+
+func (c *requeueCmd) check() error {
+	filtered := c.Only != "" || c.EventType != "" || c.Fingerprint != ""
+	switch {
+	case c.Dead && c.Campaign != "":
+		return usagef("--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
+	case !c.Dead && filtered:
+		return usagef("--campaign, --event-type and --fingerprint need --dead")
+	case !c.Dead && (c.Campaign == "" || c.Seq == ""):
+		return usagef("requeue needs CAMPAIGN and SEQ, or --dead")
+	case c.Dead && (c.Limit < 1 || c.Limit > 10_000):
+		return usagef("--limit must lie between 1 and 10000")
+	}
+	return nil
+}
+
+func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
+	seq, err := strconv.ParseInt(c.Seq, 10, 64)
+	if err != nil || seq < 1 {
+		return usagef("SEQ must be a number of 1 or more, not %q", c.Seq)
+	}
+	row, err := st.RequeueRow(ctx, order(c.Reason), c.Campaign, seq)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(row)
+	}
+	fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s rows wait behind it\n", row.CampaignID, row.Seq, row.EventType, thousands(row.BlockedBehind))
+	return nil
+}
+
+func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store) error {
+	done, err := st.RequeueDead(ctx, order(c.Reason), outbox.RequeueFilter{
+		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(done)
+	}
+	fmt.Fprintf(a.out, "requeued %s dead rows, %s of them heads; %s rows waited behind those\n", thousands(done.Requeued), thousands(done.Heads), thousands(done.Released))
+	return nil
+}
+
+// gapsCmd lists or repairs gaps.
+type gapsCmd struct {
+	Repair bool   `help:"Give every missing event its row back."`
+	Reason string `placeholder:"TEXT" help:"With --repair: why; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists the gaps, or repairs them and says what that did.
+func (c *gapsCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if c.Repair {
+		return c.repair(ctx, a, st)
+	}
+	gaps, err := st.Gaps(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(map[string][]outbox.Gap{"gaps": append([]outbox.Gap{}, gaps...)})
+	}
+	if len(gaps) == 0 {
+		fmt.Fprintln(a.out, "no gaps")
+		return nil
+	}
+	t := table(a.out)
+	fmt.Fprintln(t, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING")
+	for _, g := range gaps {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing)
+	}
+	return t.Flush()
+}
+
+func (c *gapsCmd) repair(ctx context.Context, a *app, st *store.Store) error {
+	done, err := st.RepairGaps(ctx, order(c.Reason))
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(done)
+	}
+	fmt.Fprintf(a.out, "repaired %s campaigns: %s rows written, %s rows of applied events removed, %s campaigns diverged\n",
+		thousands(done.Campaigns), thousands(done.Inserted), thousands(done.Removed), thousands(done.Diverged))
+	return nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// appendCmd appends events from JSON Lines.
+type appendCmd struct {
+	File  string `arg:"" help:"The file to read, or - for stdin."`
+	Batch int    `default:"500" placeholder:"N" help:"How many lines are appended in one transaction."`
+	JSON  bool   `name:"json" help:"Print one JSON document."`
+}
+
+// appendResult is what append prints.
+type appendResult struct {
+	Appended     int           `json:"appended"`
+	AlreadyThere int           `json:"already_there"`
+	Refused      []refusedLine `json:"refused"`
+	NotWritten   int           `json:"not_written"` // good lines of a batch that holds a refused one
+	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns whose events wait, since one cannot be applied
+}
+
+// refusedLine says what is wrong with one line.
+type refusedLine struct {
+	Line   int    `json:"line"`
+	Field  string `json:"field"`
+	Detail string `json:"detail"`
+}
+
+// Run appends batch by batch and stops at the first that holds a bad line.
+func (c *appendCmd) Run(ctx context.Context, a *app) error {
+	if c.Batch < 1 || c.Batch > 10_000 {
+		return usagef("--batch must lie between 1 and 10000")
+	}
+	in, size, err := a.openInput(c.File)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	ap, err := a.newAppender(ctx)
+	if err != nil {
+		return err
+	}
+	defer ap.close()
+	lines := newLineReader(in, 3*a.MaxPayload+64<<10)
+	bar := a.progress("append")
+	var total appendResult
+	for err == nil && len(total.Refused) == 0 {
+		var b batch
+		if b, err = readBatch(lines, c.Batch); err != nil || b.empty() {
+			break
+		}
+		err = ap.append(ctx, b, &total)
+		bar.set(lines.bytes, size)
+	}
+	bar.end()
+	if printErr := c.print(a, total); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func (c *appendCmd) print(a *app, r appendResult) error {
+	for _, bad := range r.Refused {
+		fmt.Fprintf(a.err, "outboxweb: line %d: %s\n", bad.Line, bad.Detail)
+	}
+	if len(r.Refused) > 0 && r.NotWritten > 0 {
+		fmt.Fprintf(a.err, "outboxweb: %d more of that batch not written either, and nothing after it was read\n", r.NotWritten)
+	}
+	var err error
+	if c.JSON {
+		r.Refused, r.NotApplied = append([]refusedLine{}, r.Refused...), append([]string{}, r.NotApplied...)
+		err = a.printJSON(r)
+	} else {
+		_, err = fmt.Fprintf(a.out, "appended %d, already there %d, refused %d%s\n", r.Appended, r.AlreadyThere, len(r.Refused), lineNumbers(r.Refused))
+	}
+	if err == nil && len(r.Refused)+len(r.NotApplied) > 0 {
+		return errFound
+	}
+	return err
+}
+
+func lineNumbers(refused []refusedLine) string {
+	if len(refused) == 0 {
+		return ""
+	}
+	const most = 20
+	var numbers []string
+	for i, r := range refused {
+		if i == most {
+			numbers = append(numbers, "…")
+			break
+		}
+		numbers = append(numbers, itoa(r.Line))
+	}
+	word := "line"
+	if len(refused) > 1 {
+		word = "lines"
+	}
+	return fmt.Sprintf(" (%s %s)", word, strings.Join(numbers, ", "))
+}
+
+// openInput opens a file to read, or stdin for "-". The size is 0 when it is
+// not known.
+func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(a.in), 0, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, usagef("FILE: cannot read %s: %v", name, errors.Unwrap(err))
+	}
+	info, err := f.Stat()
+	if err != nil || info.IsDir() {
+		f.Close()
+		return nil, 0, usagef("FILE: %s is not a file", name)
+	}
+	return f, info.Size(), nil
+}
+
+// appender appends batches, and in inline mode applies them as well.
+type appender struct {
+	store      *store.Store
+	worker     *worker.Worker // nil unless the mode is inline
+	maxPayload int
+	warn       io.Writer
+}
+
+func (a *app) newAppender(ctx context.Context) (*appender, error) {
+	ap := &appender{maxPayload: a.MaxPayload, warn: a.err}
+	var err error
+	if outbox.Mode(a.Mode) != outbox.ModeInline {
+		ap.store, err = a.openStore(ctx, a.storeOptions())
+		return ap, err
+	}
+	var set *projection.Set
+	if ap.store, set, err = a.openBoth(ctx); err != nil {
+		return nil, err
+	}
+	ap.worker = worker.New(worker.Config{Store: ap.store, Set: set, Metrics: metrics.New(ap.store.Summary),
+		Mode: outbox.ModeInline, Build: version, Logger: a.logger()})
+	return ap, nil
+}
+
+func (p *appender) close() { p.store.Close() }
+
+// append writes one batch and adds to the result. A batch with a refused line
+// writes nothing; every refused line of it is reported.
+func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
+	if len(b.refused) > 0 {
+		p.refuse(b, r)
+		return nil
+	}
+	landed, err := p.store.Append(ctx, store.Append{Events: b.events})
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Index < len(b.lines) && !errors.Is(err, outbox.ErrSetup) {
+		b.refuse(refusal.Index, refusal)
+		p.refuse(b, r)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("append lines %d to %d: %w", b.lines[0], b.lines[len(b.lines)-1], err)
+	}
+	for _, one := range landed {
+		if one.Existed {
+			r.AlreadyThere++
+		} else {
+			r.Appended++
+		}
+	}
+	return p.applyInline(ctx, landed, r)
+}
+
+// refuse reports the batch's refused lines, those included that only their
+// values make bad.
+func (p *appender) refuse(b batch, r *appendResult) {
+	known := map[int]bool{}
+	for _, bad := range b.refused {
+		known[bad.Line] = true
+	}
+	for i := range b.events {
+		if known[b.lines[i]] {
+			continue
+		}
+		if refusal, ok := errors.AsType[*outbox.Refusal](b.events[i].Normalize(p.maxPayload)); ok {
+			b.refuse(i, refusal)
+		}
+	}
+	b.sortRefused()
+	r.Refused = append(r.Refused, b.refused...)
+	r.NotWritten += b.size - len(b.refused)
+}
+
+// applyInline applies what a batch appended, in inline mode. A campaign with
+// an event that cannot be applied is reported once and does not hold up the
+// others.
+func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *appendResult) error {
+	if p.worker == nil {
+		return nil
+	}
+	done := map[string]bool{}
+	for _, one := range landed {
+		if done[one.CampaignID] || slices.Contains(r.NotApplied, one.CampaignID) {
+			continue
+		}
+		done[one.CampaignID] = true
+		err := p.worker.ApplyInline(ctx, one.CampaignID)
+		if errors.Is(err, outbox.ErrConflict) {
+			fmt.Fprintf(p.warn, "outboxweb: %v\n", err)
+			r.NotApplied = append(r.NotApplied, one.CampaignID)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("apply campaign %q: %w", one.CampaignID, err)
+		}
+	}
+	return nil
+}

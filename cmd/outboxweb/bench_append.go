@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// benchEvent is event n of a campaign, of the size events usually have.
+func benchEvent(campaign string, n int) outbox.Event {
+	return outbox.Event{
+		CampaignID: campaign, EventID: fmt.Sprintf("e-%d", n), EventType: "bench.moved",
+		OccurredAt: time.UnixMicro(1_700_000_000_000_000 + int64(n)*1000),
+		ActorType:  "participant", ActorID: "p-1", EntityType: "token", EntityID: fmt.Sprintf("t-%d", n%10_000),
+		Payload: json.RawMessage(fmt.Sprintf(`{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}`, n%97)),
+	}
+}
+
+// append measures callers that append batches, each to a campaign of its own.
+func (b *bench) append(ctx context.Context, callers, batch, events int) (measurement, error) {
+	name := fmt.Sprintf("append-%d-%d", callers, batch)
+	st, err := b.open(ctx, name)
+	if err != nil {
+		return measurement{}, err
+	}
+	defer st.Close()
+	each := max(1, events/callers/batch)
+	errs := make([]error, callers)
+	var wait sync.WaitGroup
+	start := time.Now()
+	for i := range callers {
+		wait.Go(func() { errs[i] = appendBatches(ctx, st, fmt.Sprintf("c-%d", i), each, batch) })
+	}
+	wait.Wait()
+	return rate(callers*each*batch, time.Since(start)), errors.Join(errs...)
+}
+
+func appendBatches(ctx context.Context, st *store.Store, campaign string, times, batch int) error {
+	for i := range times {
+		events := make([]outbox.Event, batch)
+		for j := range events {
+			events[j] = benchEvent(campaign, i*batch+j)
+		}
+		if _, err := st.Append(ctx, store.Append{Events: events}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

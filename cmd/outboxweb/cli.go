@@ -1,0 +1,153 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"outboxweb/internal/outbox"
+)
+
+// cli is the command line: kong reads it from the tags. Each flag has an
+// environment variable OUTBOXWEB_NAME; flag beats environment beats file
+// beats default.
+type cli struct {
+	Common
+
+	Serve       serveCmd       `cmd:"" help:"Run the dashboard, the API and the embedded worker."`
+	Append      appendCmd      `cmd:"" help:"Append events from JSON Lines to the journal."`
+	Sample      sampleCmd      `cmd:"" help:"Write a made-up but lifelike journal as JSON Lines."`
+	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
+	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
+	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
+	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
+	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
+	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
+	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`
+	Backup      backupCmd      `cmd:"" help:"Copy both databases into a directory while they are in use."`
+	Restore     restoreCmd     `cmd:"" help:"Put a backup into the place of databases that do not exist yet."`
+	Bench       benchCmd       `cmd:"" help:"Measure append and drain on this machine and disk."`
+	Version     versionCmd     `cmd:"" help:"Print the versions of the program, Go and SQLite."`
+}
+
+// Common holds the flags that every command takes.
+type Common struct {
+	JournalDB        string   `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database."`
+	ProjectionsDB    string   `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database."`
+	ProjectionFiles  []string `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
+	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve."`
+	LogFormat        string   `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
+	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Refuse databases that are missing or of an older version."`
+	AuditOnly        []string `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
+	MaxPayload       int      `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
+	Mode             modeFlag `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What an append does: outbox_apply_only, inline_apply_only or shadow_only."`
+	OutboxEnabled    *bool    `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
+	WorkerEnabled    *bool    `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`
+	ShadowEnabled    *bool    `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
+	modeGiven        bool
+	projectionsGiven bool
+}
+
+// modeFlag is an outbox.Mode as a flag or a file spells it.
+type modeFlag outbox.Mode
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *modeFlag) UnmarshalText(text []byte) error {
+	mode, err := outbox.ParseMode(string(text))
+	*m = modeFlag(mode)
+	return err
+}
+
+// AfterApply implements kong's hook: it notes what was given explicitly.
+func (c *Common) AfterApply(parsed *kong.Context) error {
+	for _, flag := range parsed.Flags() {
+		given := flagGiven(parsed, flag)
+		switch flag.Name {
+		case "mode":
+			c.modeGiven = given
+		case "projections":
+			c.projectionsGiven = given
+		}
+	}
+	return c.resolveMode()
+}
+
+// resolveMode lets the three older switches, when any of them is given,
+// decide the mode.
+func (c *Common) resolveMode() error {
+	if c.OutboxEnabled == nil && c.WorkerEnabled == nil && c.ShadowEnabled == nil {
+		return nil
+	}
+	if c.modeGiven {
+		return usagef("--mode cannot be combined with --outbox-enabled, --worker-enabled or --shadow-enabled")
+	}
+	is := func(b *bool) bool { return b != nil && *b }
+	mode, err := outbox.ModeFromSwitches(is(c.OutboxEnabled), is(c.WorkerEnabled), is(c.ShadowEnabled))
+	if err != nil {
+		return asUsage("--outbox-enabled", err)
+	}
+	c.Mode = modeFlag(mode)
+	return nil
+}
+
+// flagGiven reports whether a flag's value comes from the command line, the
+// environment or the file rather than from its default.
+func flagGiven(parsed *kong.Context, flag *kong.Flag) bool {
+	for _, p := range parsed.Path {
+		if p.Flag == flag {
+			return true
+		}
+	}
+	return envGiven(flag)
+}
+
+// newParser makes the parser of the command line. A broken model panics: it
+// is the same at every start.
+func newParser(c *cli, std streams) *kong.Kong {
+	parser, err := kong.New(c,
+		kong.Name("outboxweb"),
+		kong.Description("Projections that follow a journal, and the console to watch and repair them."),
+		kong.Writers(std.out, std.err),
+		kong.DefaultEnvars("OUTBOXWEB"),
+		kong.Vars{"max_payload": itoa(outbox.DefaultMaxPayload)},
+		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic(err)
+	}
+	return parser
+}
+
+var quotedName = regexp.MustCompile(`"([^"]*)"`)
+
+// usageSentence words kong's parse errors as one sentence for a person.
+func usageSentence(err error) string {
+	text := err.Error()
+	if rest, found := strings.CutPrefix(text, "expected one of "); found {
+		return "a command is missing; use one of " + quotedName.ReplaceAllString(rest, "$1") + "; see outboxweb --help"
+	}
+	if rest, found := strings.CutPrefix(text, "expected "); found {
+		return quotedName.ReplaceAllString(rest, "$1") + " is missing"
+	}
+	return text
+}
+
+// app is what a command's Run works with.
+type app struct {
+	streams
+	Common
+}
+
+// logger writes to stderr in the format the flag asks for.
+func (a *app) logger() *slog.Logger { return newLogger(a.err, a.LogFormat) }
+
+func newLogger(w io.Writer, format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
+}

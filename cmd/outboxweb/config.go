@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"gopkg.in/yaml.v3"
+
+	"outboxweb/internal/outbox"
+)
+
+// fileFlag is the configuration file: YAML, one key a flag, with _ for -. It
+// may set the common flags and those of serve, whatever the command is.
+type fileFlag string
+
+// BeforeResolve implements kong's hook: it reads the file and lets it answer
+// for flags that neither the command line nor the environment sets.
+func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *kong.Path) error {
+	name := string(parsed.FlagValue(path.Flag).(fileFlag))
+	if name == "" {
+		return nil
+	}
+	values, err := readConfig(name, fileFlags(parser.Model))
+	if err != nil {
+		return err
+	}
+	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if envGiven(flag) {
+			return nil, nil
+		}
+		return values[flag], nil
+	}))
+	return nil
+}
+
+func envGiven(flag *kong.Flag) bool {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return true
+		}
+	}
+	return false
+}
+
+// fileFlags lists the flags that a configuration file may set, by their key.
+func fileFlags(model *kong.Application) map[string]*kong.Flag {
+	keys := map[string]*kong.Flag{}
+	add := func(flags []*kong.Flag) {
+		for _, flag := range flags {
+			if flag.Name != "help" && flag.Name != "config" {
+				keys[strings.ReplaceAll(flag.Name, "-", "_")] = flag
+			}
+		}
+	}
+	add(model.Flags)
+	for _, command := range model.Children {
+		if command.Name == "serve" {
+			add(command.Flags)
+		}
+	}
+	return keys
+}
+
+// readConfig reads the file and returns each flag's value in the form kong's
+// mappers take. Errors name the file and the line.
+func readConfig(name string, keys map[string]*kong.Flag) (map[*kong.Flag]any, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		var pathError *os.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err
+		}
+		return nil, usagef("--config: cannot read %s: %v", name, err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, usagef("--config: %s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(document.Content) == 0 {
+		return nil, nil
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, usagef("--config: %s line %d: the file must hold keys with values, such as mode: outbox_apply_only", name, root.Line)
+	}
+	values := map[*kong.Flag]any{}
+	for i := 0; i < len(root.Content); i += 2 {
+		key, node := root.Content[i], root.Content[i+1]
+		flag, known := keys[key.Value]
+		if !known {
+			return nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
+		}
+		if _, twice := values[flag]; twice {
+			return nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
+		}
+		value, err := fileValue(flag, node)
+		if err != nil {
+			if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+				return nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
+			}
+			return nil, usagef("--config: %s line %d: %s %v", name, node.Line, key.Value, err)
+		}
+		values[flag] = value
+	}
+	return values, nil
+}
+
+// fileValue checks a YAML value against the flag's type. The error completes
+// a sentence that begins with the key, unless it is an *outbox.Refusal, which
+// is a sentence itself.
+func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
+	if flag.IsSlice() && node.Kind == yaml.SequenceNode {
+		items := make([]string, 0, len(node.Content))
+		for _, item := range node.Content {
+			if item.ShortTag() != "!!str" || strings.Contains(item.Value, ",") {
+				return nil, errors.New("must be a list of texts without commas")
+			}
+			items = append(items, item.Value)
+		}
+		return strings.Join(items, ","), nil
+	}
+	if node.Kind != yaml.ScalarNode {
+		return nil, fmt.Errorf("must be %s", kindOf(flag))
+	}
+	want := "!!str"
+	switch {
+	case flag.IsBool():
+		want = "!!bool"
+	case flag.Target.Kind() == reflect.Int:
+		want = "!!int"
+	}
+	if node.ShortTag() != want {
+		return nil, fmt.Errorf("must be %s, not %s", kindOf(flag), strconv.Quote(node.Value))
+	}
+	target := reflect.New(flag.Target.Type()).Elem()
+	if target.Kind() == reflect.Pointer {
+		target.Set(reflect.New(target.Type().Elem()))
+	}
+	scan := kong.Scan().PushTyped(node.Value, kong.FlagValueToken)
+	if err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: scan}, target); err != nil {
+		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+			return nil, refusal
+		}
+		return nil, fmt.Errorf("must be %s, not %q", kindOf(flag), node.Value)
+	}
+	if flag.Enum != "" && !flag.EnumMap()[node.Value] {
+		return nil, fmt.Errorf("must be one of %s, not %q", flag.Enum, node.Value)
+	}
+	return node.Value, nil
+}
+
+func kindOf(flag *kong.Flag) string {
+	switch {
+	case flag.IsBool():
+		return "true or false"
+	case flag.IsSlice():
+		return "a list of texts"
+	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
+		return "a duration such as 2s"
+	case flag.Target.Kind() == reflect.Int:
+		return "a whole number"
+	default:
+		return "a text"
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

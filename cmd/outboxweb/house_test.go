@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// mayImport is the import table of the house: which of our packages each
+// package may import. cmd/outboxweb may import all of them.
+var mayImport = map[string][]string{
+	"internal/outbox":     {},
+	"web/static":          {},
+	"web/templates":       {"internal/outbox", "web/static"},
+	"internal/store":      {"internal/outbox"},
+	"internal/publish":    {"internal/outbox"},
+	"internal/projection": {"internal/outbox"},
+	"internal/auth":       {"internal/outbox"},
+	"internal/metrics":    {"internal/outbox"},
+	"internal/sample":     {"internal/outbox"},
+	"internal/worker":     {"internal/outbox", "internal/store", "internal/projection", "internal/publish", "internal/metrics"},
+	"internal/handlers":   {"internal/outbox", "internal/store", "internal/auth", "internal/metrics", "web/templates", "web/static"},
+	"e2e":                 {},
+}
+
+type listedPackage struct {
+	ImportPath, Dir                             string
+	GoFiles, Imports, TestImports, XTestImports []string
+}
+
+// goTool runs the go command in the repository's root.
+func goTool(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return out
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(goTool(t, "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")))
+	var all []listedPackage
+	for {
+		var p listedPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestHouse_importsFollowTheTable(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, "outboxweb/")
+		if name == "cmd/outboxweb" {
+			continue
+		}
+		allowed, known := mayImport[name]
+		if !known {
+			t.Errorf("package %s is not in the import table", name)
+			continue
+		}
+		imports := p.Imports
+		if name == "e2e" {
+			imports = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		}
+		for _, imported := range imports {
+			ours, isOurs := strings.CutPrefix(imported, "outboxweb/")
+			switch {
+			case isOurs && !slices.Contains(allowed, ours):
+				t.Errorf("%s imports %s, which the table does not allow", name, ours)
+			case !isOurs && name == "internal/outbox" && strings.Contains(imported, "."):
+				t.Errorf("%s imports %s; it may import the standard library only", name, imported)
+			}
+		}
+	}
+}
+
+func TestHouse_onlyCmdReadsCommandLineAndEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t) {
+		if strings.HasSuffix(p.ImportPath, "/cmd/outboxweb") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			set := token.NewFileSet()
+			tree, err := parser.ParseFile(set, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(tree, func(n ast.Node) bool {
+				selected, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				of, ok := selected.X.(*ast.Ident)
+				if ok && of.Name == "os" && slices.Contains([]string{"Args", "Getenv", "LookupEnv", "Environ", "ExpandEnv"}, selected.Sel.Name) {
+					t.Errorf("%s uses os.%s; only cmd/outboxweb may", set.Position(n.Pos()), selected.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// requirement is the version of a module that a go.mod file requires.
+func requirement(t *testing.T, gomod, module string) string {
+	t.Helper()
+	var file struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(goTool(t, "mod", "edit", "-json", gomod), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range file.Require {
+		if r.Path == module {
+			return r.Version
+		}
+	}
+	t.Fatalf("%s does not require %s", gomod, module)
+	return ""
+}
+
+// modernc.org/sqlite works with the libc it was translated for only.
+func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
+	t.Parallel()
+	var module struct{ GoMod string }
+	if err := json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := requirement(t, "go.mod", "modernc.org/libc"), requirement(t, module.GoMod, "modernc.org/libc")
+	if ours != theirs {
+		t.Errorf("go.mod requires modernc.org/libc %s; modernc.org/sqlite names %s", ours, theirs)
+	}
+}
+
+// templ only warns when generator and runtime differ.
+func TestHouse_templGeneratorIsTheRuntimesVersion(t *testing.T) {
+	t.Parallel()
+	runtime, generator := requirement(t, "go.mod", "github.com/a-h/templ"), requirement(t, "tools/go.mod", "github.com/a-h/templ")
+	if runtime != generator {
+		t.Errorf("go.mod requires templ %s and tools/go.mod %s; they must be one version", runtime, generator)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// lineReader reads lines up to a size, counting them from 1.
+type lineReader struct {
+	r     *bufio.Reader
+	limit int
+	line  int   // the number of the line last read
+	bytes int64 // read so far
+	buf   []byte
+}
+
+func newLineReader(r io.Reader, limit int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 1<<16), limit: limit}
+}
+
+// next returns the next line without its end; it is valid until the call
+// after. A line over the limit is read past and returned as a Refusal with
+// ErrTooLarge. The end is io.EOF.
+func (l *lineReader) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	tooLong := false
+	l.line++
+	for {
+		part, err := l.r.ReadSlice('\n')
+		l.bytes += int64(len(part))
+		if len(l.buf)+len(part) > l.limit {
+			tooLong = true
+		} else {
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(l.buf) == 0 && !tooLong:
+			return nil, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("read line %d: %w", l.line, err)
+		case tooLong:
+			return nil, &outbox.Refusal{Err: outbox.ErrTooLarge, Line: l.line,
+				Detail: fmt.Sprintf("the line is longer than %d bytes, more than any event may have", l.limit)}
+		}
+		return bytes.TrimSpace(l.buf), nil
+	}
+}
+
+// batch is some lines of the input, read but not judged by the store yet.
+type batch struct {
+	events  []outbox.Event
+	lines   []int // the line of each event
+	refused []refusedLine
+	size    int // lines that are not blank
+}
+
+func (b *batch) empty() bool { return b.size == 0 }
+
+// refuse notes that event i of the batch is bad.
+func (b *batch) refuse(i int, why *outbox.Refusal) {
+	b.refused = append(b.refused, refusedLine{Line: b.lines[i], Field: why.Field, Detail: why.Detail})
+}
+
+func (b *batch) sortRefused() {
+	slices.SortFunc(b.refused, func(x, y refusedLine) int { return cmp.Compare(x.Line, y.Line) })
+}
+
+// readBatch reads up to size lines, blank ones not counted. An empty batch is
+// the end of the input.
+func readBatch(l *lineReader, size int) (batch, error) {
+	b := batch{events: make([]outbox.Event, 0, size), lines: make([]int, 0, size)}
+	for b.size < size {
+		text, err := l.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && len(text) == 0 {
+			continue
+		}
+		var e outbox.Event
+		if err == nil {
+			e, err = outbox.ParseEvent(text)
+		}
+		refusal, refused := errors.AsType[*outbox.Refusal](err)
+		switch {
+		case refused:
+			b.refused = append(b.refused, refusedLine{Line: l.line, Field: refusal.Field, Detail: refusal.Detail})
+		case err != nil:
+			return batch{}, err
+		default:
+			b.events = append(b.events, e)
+			b.lines = append(b.lines, l.line)
+		}
+		b.size++
+	}
+	return b, nil
+}

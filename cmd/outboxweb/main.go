@@ -1,0 +1,99 @@
+// Command outboxweb guarantees that projections follow a journal, and is the
+// console from which operators watch and repair it.
+//
+// This package alone reads the command line and the environment. Exit codes:
+// 0 done, 1 failed or a check found something, 2 wrong usage or configuration.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"outboxweb/internal/outbox"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+const (
+	exitDone   = 0
+	exitFailed = 1 // it failed, or a check found something
+	exitUsage  = 2 // wrong usage or configuration
+)
+
+// errFound ends a command whose output already says what is wrong.
+var errFound = errors.New("found something")
+
+func main() { os.Exit(runMain()) }
+
+// runMain runs the command line. The first SIGINT or SIGTERM asks the command
+// to finish; a second one ends the process at once.
+func runMain() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+}
+
+// streams is where a command reads from and writes to: data to out,
+// everything else to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// run parses args, runs the command and returns the exit code.
+func run(ctx context.Context, args []string, std streams) int {
+	var c cli
+	parser := newParser(&c, std)
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(std.err, "outboxweb:", usageSentence(err))
+		return exitUsage
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	err = parsed.Run(&app{streams: std, Common: c.Common})
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errFound):
+		return exitFailed
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintln(std.err, "outboxweb:", err)
+	return exitCode(err)
+}
+
+// exitCode is 2 for what has to be mended in the usage, the configuration, a
+// file or a database before the command can work, and 1 for everything else.
+func exitCode(err error) int {
+	var u *usageError
+	if errors.As(err, &u) || errors.Is(err, outbox.ErrSetup) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// usageError is a wrong flag, argument or configuration; its text names the
+// flag, file or line.
+type usageError struct{ text string }
+
+func (u *usageError) Error() string { return u.text }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// asUsage turns the refusal of a flag's value into wrong usage of that flag.
+func asUsage(flag string, err error) error {
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) {
+		return usagef("%s: %s", flag, refusal.Detail)
+	}
+	return usagef("%s: %v", flag, err)
+}

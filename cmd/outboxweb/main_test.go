@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }})
+}
+
+// TestScripts runs the program as its users do. Beside testscript's own
+// commands there are:
+//
+//	exits CODE COMMAND…   runs a command that must end with this exit code
+//	sql FILE STATEMENT    changes a database behind the program's back
+//	drain [FLAG…]         serves until nothing can be applied any more
+//
+// and, in each directory, what a script cannot spell: huge.jsonl with a line
+// of 200 kB, utf8.jsonl with a byte that is no UTF-8.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup:               scriptFiles,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": scriptExits,
+			"sql":   scriptSQL,
+			"drain": scriptDrain,
+		},
+	})
+}
+
+func scriptFiles(env *testscript.Env) error {
+	const event = `{"campaign_id":"c","event_type":"note.added","payload":{"text":"%"}}` + "\n"
+	huge := strings.Replace(event, "%", "", 1) + strings.Replace(event, "%", strings.Repeat("x", 200_000), 1)
+	return errors.Join(
+		os.WriteFile(filepath.Join(env.WorkDir, "huge.jsonl"), []byte(huge), 0o600),
+		os.WriteFile(filepath.Join(env.WorkDir, "utf8.jsonl"), []byte(strings.Replace(event, "%", "\xff", 1)), 0o600))
+}
+
+func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(5000)")
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
+
+func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
+	databases := []string{"--journal-db", "sqlite:" + ts.MkAbs("data/journal.db"), "--projections-db", "sqlite:" + ts.MkAbs("data/projections.db")}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	var stderr bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		flags := append([]string{"serve", "--listen", "127.0.0.1:0", "--poll-interval", "10ms", "--max-attempts", "2", "--retry-base", "1ms"}, databases...)
+		ended <- run(ctx, append(flags, args...), streams{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &stderr})
+	}()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !settled(ts, append([]string{"report", "--json"}, databases...)) {
+		select {
+		case code := <-ended:
+			ts.Fatalf("serve ended with %d: %s", code, stderr.String())
+		case <-ctx.Done():
+			ts.Fatalf("not drained in time: %s", stderr.String())
+		case <-look.C:
+		}
+	}
+	stop()
+	if code := <-ended; code != 0 {
+		ts.Fatalf("serve ended with %d: %s", code, stderr.String())
+	}
+}
+
+// settled reports whether every campaign is either current or blocked.
+func settled(ts *testscript.TestScript, args []string) bool {
+	var stdout, stderr bytes.Buffer
+	if code := run(context.Background(), args, streams{in: strings.NewReader(""), out: &stdout, err: &stderr}); code != 0 {
+		ts.Fatalf("report ended with %d: %s", code, stderr.String())
+	}
+	var r report
+	ts.Check(json.Unmarshal(stdout.Bytes(), &r))
+	return r.Summary.Counts.Processing == 0 && r.Summary.Campaigns.Lagging == r.Summary.Campaigns.Blocked
+}

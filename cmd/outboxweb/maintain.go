@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+
+	_ "modernc.org/sqlite" // for its version
+
+	"outboxweb/internal/store"
+)
+
+// migrateCmd brings both databases to this program's version.
+type migrateCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// Run migrates, which opening the store does, and lists the steps.
+func (c *migrateCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	steps, err := st.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(map[string]any{"migrations": steps})
+	}
+	t := table(a.out)
+	fmt.Fprintln(t, "DATABASE\tVERSION\tNAME\tAPPLIED")
+	for _, m := range steps {
+		applied := "no"
+		if m.AppliedAt != nil {
+			applied = m.AppliedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", m.Database, m.Version, m.Name, applied)
+	}
+	return t.Flush()
+}
+
+// backupCmd copies both databases while they are in use.
+type backupCmd struct {
+	Dir string `arg:"" help:"The directory to write; it must be empty or absent."`
+}
+
+// Run writes the backup.
+func (c *backupCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	bar := a.progress("backup")
+	err = st.Backup(ctx, c.Dir, bar.set)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "both databases are in %s; outboxweb restore %s puts them back\n", c.Dir, c.Dir)
+	return nil
+}
+
+// restoreCmd puts a backup into place.
+type restoreCmd struct {
+	Dir string `arg:"" help:"The directory of a backup."`
+}
+
+// Run copies the backup to where --journal-db and --projections-db point.
+func (c *restoreCmd) Run(ctx context.Context, a *app) error {
+	if err := store.Restore(ctx, c.Dir, a.storeOptions()); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "restored %s and %s; the next start repairs what lies between the two copies\n", a.JournalDB, a.ProjectionsDB)
+	return nil
+}
+
+// versionCmd prints versions.
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// Run prints the versions of the program, Go and SQLite.
+func (c *versionCmd) Run(ctx context.Context, a *app) error {
+	sqlite, err := sqliteVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(map[string]string{"outboxweb": version, "go": runtime.Version(), "sqlite": sqlite})
+	}
+	_, err = fmt.Fprintf(a.out, "outboxweb %s\ngo %s\nsqlite %s\n", version, runtime.Version(), sqlite)
+	return err
+}
+
+func sqliteVersion(ctx context.Context) (text string, err error) {
+	db, err := sql.Open("sqlite", "file::memory:")
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, "select sqlite_version()").Scan(&text)
+	return text, err
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// storeOptions are the store's options as the common flags set them.
+func (a *app) storeOptions() store.Options {
+	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoMigrate: a.NoMigrate,
+		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload}
+}
+
+// openStore opens both databases and registers the event types that
+// --audit-only names. The caller closes the store.
+func (a *app) openStore(ctx context.Context, o store.Options) (*store.Store, error) {
+	if a.MaxPayload < 1 {
+		return nil, usagef("--max-payload must be 1 or more")
+	}
+	st, err := store.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.AuditOnly) == 0 || o.ReadOnly {
+		return st, nil
+	}
+	intents := map[string]outbox.Intent{}
+	for _, eventType := range a.AuditOnly {
+		intents[eventType] = outbox.IntentAuditOnly
+	}
+	if err := st.RegisterEventTypes(ctx, intents); err != nil {
+		st.Close()
+		return nil, asUsage("--audit-only", err)
+	}
+	return st, nil
+}
+
+// loadProjections loads and checks what --projections names, before any
+// database is touched. An error names the file and line at fault.
+func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
+	set, err := projection.Check(ctx, a.ProjectionFiles...)
+	if err != nil {
+		return nil, asUsage("--projections", err)
+	}
+	return set, nil
+}
+
+// openBoth opens the store, loads the projections and makes their tables.
+func (a *app) openBoth(ctx context.Context) (*store.Store, *projection.Set, error) {
+	return a.openBothWith(ctx, a.storeOptions())
+}
+
+func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, *projection.Set, error) {
+	set, err := a.loadProjections(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := a.openStore(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.ReadOnly {
+		if err := installProjections(ctx, st, set); err != nil {
+			st.Close()
+			return nil, nil, err
+		}
+	}
+	return st, set, nil
+}
+
+// installProjections makes the tables of the projections where they are
+// missing and prepares each statement against them. An error names the file and line at fault.
+func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
+	var all []store.Projection
+	loaded := set.Projections()
+	for _, p := range loaded {
+		schema := make([]string, len(p.SchemaStatements))
+		for i, statement := range p.SchemaStatements {
+			schema[i] = statement.SQL
+		}
+		all = append(all, store.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables, Schema: schema})
+	}
+	err := st.InstallProjections(ctx, all)
+	if wrong, ok := errors.AsType[*store.SchemaError](err); ok {
+		for _, p := range loaded {
+			if p.Name == wrong.Projection {
+				return outbox.Setup("%s: %v", p.SchemaStatements[wrong.Statement], wrong.Err)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make the tables of the projections: %w", err)
+	}
+	err = projection.CheckPrepared(ctx, set, func(query string) error { return st.PrepareProjection(ctx, query) })
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return outbox.Setup("%s; the file is sound, so the tables were made by another version of it", refusal.Detail)
+	}
+	return err
+}
+
+// order is an instruction given on the command line, in the name of the
+// operating system's user.
+func order(reason string) outbox.Order {
+	return outbox.Order{By: outbox.Operator{Name: osUser(), Via: "cli"}, Reason: reason}
+}
+
+func osUser() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "uid-" + itoa(os.Getuid())
+}
+
+// printJSON writes one indented JSON document to stdout.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/handlers"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+var (
+	benchRows      = flag.Int("bench.rows", 200_000, "outbox rows for BenchmarkPages and BenchmarkClaim")
+	benchCampaigns = flag.Int("bench.campaigns", 2_000, "campaigns they are spread over")
+	benchClients   = flag.Int("bench.clients", 20, "clients of BenchmarkPages, each asking without a pause")
+)
+
+// deepQueue is a store with very many rows: the first events of each campaign
+// are real, the rows behind them are written by SQL, since no page and no
+// claim reads their events.
+func deepQueue(b *testing.B, rows, campaigns int) *store.Store {
+	b.Helper()
+	dir := b.TempDir()
+	path := filepath.Join(dir, "journal.db")
+	s, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	each := rows / campaigns
+	real := min(each, 250)
+	var events []outbox.Event
+	for c := range campaigns {
+		for i := range real {
+			events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "character.moved",
+				EntityID: fmt.Sprint(i), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)})
+		}
+		if len(events) >= 5_000 || c == campaigns-1 {
+			if _, err := s.Append(b.Context(), store.Append{Events: events}); err != nil {
+				b.Fatal(err)
+			}
+			events = events[:0]
+		}
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		fmt.Sprintf(`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+			select c.campaign_id, n.value, 'character.moved', c.oldest_enqueued_at, c.oldest_enqueued_at, c.oldest_enqueued_at
+			from campaigns c cross join generate n where n.value > %d`, real),
+		fmt.Sprintf(`update campaigns set high_water_seq = %d, pending = %d`, each, each),
+		// A few campaigns in trouble, so that the overview has something to show.
+		`update projection_apply_outbox set status = 'dead', attempt_count = 8, last_error = 'UNIQUE constraint failed', fingerprint = 'UNIQUE constraint failed'
+			where seq = 1 and campaign_id in (select campaign_id from campaigns order by campaign_id limit 40)`,
+		`update campaigns set pending = pending - 1, dead = 1, head_status = 'dead', due_at = null
+			where campaign_id in (select campaign_id from campaigns order by campaign_id limit 40)`,
+	} {
+		statement = "with recursive generate(value) as (select 1 union all select value + 1 from generate where value < " + fmt.Sprint(each) + ") " + statement
+		if _, err := db.ExecContext(b.Context(), statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s
+}
+
+// BenchmarkPages asks for pages from many clients at once and reports the
+// time under which 99 of 100 are answered, at rest and while the worker drains.
+func BenchmarkPages(b *testing.B) {
+	s := deepQueue(b, *benchRows, *benchCampaigns)
+	definitions := b.TempDir()
+	if err := os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	set, err := projection.Load("sqlite", definitions)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := worker.Install(b.Context(), s, set); err != nil {
+		b.Fatal(err)
+	}
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	defer server.Close()
+	paths := map[string]string{
+		"overview":  "/",
+		"rows":      "/rows",
+		"dead":      "/rows?status=dead",
+		"campaigns": "/campaigns",
+		"lagging":   "/campaigns?sort=lag",
+	}
+	for name, path := range paths {
+		b.Run("rest/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
+	}
+	w := worker.New(worker.Config{Store: s, Set: set, Mode: outbox.ModeOutbox})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+	for name, path := range paths {
+		b.Run("draining/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
+	}
+	stop()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}
+
+const placesProjection = `-- projection: places
+-- tables: places
+
+-- schema
+create table places (campaign_id text not null, entity_id text not null, x bigint not null, y bigint not null, primary key (campaign_id, entity_id));
+
+-- on: character.moved
+insert into places (campaign_id, entity_id, x, y) values (:campaign_id, :entity_id, :payload.x, :payload.y)
+on conflict (campaign_id, entity_id) do update set x = excluded.x, y = excluded.y;
+`
+
+func askForPages(b *testing.B, url string) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *benchClients}}
+	defer client.CloseIdleConnections()
+	var mu sync.Mutex
+	var times []time.Duration
+	var clients sync.WaitGroup
+	for range *benchClients {
+		clients.Go(func() {
+			for range max(1, b.N / *benchClients) {
+				began := time.Now()
+				resp, err := client.Get(url)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != http.StatusOK {
+					b.Errorf("%s: %s, %v", url, resp.Status, err)
+					return
+				}
+				mu.Lock()
+				times = append(times, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	slices.Sort(times)
+	if len(times) > 0 {
+		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
+	}
+}
+
+// BenchmarkClaim measures one claim of a small wave and its release, beside a
+// queue a thousandth as deep: the two must cost the same.
+func BenchmarkClaim(b *testing.B) {
+	for _, rows := range []int{max(*benchRows/1000, 1000), *benchRows} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			s := deepQueue(b, rows, min(*benchCampaigns, rows/10))
+			who := store.Worker{ID: "bench"}
+			for b.Loop() {
+				claims, err := s.Claim(b.Context(), who, store.ClaimLimits{Rows: 1 + rand.N(2), Lease: time.Minute})
+				if err != nil || len(claims) == 0 {
+					b.Fatalf("claimed %d, %v", len(claims), err)
+				}
+				results := make([]store.Result, len(claims))
+				for i, c := range claims {
+					results[i] = store.Result{Claim: c, Applied: c.First - 1}
+				}
+				if _, err := s.Settle(b.Context(), who, results); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

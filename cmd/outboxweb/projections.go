@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+)
+
+// projectionsCmd groups what is about projection definitions.
+type projectionsCmd struct {
+	List  projectionsListCmd  `cmd:"" help:"List the loaded projections."`
+	Check projectionsCheckCmd `cmd:"" help:"Check projection files without a database."`
+}
+
+// projectionsListCmd lists what --projections loads.
+type projectionsListCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists the projections; it opens no database.
+func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
+	set, err := a.loadProjections(ctx)
+	if err != nil {
+		return err
+	}
+	infos := projectionInfos(set)
+	if c.JSON {
+		return a.printJSON(map[string]any{"projections": infos})
+	}
+	t := table(a.out)
+	fmt.Fprintln(t, "NAME\tVERSION\tON FAILURE\tTABLES\tSOURCE")
+	for _, p := range infos {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", p.Name, firstLine(p.Version, 12), p.OnFailure, strings.Join(p.Tables, ", "), p.Source)
+	}
+	return t.Flush()
+}
+
+// projectionInfos describes the loaded projections, without what only a
+// database knows.
+func projectionInfos(set *projection.Set) []outbox.ProjectionInfo {
+	infos := []outbox.ProjectionInfo{}
+	for _, p := range set.Projections() {
+		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
+			EventTypes: p.EventTypes, OnFailure: p.OnFailure, Source: p.Source})
+	}
+	return infos
+}
+
+// projectionsCheckCmd checks definitions offline.
+type projectionsCheckCmd struct {
+	Dir  string `arg:"" help:"A directory of projection files, or builtin:NAME."`
+	JSON bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run checks the files; a fault names file and line and is exit 1.
+func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
+	set, err := projection.Check(ctx, c.Dir)
+	problem := ""
+	if err != nil {
+		problem = refusalText(err)
+	}
+	if c.JSON {
+		doc := map[string]any{"ok": err == nil, "error": problem}
+		if err == nil {
+			doc["projections"] = projectionInfos(set)
+		}
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(a.err, "outboxweb:", problem)
+		return errFound
+	}
+	if !c.JSON {
+		fmt.Fprintf(a.out, "%d projections, nothing wrong\n", len(set.Projections()))
+	}
+	return nil
+}
+
+// refusalText is an error's sentence for a person.
+func refusalText(err error) string {
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Detail
+	}
+	return err.Error()
+}

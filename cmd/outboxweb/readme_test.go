@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	tableBegin = "<!-- flags: begin -->\n"
+	tableEnd   = "<!-- flags: end -->\n"
+)
+
+// flagTable is the README's table of the flags of every command and of serve,
+// made from the flags themselves.
+func flagTable() string {
+	var c cli
+	model := newParser(&c, streams{}).Model
+	var b strings.Builder
+	section := func(title string, flags []*kong.Flag) {
+		b.WriteString("| " + title + " | environment | default | |\n|---|---|---|---|\n")
+		for _, flag := range flags {
+			if flag.Name == "help" {
+				continue
+			}
+			standard := ""
+			if flag.HasDefault {
+				standard = "`" + flag.Default + "`"
+			}
+			b.WriteString("| `--" + flag.Name + "` | `" + flag.Envs[0] + "` | " + standard + " | " + flag.Help + " |\n")
+		}
+		b.WriteString("\n")
+	}
+	section("every command", model.Flags)
+	for _, command := range model.Children {
+		if command.Name == "serve" {
+			section("serve", command.Flags)
+		}
+	}
+	return b.String()
+}
+
+// With OUTBOXWEB_UPDATE=1 in the environment the test writes the table
+// instead of comparing it.
+func TestREADME_flagTableIsTheFlags(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(root, "README.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	written, after, closed := strings.Cut(rest, tableEnd)
+	if !found || !closed {
+		t.Fatalf("README.md has no %q … %q", tableBegin, tableEnd)
+	}
+	want := "\n" + flagTable()
+	if written == want {
+		return
+	}
+	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
+		t.Fatalf("README.md's flag table is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run README writes it")
+	}
+	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestREADME_namesEveryCommand(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c cli
+	for _, command := range newParser(&c, streams{}).Model.Children {
+		if !strings.Contains(string(text), "| `"+command.Name) {
+			t.Errorf("README.md's table of commands lacks %s", command.Name)
+		}
+	}
+}
+
+// Each flag's variable is its name in capitals after OUTBOXWEB_.
+func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
+	t.Parallel()
+	var c cli
+	for _, leaf := range newParser(&c, streams{}).Model.Leaves(false) {
+		for _, group := range leaf.AllFlags(false) {
+			for _, flag := range group {
+				if flag.Name == "help" {
+					continue
+				}
+				want := "OUTBOXWEB_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+				if len(flag.Envs) != 1 || flag.Envs[0] != want {
+					t.Errorf("--%s of %s has %v, want %s", flag.Name, leaf.Path(), flag.Envs, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// reportCmd shows the state of the outbox.
+type reportCmd struct {
+	Status   string `placeholder:"S" help:"Show rows with this status: pending, processing, failed or dead."`
+	Campaign string `placeholder:"C" help:"Show rows of this campaign."`
+	Limit    int    `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// report is what the command prints.
+type report struct {
+	Summary outbox.Summary `json:"summary"`
+	Rows    []outbox.Row   `json:"rows"`
+}
+
+// Run prints the summary and, when a filter or limit is given, rows.
+func (c *reportCmd) Run(ctx context.Context, a *app) error {
+	status, err := outbox.ParseStatus(c.Status)
+	if err != nil {
+		return asUsage("--status", err)
+	}
+	if c.Limit < 0 {
+		return usagef("--limit must be 1 or more")
+	}
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	r := report{Rows: []outbox.Row{}}
+	if r.Summary, err = st.Summary(ctx); err != nil {
+		return err
+	}
+	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
+	if filtered {
+		if r.Rows, err = c.rows(ctx, st, status); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return a.printJSON(r)
+	}
+	blocked, err := st.Blocked(ctx, 10)
+	if err != nil {
+		return err
+	}
+	printSummary(a.out, r.Summary, blocked)
+	if filtered {
+		printRows(a.out, r.Rows)
+	}
+	return nil
+}
+
+// rows pages through the store until the limit.
+func (c *reportCmd) rows(ctx context.Context, st *store.Store, status outbox.Status) ([]outbox.Row, error) {
+	if c.Campaign != "" {
+		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
+			return nil, err
+		}
+	}
+	limit := c.Limit
+	if limit == 0 {
+		limit = 50
+	}
+	rows := []outbox.Row{}
+	f := outbox.RowFilter{Status: status, CampaignID: c.Campaign}
+	for len(rows) < limit {
+		f.Limit = min(200, limit-len(rows))
+		page, err := st.Rows(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, page.Items...)
+		if page.NextCursor == nil {
+			break
+		}
+		f.Cursor = *page.NextCursor
+	}
+	return rows, nil
+}
+
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Campaign) {
+	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
+	t := table(w)
+	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
+	fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", thousands(s.Counts.Pending), thousands(s.Counts.Processing), thousands(s.Counts.Failed), thousands(s.Counts.Dead))
+	t.Flush()
+	fmt.Fprintln(w)
+	oldest := "none"
+	if s.Oldest != nil {
+		oldest = fmt.Sprintf("campaign %s seq %d, appended %s ago", s.Oldest.CampaignID, s.Oldest.Seq, outbox.Age(s.AsOf.Sub(s.Oldest.EnqueuedAt)))
+	}
+	fmt.Fprintln(t, "oldest row\t"+oldest)
+	fmt.Fprintf(t, "lag\t%s events, %s\n", thousands(s.Lag.Events), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
+	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged\n", thousands(s.Campaigns.Total),
+		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged))
+	fmt.Fprintln(t, "worker\t"+workerLine(s))
+	t.Flush()
+	if len(blocked) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
+	for _, c := range blocked {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Mode))
+	}
+	t.Flush()
+}
+
+func workerLine(s outbox.Summary) string {
+	seen := "never seen"
+	if s.Worker.LastSeen != nil {
+		seen = "last seen " + outbox.Age(s.AsOf.Sub(*s.Worker.LastSeen)) + " ago"
+	}
+	if !s.Worker.Running {
+		return "none is running, " + seen
+	}
+	return fmt.Sprintf("running, %s, %.0f applied/s, %.0f failed/s", seen, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
+}
+
+func printRows(w io.Writer, rows []outbox.Row) {
+	fmt.Fprintln(w)
+	if len(rows) == 0 {
+		fmt.Fprintln(w, "no such rows")
+		return
+	}
+	t := table(w)
+	fmt.Fprintln(t, "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR")
+	for _, r := range rows {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", r.CampaignID, r.Seq, r.EventType, r.Status, r.AttemptCount,
+			r.NextAttemptAt.UTC().Format(time.RFC3339), firstLine(r.LastError, 100))
+	}
+	t.Flush()
+}
+
+// firstLine is the beginning of a text, fit for one line of a table.
+func firstLine(text string, most int) string {
+	for i, r := range text {
+		if r == '\n' || r == '\t' || i >= most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}

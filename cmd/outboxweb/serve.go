@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"outboxweb/internal/handlers"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/sample"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// shutdownLimit bounds how long requests under way may take to finish once
+// the process was asked to stop.
+const shutdownLimit = 15 * time.Second
+
+// serveCmd runs the dashboard, the API and the worker.
+type serveCmd struct {
+	Listen         string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen. Port 0 takes a free one."`
+	Host           []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
+	BasePath       string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
+	ReadOnly       bool          `help:"Refuse every append and act over HTTP."`
+	InsecureNoAuth bool          `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
+	Sample         bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
+	Worker         bool          `default:"true" negatable:"" help:"Run the embedded worker."`
+	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
+	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
+	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
+	EventTimeout   time.Duration `default:"10s" help:"How long one event may take to apply."`
+	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
+	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
+	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+}
+
+// Run serves until ctx ends, then finishes what is under way.
+func (c *serveCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))
+	}
+	defer listener.Close()
+	options := a.storeOptions()
+	options.ReadOnly = c.ReadOnly && !c.Worker
+	options.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
+	st, set, err := a.openBothWith(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	s := c.newServer(a, st, set)
+	if c.Sample {
+		if err := s.fillWithSample(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(a.out, "listening on http://%s\n", listener.Addr())
+	return s.run(ctx, listener)
+}
+
+// check judges the flags that kong cannot.
+func (c *serveCmd) check() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case err != nil:
+		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080", c.Listen)
+	case c.InsecureNoAuth && !c.ReadOnly:
+		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
+	case !isLoopback(host) && !c.InsecureNoAuth:
+		return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", c.Listen)
+	case !strings.HasPrefix(c.BasePath, "/"):
+		return usagef("--base-path: %q must begin with /", c.BasePath)
+	case c.BatchSize < 1 || c.BatchSize > 100_000:
+		return usagef("--batch-size must lie between 1 and 100000")
+	case c.MaxAttempts < 1:
+		return usagef("--max-attempts must be 1 or more")
+	}
+	return c.checkDurations()
+}
+
+func (c *serveCmd) checkDurations() error {
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"--poll-interval", c.PollInterval, time.Millisecond},
+		{"--lease", c.Lease, 100 * time.Millisecond},
+		{"--event-timeout", c.EventTimeout, time.Millisecond},
+		{"--retry-base", c.RetryBase, time.Millisecond},
+		{"--retry-max", c.RetryMax, c.RetryBase},
+	} {
+		if d.value < d.least {
+			return usagef("%s must be %s or more", d.flag, d.least)
+		}
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hosts are the names under which browsers may ask, the address listened on
+// among them where it is a particular one.
+func (c *serveCmd) hosts() []string {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return c.Host
+	}
+	return append([]string{host}, c.Host...)
+}
+
+// unwrapAll is the innermost cause, such as "address already in use".
+func unwrapAll(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
+}
+
+// server is what serve wires together.
+type server struct {
+	store  *store.Store
+	worker *worker.Worker
+	work   bool // run the worker's loop
+	http   *http.Server
+	log    *slog.Logger
+}
+
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *server {
+	log := a.logger()
+	collectors := metrics.New(st.Summary)
+	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
+		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, EventTimeout: c.EventTimeout})
+	st.OnWork(w.Wake)
+	var inline func(context.Context, string) error
+	if st.Mode() == outbox.ModeInline {
+		inline = w.ApplyInline
+	}
+	stopping := make(chan struct{})
+	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, BasePath: c.BasePath, Hosts: c.hosts(),
+		Version: version, Projections: projectionInfos(set), InlineApply: inline, Stopping: stopping, Metrics: collectors, Logger: log})
+	s := &server{store: st, worker: w, work: c.Worker, log: log, http: &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      90 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}}
+	s.http.RegisterOnShutdown(func() { close(stopping) })
+	return s
+}
+
+// run serves and works until ctx ends or one of the two fails; then it stops
+// claiming, lets what is under way finish, and returns.
+func (s *server) run(ctx context.Context, listener net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served, worked := make(chan error, 1), make(chan error, 1)
+	go func() {
+		err := s.http.Serve(listener)
+		stop()
+		served <- err
+	}()
+	go func() {
+		var err error
+		if s.work {
+			if err = s.worker.Run(ctx); err != nil {
+				stop()
+			}
+		}
+		worked <- err
+	}()
+	<-ctx.Done()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cancel()
+	if err := s.http.Shutdown(grace); err != nil {
+		s.log.Warn("some requests did not end in time and are cut off", "limit", shutdownLimit, "error", err)
+		s.http.Close()
+	}
+	serveErr, workErr := <-served, <-worked
+	if errors.Is(serveErr, http.ErrServerClosed) {
+		serveErr = nil
+	}
+	if errors.Is(workErr, context.Canceled) {
+		workErr = nil
+	}
+	return errors.Join(serveErr, workErr)
+}
+
+// sampleBatch is how many events of the sample journal are appended at once.
+const sampleBatch = 500
+
+// fillWithSample gives an empty journal the sample; another one is left alone.
+func (s *server) fillWithSample(ctx context.Context) error {
+	some, err := s.store.Campaigns(ctx, outbox.CampaignFilter{Limit: 1})
+	if err != nil || len(some.Items) > 0 {
+		return err
+	}
+	var events []outbox.Event
+	campaigns := map[string]bool{}
+	for e := range sample.Events(sample.Config{Campaigns: 40, Events: 4000, Poison: 3, Seed: 1, End: time.Now().UTC()}) {
+		events = append(events, e)
+		campaigns[e.CampaignID] = true
+	}
+	for from := 0; from < len(events); from += sampleBatch {
+		batch := events[from:min(from+sampleBatch, len(events))]
+		if _, err := s.store.Append(ctx, store.Append{Events: batch}); err != nil {
+			return fmt.Errorf("append the sample journal: %w", err)
+		}
+	}
+	s.log.Info("the journal was empty and now holds the sample", "events", len(events), "campaigns", len(campaigns))
+	if s.store.Mode().Enqueues() {
+		return nil
+	}
+	for id := range campaigns {
+		if err := s.worker.ApplyInline(ctx, id); err != nil {
+			s.log.Warn("a campaign of the sample journal could not be applied to its end", "campaign", id, "error", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// patience is how long a test waits for a condition before it fails.
+const patience = 30 * time.Second
+
+// served is a server in a process of its own.
+type served struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string
+	dir    string
+	stderr bytes.Buffer
+	ended  chan error
+}
+
+// serve starts the program on databases in a fresh directory and waits until
+// it says where it listens.
+func serve(t *testing.T, flags ...string) *served {
+	t.Helper()
+	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
+	s.cmd = exec.Command("outboxweb", append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	s.cmd.Dir = s.dir
+	s.cmd.Stderr = &s.stderr
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stdout)
+	first, err := lines.ReadString('\n')
+	url, found := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
+	if err != nil || !found {
+		s.cmd.Process.Kill()
+		t.Fatalf("stdout %q, %v; stderr: %s", first, err, s.stderr.String())
+	}
+	s.url = url
+	go func() {
+		io.Copy(io.Discard, lines)
+		s.ended <- s.cmd.Wait()
+	}()
+	t.Cleanup(func() { s.cmd.Process.Kill() })
+	return s
+}
+
+// wait waits for the process to end.
+func (s *served) wait() error {
+	s.t.Helper()
+	select {
+	case err := <-s.ended:
+		return err
+	case <-time.After(patience):
+		s.t.Fatalf("the server did not end; stderr: %s", s.stderr.String())
+		return nil
+	}
+}
+
+func (s *served) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *served) get(path string) (int, []byte) {
+	s.t.Helper()
+	response, err := http.Get(s.url + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, body
+}
+
+func (s *served) summary() outbox.Summary {
+	s.t.Helper()
+	code, body := s.get("/api/v1/summary")
+	var summary outbox.Summary
+	if err := json.Unmarshal(body, &summary); err != nil || code != http.StatusOK {
+		s.t.Fatalf("GET /api/v1/summary: %d %v\n%s", code, err, body)
+	}
+	return summary
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+		<-look.C
+	}
+}
+
+// runIn runs the program to its end in a directory.
+func runIn(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command("outboxweb", args...)
+	cmd.Dir = dir
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			t.Fatal(err)
+		}
+		code = exit.ExitCode()
+	}
+	return out.String(), errs.String(), code
+}
+
+func TestServe_sampleShowsItsDeadHeadsAndStopsCleanly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--sample", "--max-attempts", "2", "--retry-base", "1ms", "--poll-interval", "20ms")
+	if code, body := s.get("/readyz"); code != http.StatusOK {
+		t.Errorf("GET /readyz: %d %s", code, body)
+	}
+	eventually(t, "three dead heads and everything else applied", func() bool {
+		now := s.summary()
+		return now.Counts.Dead == 3 && now.Campaigns.Lagging == 3 && now.Campaigns.Total == 40
+	})
+	if code, body := s.get("/"); code != http.StatusOK || !bytes.Contains(body, []byte("<html")) {
+		t.Errorf("GET /: %d", code)
+	}
+	s.signal(syscall.SIGTERM)
+	if err := s.wait(); err != nil {
+		t.Errorf("after SIGTERM: %v; stderr: %s", err, s.stderr.String())
+	}
+	if out, errs, code := runIn(t, s.dir, "check"); code != 0 {
+		t.Errorf("check: %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestServe_sampleLeavesAJournalThatHasEventsAlone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--sample", "--worker=false")
+	first := s.summary()
+	if first.Counts.Pending != 4000 || first.Worker.Running {
+		t.Errorf("with --worker=false: %+v", first)
+	}
+	s.signal(syscall.SIGINT)
+	if err := s.wait(); err != nil {
+		t.Fatalf("after SIGINT: %v", err)
+	}
+	again := serve(t, "--sample", "--worker=false",
+		"--journal-db", "sqlite:"+filepath.Join(s.dir, "data/journal.db"), "--projections-db", "sqlite:"+filepath.Join(s.dir, "data/projections.db"))
+	if second := again.summary(); second.Counts.Pending != 4000 {
+		t.Errorf("a second start changed the journal: %+v", second.Counts)
+	}
+}
+
+func TestServe_secondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	address := strings.TrimPrefix(s.url, "http://")
+	// A request that never ends its header keeps the server from finishing.
+	slow, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	if _, err := io.WriteString(slow, "GET / HTTP/1.1\r\nHost: "+address+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/healthz") // by now the server has accepted the slow one too
+	s.signal(syscall.SIGTERM)
+	eventually(t, "the server accepts no more", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	s.signal(syscall.SIGTERM)
+	exit, ok := errors.AsType[*exec.ExitError](s.wait())
+	if !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
+		t.Errorf("ended with %v, want the signal", exit)
+	}
+}
+
+func TestServe_refusesAnAddressInUse(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	out, errs, code := runIn(t, dir, "serve", "--listen", taken.Addr().String())
+	want := "outboxweb: --listen: cannot listen on " + taken.Addr().String() + ": address already in use\n"
+	if code != exitFailed || errs != want || out != "" {
+		t.Errorf("exit %d, stdout %q, stderr %q; want %q", code, out, errs, want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}

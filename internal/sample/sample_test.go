@@ -1,0 +1,115 @@
+package sample
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+var end = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+
+func TestEvents_isDenseOrderedAndAcceptable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Config{
+		{Campaigns: 40, Events: 4000, Poison: 3, Seed: 1, End: end},
+		{Campaigns: 1, Events: 1, Seed: 2, End: end},
+		{Campaigns: 5, Events: 15, Poison: 5, Seed: 3, End: end},
+		{Campaigns: 1, Events: 20000, Poison: 1, Seed: 4, End: end},
+		{Campaigns: 100, Events: 104, Poison: 2, Seed: 5, End: end},
+	} {
+		if err := c.Validate(); err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		seqs := map[string]int64{}
+		ids := map[string]bool{}
+		var last time.Time
+		n := 0
+		for e := range Events(c) {
+			n++
+			if e.Seq != seqs[e.CampaignID]+1 {
+				t.Fatalf("%+v: campaign %s: seq %d after %d", c, e.CampaignID, e.Seq, seqs[e.CampaignID])
+			}
+			seqs[e.CampaignID] = e.Seq
+			if ids[e.EventID] {
+				t.Fatalf("%+v: event_id %s twice", c, e.EventID)
+			}
+			ids[e.EventID] = true
+			if e.OccurredAt.Before(last) || e.OccurredAt.After(end) {
+				t.Fatalf("%+v: event %d occurred at %s, the one before at %s", c, n, e.OccurredAt, last)
+			}
+			last = e.OccurredAt
+			if err := e.Normalize(outbox.DefaultMaxPayload); err != nil {
+				t.Fatalf("%+v: event %d (%s): %v", c, n, e.EventType, err)
+			}
+		}
+		if n != c.Events || len(seqs) != c.Campaigns {
+			t.Errorf("%+v gave %d events in %d campaigns", c, n, len(seqs))
+		}
+	}
+}
+
+func TestEvents_repeatsForTheSameSeedOnly(t *testing.T) {
+	t.Parallel()
+	c := Config{Campaigns: 7, Events: 300, Poison: 1, Seed: 9, End: end}
+	first, second := slices.Collect(Events(c)), slices.Collect(Events(c))
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("the same seed gave two journals:\n%s", diff)
+	}
+	c.Seed++
+	if third := slices.Collect(Events(c)); third[0].CampaignID == first[0].CampaignID {
+		t.Error("another seed gave the same campaigns")
+	}
+}
+
+func TestEvents_poisonsExactlyTheCampaignsAskedFor(t *testing.T) {
+	t.Parallel()
+	c := Config{Campaigns: 40, Events: 4000, Poison: 3, Seed: 1, End: end}
+	type seat struct{ campaign, user string }
+	taken := map[seat]bool{}
+	poisonedAt := map[string]int64{}
+	size := map[string]int64{}
+	for e := range Events(c) {
+		size[e.CampaignID] = e.Seq
+		if e.EventType != "participant.joined" {
+			continue
+		}
+		var payload struct {
+			UserID string `json:"user_id"`
+		}
+		if err := json.Unmarshal(e.Payload, &payload); err != nil {
+			t.Fatal(err)
+		}
+		s := seat{e.CampaignID, payload.UserID}
+		if taken[s] {
+			poisonedAt[e.CampaignID] = e.Seq
+		}
+		taken[s] = true
+	}
+	if len(poisonedAt) != c.Poison {
+		t.Fatalf("%d campaigns are poisoned, want %d", len(poisonedAt), c.Poison)
+	}
+	for campaign, seq := range poisonedAt {
+		if behind := size[campaign] - seq; behind < 5 {
+			t.Errorf("only %d events wait behind the poison of %s", behind, campaign)
+		}
+	}
+}
+
+func TestValidate_namesTheFlag(t *testing.T) {
+	t.Parallel()
+	for field, c := range map[string]Config{
+		"campaigns": {Campaigns: 0, Events: 5},
+		"events":    {Campaigns: 5, Events: 4},
+		"poison":    {Campaigns: 5, Events: 50, Poison: 6},
+	} {
+		refusal, ok := c.Validate().(*outbox.Refusal)
+		if !ok || refusal.Field != field {
+			t.Errorf("%+v: %v, want a refusal about %s", c, refusal, field)
+		}
+	}
+}
