@@ -53,7 +53,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(r, maxAppendBody)
+	body, err := readBody(r)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func fillValue(v reflect.Value, text string) string {
 // decode reads a JSON body into *params and judges it. An empty body leaves
 // the zero value; unknown fields are refused by name.
 func decode(r *http.Request, params any) error {
-	body, err := readBody(r, maxActBody)
+	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
@@ -164,10 +164,11 @@ func decode(r *http.Request, params any) error {
 	return check(params)
 }
 
-func readBody(r *http.Request, limit int) ([]byte, error) {
+// readBody reads the body that jsonBody has limited.
+func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return nil, bodyError(err, limit)
+		return nil, bodyError(err)
 	}
 	if !utf8.Valid(body) {
 		return nil, outbox.Invalid("", "the body is not valid UTF-8")
@@ -175,7 +176,7 @@ func readBody(r *http.Request, limit int) ([]byte, error) {
 	return body, nil
 }
 
-func bodyError(err error, limit int) error {
+func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}

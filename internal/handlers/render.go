@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -31,8 +32,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// page is the frame of the page that r asks for. self is the page's own
-// address when it refreshes itself.
+// page is the frame of the page that r asks for. A page that refreshes itself
+// sets Self, one with a JSON twin sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	scheme := "http"
 	if r.TLS != nil {
@@ -105,22 +106,18 @@ type actQuery struct {
 }
 
 // flash finds the act whose outcome a page shall show: the one named in the
-// query, if it is among the latest.
+// query.
 func (s *server) flash(r *http.Request, p *templates.Page) error {
 	var q actQuery
 	if err := fill(&q, r.URL.Query()); err != nil || q.Act == 0 {
 		return err
 	}
-	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 200})
-	if err != nil {
-		return err
+	act, err := s.Store.Act(r.Context(), q.Act)
+	if errors.Is(err, outbox.ErrNotFound) {
+		return nil
 	}
-	for i := range latest.Items {
-		if latest.Items[i].ID == q.Act {
-			p.Flash = &latest.Items[i]
-		}
-	}
-	return nil
+	p.Flash = &act
+	return err
 }
 
 // done sends a browser from an act to the page that shows what it did.

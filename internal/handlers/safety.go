@@ -175,7 +175,7 @@ func (s *server) form(h handler) handler {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxActBody)
 		if err := r.ParseForm(); err != nil {
-			return bodyError(err, maxActBody)
+			return bodyError(err)
 		}
 		return h(w, r)
 	}

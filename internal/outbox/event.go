@@ -133,6 +133,9 @@ func (e *Event) Normalize(maxPayload int) error {
 	if e.CampaignID == "" {
 		return Invalid("campaign_id", "campaign_id is required")
 	}
+	if e.CampaignID == "." || e.CampaignID == ".." {
+		return Invalid("campaign_id", "campaign_id must not be %q, which no address can name", e.CampaignID)
+	}
 	if e.EventType == "" {
 		return Invalid("event_type", "event_type is required")
 	}

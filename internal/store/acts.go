@@ -168,6 +168,22 @@ func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 		strings.Join(changes, ", "), t.lastAct(row.CampaignID, row.Seq, now))
 }
 
+// Act reads one audit record. A missing one is outbox.ErrNotFound.
+func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
+	var found []outbox.Act
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		found, err = t.acts(outbox.ActFilter{}, id+1, 1)
+		return err
+	})
+	if err != nil {
+		return outbox.Act{}, fmt.Errorf("read act %d: %w", id, err)
+	}
+	if len(found) == 0 || found[0].ID != id {
+		return outbox.Act{}, outbox.NotFound("there is no act %d", id)
+	}
+	return found[0], nil
+}
+
 // Acts pages through the audit records, newest first.
 func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], error) {
 	limit := pageLimit(f.Limit, 200)

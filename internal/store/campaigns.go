@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 
 	"outboxweb/internal/outbox"
 )
@@ -49,23 +50,20 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 			if err := rows.Scan(append(c.dest(), &key)...); err != nil {
 				return err
 			}
-			if page.NextCursor != nil && !page.Partial {
-				return nil
-			}
 			looked++
 			view := c.view()
-			if f.State != "" && view.State() != f.State {
-				if looked == campaignWindow {
-					page.NextCursor, page.Partial = cursorOf(key, c.id), true
-				}
-				return nil
-			}
-			if len(page.Items) == limit {
+			wanted := f.State == "" || view.State() == f.State
+			if wanted && len(page.Items) == limit {
 				last := page.Items[limit-1]
-				page.NextCursor, page.Partial = cursorOf(list.key(last), last.CampaignID), false
-				return nil
+				page.NextCursor = cursorOf(list.key(last), last.CampaignID)
+				return errEnough
 			}
-			page.Items = append(page.Items, view)
+			if wanted {
+				page.Items = append(page.Items, view)
+			}
+			if f.State != "" && looked == campaignWindow {
+				page.NextCursor, page.Partial = cursorOf(key, c.id), true
+			}
 			return nil
 		}, list.query, number, text, f.Q, list.window(f, limit))
 	})
@@ -101,8 +99,8 @@ func (l campaignList) start(cursor string) (int64, string, error) {
 	if err != nil || len(parts) != 2 {
 		return 0, "", invalidCursor()
 	}
-	var number int64
-	if _, err := fmt.Sscan(parts[0], &number); err != nil {
+	number, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil || l.first == 0 && number != 0 {
 		return 0, "", invalidCursor()
 	}
 	return number, parts[1], nil

@@ -24,6 +24,7 @@ type database struct {
 
 	writerPool *sql.DB
 	readerPool *sql.DB
+	closed     chan struct{}
 	writers    chan *session // first come, first served: a channel queues fairly, a mutex does not
 	readers    chan *session
 }
@@ -146,6 +147,7 @@ func versionAtLeast(version string, want ...int) bool {
 // connect pins the connections. It is called once the schema is in place,
 // since statements are prepared against it.
 func (d *database) connect(ctx context.Context) error {
+	d.closed = make(chan struct{})
 	d.writers = make(chan *session, d.dialect.writers)
 	d.readers = make(chan *session, readerCount)
 	for range d.dialect.writers {
@@ -170,8 +172,10 @@ func pin(ctx context.Context, pool *sql.DB, into chan *session) error {
 	return nil
 }
 
-// close waits for the connections to be handed back and closes them.
+// close lets transactions under way end, and nobody else begin, and closes the
+// connections.
 func (d *database) close() error {
+	close(d.closed)
 	for _, sessions := range []chan *session{d.writers, d.readers} {
 		for range cap(sessions) {
 			s := <-sessions
@@ -206,6 +210,8 @@ func (d *database) within(ctx context.Context, sessions chan *session, begin str
 	var s *session
 	select {
 	case s = <-sessions:
+	case <-d.closed:
+		return fmt.Errorf("use the %s database: %w", d.name, sql.ErrConnDone)
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the %s database: %w: %w", d.name, outbox.ErrBusy, ctx.Err())
 	}

@@ -83,8 +83,6 @@ func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
 func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
-func (l Links) Gaps() URL        { return l.at(nil, "gaps") }
-func (l Links) RepairGaps() URL  { return l.at(nil, "gaps", "repair") }
 
 // Rows is the list of rows that match f, from its cursor.
 func (l Links) Rows(f outbox.RowFilter) URL {
@@ -140,8 +138,6 @@ func (l Links) Event(id string, seq int64) URL {
 func (l Links) Pause(id string) URL  { return l.at(nil, "campaigns", id, "pause") }
 func (l Links) Resume(id string) URL { return l.at(nil, "campaigns", id, "resume") }
 func (l Links) Replay(id string) URL { return l.at(nil, "campaigns", id, "replay") }
-
-func (l Links) Projection(name string) URL { return l.at(nil, "projections", name) }
 
 // Audit is the list of acts that match f, from its cursor.
 func (l Links) Audit(f outbox.ActFilter) URL {

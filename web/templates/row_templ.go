@@ -558,7 +558,7 @@ func RowLive(p Page, d outbox.RowDetail) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if i > 0 && a.Error == d.Attempts[i-1].Error {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<span class=\"muted\">· the same error</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "&#32;<span class=\"muted\">· the same error</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -1,0 +1,86 @@
+package templates
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]URL{"": "/campaigns", "/": "/campaigns", "/ops": "/ops/campaigns", "ops/x/": "/ops/x/campaigns"} {
+		if got := NewLinks(base).Campaigns(outbox.CampaignFilter{}); got != want {
+			t.Errorf("base %q: %s, want %s", base, got, want)
+		}
+	}
+	l := NewLinks("/ops")
+	for got, want := range map[URL]URL{
+		l.Overview():                         "/ops/",
+		l.API().Summary():                    "/ops/api/v1/summary",
+		l.Row("a/b%?#", 3):                   "/ops/rows/a%2Fb%25%3F%23/3",
+		l.API().RequeueRow("a b", 3):         "/ops/api/v1/rows/a%20b/3/requeue",
+		l.Rows(outbox.RowFilter{Q: "a&b=c"}): "/ops/rows?q=a%26b%3Dc",
+		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):         "/ops/rows?limit=5&status=dead",
+		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):         "/ops/campaigns",
+		l.CampaignAfter("c", 0):                                         "/ops/campaigns/c?after_seq=0",
+		WithAct(l.Overview(), 7):                                        "/ops/?act=7",
+		WithAct(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7):       "/ops/rows?status=dead&act=7",
+		WithAct(l.Overview(), 0):                                        "/ops/",
+		l.RequeueDead(outbox.RequeueFilter{Fingerprint: "seat … is #"}): "/ops/rows/requeue?fingerprint=seat+%E2%80%A6+is+%23",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestShellQuote_givesTheShellBackTheSameWord(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"", "plain-1.2", "a b", `it's "$HOME" \n`, "`id`;&|<>*?~#!", "ü✓", "-x", "a\tb"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+shellQuote(word)).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%q came back as %q, %v", word, out, err)
+		}
+	}
+}
+
+func TestTwins_areWholeCommands(t *testing.T) {
+	t.Parallel()
+	p := Page{Origin: "http://127.0.0.1:8080"}
+	twins := requeueTwins(p, outbox.Row{CampaignID: "it's", Seq: 5, Status: outbox.Dead, AttemptCount: 8})
+	if want := `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"dead","attempt_count":8}}' 'http://127.0.0.1:8080/api/v1/rows/it%27s/5/requeue'`; twins.Curl != want {
+		t.Errorf("curl: %s", twins.Curl)
+	}
+	if want := `outboxweb requeue --reason 'why' -- 'it'\''s' 5`; twins.CLI != want {
+		t.Errorf("command: %s", twins.CLI)
+	}
+}
+
+func TestText_forPeople(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	for got, want := range map[string]string{
+		num(0): "0", num(999): "999", num(1000): "1,000", num(44200): "44,200", num(1234567): "1,234,567", num(-1234): "-1,234",
+		rate(0) + "/": "0/", rate(0.25): "0.2", rate(41.6): "42", rate(12345.6): "12,346",
+		relative(now, now): "now", relative(now.Add(-3*time.Minute), now): "3 min ago", relative(now.Add(4*time.Second), now): "in 4 s",
+		firstLine("a\nb"):                                            "a",
+		sentence("event 2 failed"):                                   "Event 2 failed.",
+		sentence("ümlaut?"):                                          "Ümlaut?",
+		count(1, "row", "rows"):                                      "1 row",
+		count(1200, "row", "rows"):                                   "1,200 rows",
+		pct(outbox.Campaign{}) + "%":                                 "100%",
+		pct(outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 1}):         "33",
+		prettyJSON(json.RawMessage(`{"n":12345678901234567890.10}`)): "{\n  \"n\": 12345678901234567890.10\n}",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := firstLine(strings.Repeat("ü", 300)); len(got) > 250 || !strings.HasSuffix(got, "…") {
+		t.Errorf("a long line became %q", got)
+	}
+}
