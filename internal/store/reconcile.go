@@ -4,14 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"outboxweb/internal/outbox"
 )
-
-// reconcileLease is how long a repair may take before another worker may take
-// the campaign over.
-const reconcileLease = 30 * time.Second
 
 // ReplayCampaign gives every unapplied event of the campaign its row back, due
 // now, and removes rows of events that are applied already.

@@ -155,7 +155,6 @@ func (t *tx) rowWindow(page *outbox.Page[outbox.Row], list *rowList, f outbox.Ro
 // after, filters, and a limit.
 type rowList struct {
 	query string
-	parts int // how many numbers and texts make a key
 	args  func(f outbox.RowFilter, limit int) []any
 	key   func(outbox.Row) []any
 	last  []any
