@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -67,6 +69,16 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintf(a.out, "listening on http://%s\n", listener.Addr())
 	return s.run(ctx, listener)
+}
+
+// tuneCollector lets the heap grow further between collections. What lives is
+// a few megabytes, so that at the runtime's default of 100 % a busy server
+// collects hundreds of times a second: pages take a third longer, and the
+// slowest of a hundred twice as long. GOGC, when set, decides.
+func tuneCollector() {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(400)
+	}
 }
 
 // check judges the flags that kong cannot.
