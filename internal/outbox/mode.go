@@ -76,11 +76,16 @@ func (r Retry) Delay(n int) time.Duration {
 		limit = 5 * time.Minute
 	}
 	d := base
-	for i := 1; i < n && d < limit; i++ {
+	for i := 1; i < n; i++ {
+		if d > limit/2 { // doubling would pass the limit, or overflow
+			return limit
+		}
 		d *= 2
 	}
 	return min(d, limit)
 }
+
+const maxFingerprint = 200 // bytes
 
 // Fingerprint folds an error's text into the form that groups like failures:
 // numbers, quoted text and long hexadecimal or identifier-like words become
@@ -88,7 +93,7 @@ func (r Retry) Delay(n int) time.Duration {
 func Fingerprint(message string) string {
 	line, _, _ := strings.Cut(message, "\n")
 	var b strings.Builder
-	for len(line) > 0 && b.Len() < 200 {
+	for len(line) > 0 && b.Len() < maxFingerprint {
 		c := line[0]
 		switch {
 		case c == '"' || c == '\'' || c == '`':
@@ -110,7 +115,8 @@ func Fingerprint(message string) string {
 			line = line[1:]
 		}
 	}
-	return strings.ToValidUTF8(b.String(), "")
+	folded := b.String()
+	return strings.ToValidUTF8(folded[:min(len(folded), maxFingerprint)], "")
 }
 
 func isWordByte(c byte) bool {

@@ -66,7 +66,7 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	var action, campaign, stored string
 	var seq int64
 	found, err := t.one([]any{&action, &campaign, &seq, &stored},
-		`select action, campaign_id, seq, result from operator_acts where idempotency_key = $1`, a.order.IdempotencyKey)
+		`select action, campaign_id, seq, result from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err

@@ -104,8 +104,11 @@ func Restore(ctx context.Context, dir string, o Options) error {
 		if _, err := os.Stat(from); err != nil {
 			return outbox.Setup("%s is no backup: cannot read %s: %v", dir, from, reason(err))
 		}
-		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
-			return outbox.Setup("the %s database %s exists already; move it away before restoring", p.name, to)
+		// A log left behind would be replayed into the restored database.
+		for _, path := range []string{to, to + "-wal", to + "-shm"} {
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				return outbox.Setup("the %s database's file %s exists already; move it away before restoring", p.name, path)
+			}
 		}
 		parts = append(parts, part{p.name, from, to})
 	}

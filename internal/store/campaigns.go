@@ -100,7 +100,7 @@ func (l campaignList) start(cursor string) (int64, string, error) {
 		return 0, "", invalidCursor()
 	}
 	number, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil || l.first == 0 && number != 0 {
+	if err != nil || l.first == 0 && number != 0 { // by id there is no number
 		return 0, "", invalidCursor()
 	}
 	return number, parts[1], nil

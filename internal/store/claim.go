@@ -282,16 +282,29 @@ func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 		c.counts.Pending, c.counts.Processing = c.counts.Pending+held, 0
 		c.headStatus.String = string(outbox.Pending)
 		if counted {
-			failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.leaseOwner + ")"}
-			failure.Fingerprint = "the process died while it applied this event"
-			if err := s.recordFailure(t, c, c.head.Int64, failure, w, 0, now); err != nil {
+			if err := s.recordCrash(t, c, w, now); err != nil {
 				return err
 			}
-			c.counts.Pending--
-			*c.count(c.headStatus.String)++
 		}
 	}
 	c.leaseOwner, c.leaseExpiry = "", 0
+	return nil
+}
+
+// recordCrash writes down that applying the head took its process down, unless
+// the event was applied before the process died.
+func (s *Store) recordCrash(t *tx, c *campaignRow, w Worker, now int64) error {
+	mark, err := s.watermarkOf(background, c.id)
+	if err != nil || mark.AppliedSeq >= c.head.Int64 {
+		return err
+	}
+	failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.leaseOwner + ")"}
+	failure.Fingerprint = "the process died while it applied this event"
+	if err := s.recordFailure(t, c, c.head.Int64, failure, w, 0, now); err != nil {
+		return err
+	}
+	c.counts.Pending--
+	*c.count(c.headStatus.String)++
 	return nil
 }
 

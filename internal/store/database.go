@@ -58,6 +58,18 @@ func parseURL(flag, raw string) (path string, err error) {
 	return path, nil
 }
 
+// sameFile reports whether two paths lead to one file, or would once it is made.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA == nil && errB == nil {
+		return os.SameFile(infoA, infoB)
+	}
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
+}
+
 // openDatabase opens the SQLite file at path, creating its directory and the
 // file itself (0600) unless mustExist.
 func openDatabase(ctx context.Context, name, path string, mustExist bool) (*database, error) {
@@ -113,13 +125,16 @@ func reason(err error) error {
 func (d *database) verifyPragmas(ctx context.Context) error {
 	var version, journal string
 	var synchronous int
-	err := d.writerPool.QueryRowContext(ctx, "select sqlite_version()").Scan(&version)
-	if err == nil {
-		err = d.writerPool.QueryRowContext(ctx, "pragma journal_mode").Scan(&journal)
-	}
-	if err == nil {
-		err = d.writerPool.QueryRowContext(ctx, "pragma synchronous").Scan(&synchronous)
-	}
+	err := d.patiently(ctx, func() error {
+		err := d.writerPool.QueryRowContext(ctx, "select sqlite_version()").Scan(&version)
+		if err == nil {
+			err = d.writerPool.QueryRowContext(ctx, "pragma journal_mode").Scan(&journal)
+		}
+		if err == nil {
+			err = d.writerPool.QueryRowContext(ctx, "pragma synchronous").Scan(&synchronous)
+		}
+		return err
+	})
 	switch {
 	case err != nil && sqliteCode(err) == 26:
 		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.path)
@@ -131,6 +146,27 @@ func (d *database) verifyPragmas(ctx context.Context) error {
 		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.name, d.path, journal, synchronous)
 	}
 	return nil
+}
+
+// patiently repeats act while another process holds a lock, for at most
+// lockWaitLimit. SQLite waits by itself for most locks, but not for those it
+// takes to turn a new file into a WAL database.
+func (d *database) patiently(ctx context.Context, act func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWaitLimit)
+	defer cancel()
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		err := act()
+		if err == nil || !d.dialect.locked(err) {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func versionAtLeast(version string, want ...int) bool {

@@ -1,7 +1,12 @@
 package store
 
-// Statements lists the SQL texts that the store has prepared so far, by the
-// name of their database. The caller must be the only one to use the store.
+import (
+	"context"
+	"slices"
+)
+
+// Statements lists the SQL texts that the store has prepared so far, each once,
+// by the name of their database. The caller must be the only one to use the store.
 func (s *Store) Statements() map[string][]string {
 	all := make(map[string][]string)
 	for _, d := range []*database{s.journal, s.projections} {
@@ -9,7 +14,9 @@ func (s *Store) Statements() map[string][]string {
 			for range cap(sessions) {
 				held := <-sessions
 				for query := range held.stmts {
-					all[d.name] = append(all[d.name], query)
+					if !slices.Contains(all[d.name], query) {
+						all[d.name] = append(all[d.name], query)
+					}
 				}
 				sessions <- held
 			}
@@ -36,4 +43,11 @@ func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 		results[i], errs[i] = call.result, call.err
 	}
 	return results, errs
+}
+
+// BeginSlowly begins a transaction on the projections database with a statement
+// that has begun it and is still running when ctx ends.
+func (s *Store) BeginSlowly(ctx context.Context) error {
+	const slow = `begin immediate; with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`
+	return s.projections.within(ctx, s.projections.writers, slow, func(*tx) error { return nil })
 }

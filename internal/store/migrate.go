@@ -48,14 +48,32 @@ func (d *database) migrate(ctx context.Context, refuse bool) error {
 		case have > want:
 			return outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.path, have, want)
 		case have == want:
-			return nil
+			return d.recognize(ctx)
 		case refuse:
 			return outbox.Setup("the %s database %s has version %d and needs %d, and --no-migrate forbids bringing it there; run outboxweb migrate", d.name, d.path, have, want)
 		}
-		if _, err := provider.Up(ctx); err != nil && attempt == 5 {
+		err = d.patiently(ctx, func() error {
+			_, err := provider.Up(ctx)
+			return err
+		})
+		if err != nil && attempt == 5 {
 			return fmt.Errorf("migrate the %s database: %w", d.name, err)
 		}
 	}
+}
+
+// recognize makes sure that the database is the one of the two it is taken for.
+func (d *database) recognize(ctx context.Context) error {
+	table := map[string]string{"journal": "events", "projections": "projection_watermarks"}[d.name]
+	var tables int
+	err := d.writerPool.QueryRowContext(ctx, "select count(*) from sqlite_master where name = $1", table).Scan(&tables)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the %s database: %w", d.name, err)
+	case tables == 0:
+		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged?", d.path, d.name)
+	}
+	return nil
 }
 
 // versions reads the version the database has and the newest one known here.

@@ -170,7 +170,7 @@ func (s *Store) suspicious(ctx context.Context, c *campaignRow, w Watermark) (bo
 		return false, nil
 	}
 	waiting := c.highWater - w.AppliedSeq
-	if w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq ||
+	if w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq || w.FenceEpoch > c.leaseEpoch ||
 		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
 		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1 {
 		return true, nil
@@ -238,6 +238,9 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	if err != nil {
 		return r, err
 	}
+	// A journal that remembers fewer claims than the projections have seen
+	// would be fenced until it has caught up.
+	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
 	reason, err := t.divergence(c, w)
 	if err != nil {
 		return r, err
@@ -261,18 +264,26 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	return r, t.save(c, now)
 }
 
-// endLease takes an expired lease away and raises the fence above it.
+// endLease takes an expired lease away, with the rows it held, and raises the
+// fence above it.
 func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
-	c.leaseEpoch++
 	err := s.Apply(background, func(a *ApplyTx) error {
-		if _, err := a.Watermark(c.id); err != nil {
+		w, err := a.Watermark(c.id)
+		if err != nil {
 			return err
 		}
+		c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch) + 1
 		return a.Fence(c.id, c.leaseEpoch)
 	})
 	if err == nil {
 		_, err = t.exec(resetProcessing, c.id, now)
+	}
+	if err == nil {
+		err = t.recount(c)
+	}
+	if err == nil {
+		err = t.refreshHead(c)
 	}
 	if err != nil {
 		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)

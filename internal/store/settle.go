@@ -135,11 +135,15 @@ func (s *Store) settleRows(t *tx, c *campaignRow, r Result, w Worker, now int64,
 	if c.counts.Processing != 0 {
 		return t.recount(c)
 	}
+	if r.Applied > held.Last { // a worker that was fenced before it could settle got further
+		return t.dropApplied(c, r.Applied)
+	}
 	return nil
 }
 
-// dropApplied removes the rows of events that were applied on the request
-// path; there are some when the mode was another one before.
+// dropApplied removes the rows of events that were applied without a claim
+// that holds them: on the request path, when the mode was another one before,
+// or under a claim whose lease was lost.
 func (t *tx) dropApplied(c *campaignRow, applied int64) error {
 	if c.counts.Total() == 0 {
 		return nil

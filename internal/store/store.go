@@ -65,7 +65,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if journalPath == projectionsPath {
+	if sameFile(journalPath, projectionsPath) {
 		return nil, outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journalPath)
 	}
 	s := &Store{options: o}

@@ -1,0 +1,230 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/outbox"
+)
+
+func whole() outbox.Event {
+	return outbox.Event{
+		CampaignID: "c-17", Seq: 4, Position: 912, EventID: "0192", EventType: "character.created",
+		OccurredAt: time.Date(2026, 11, 21, 7, 10, 3, 120_000_000, time.UTC), RecordedAt: time.Date(2026, 11, 21, 7, 10, 4, 0, time.UTC),
+		ActorType: "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
+		SessionID: "s-1", RequestID: "r-1", CorrelationID: "co-1", CausationID: "ca-1",
+		Tags: json.RawMessage(`{"wallet_id":"w-1"}`), Metadata: json.RawMessage(`{"v":2}`), Payload: json.RawMessage(`{"name":"Ash"}`),
+	}
+}
+
+// The hashes are stored with every event and compared for ever: they must
+// never change.
+func TestContentHash_isStable(t *testing.T) {
+	t.Parallel()
+	e := whole()
+	if got, want := e.ContentHash(), "46593d46293aad19913c7875146e936aec8dec16af454563d1548f14b509f9fb"; got != want {
+		t.Errorf("the hash of the event is %s, want %s", got, want)
+	}
+	if got, want := outbox.NextChainHash("", 1, e.ContentHash()), "29eec31d451c89e228e39b4fb229d9938dc40a595e850b7d53bb265bfa10d6b3"; got != want {
+		t.Errorf("the first link of the chain is %s, want %s", got, want)
+	}
+	if got, want := outbox.NextChainHash(strings.Repeat("ab", 32), 912, e.ContentHash()), "2363e6012480423bd6bcf2453d8acc0aae94c676f56bec6b7c4b6cf4a0a0429b"; got != want {
+		t.Errorf("a later link of the chain is %s, want %s", got, want)
+	}
+}
+
+func TestContentHash_coversWhatTheWriterSaidAndNothingElse(t *testing.T) {
+	t.Parallel()
+	plain := whole()
+	for name, change := range map[string]func(*outbox.Event){
+		"campaign_id":    func(e *outbox.Event) { e.CampaignID += "x" },
+		"event_id":       func(e *outbox.Event) { e.EventID += "x" },
+		"event_type":     func(e *outbox.Event) { e.EventType += "x" },
+		"occurred_at":    func(e *outbox.Event) { e.OccurredAt = e.OccurredAt.Add(time.Microsecond) },
+		"actor_type":     func(e *outbox.Event) { e.ActorType += "x" },
+		"actor_id":       func(e *outbox.Event) { e.ActorID += "x" },
+		"entity_type":    func(e *outbox.Event) { e.EntityType += "x" },
+		"entity_id":      func(e *outbox.Event) { e.EntityID += "x" },
+		"session_id":     func(e *outbox.Event) { e.SessionID += "x" },
+		"request_id":     func(e *outbox.Event) { e.RequestID += "x" },
+		"correlation_id": func(e *outbox.Event) { e.CorrelationID += "x" },
+		"causation_id":   func(e *outbox.Event) { e.CausationID += "x" },
+		"tags":           func(e *outbox.Event) { e.Tags = json.RawMessage(`{}`) },
+		"metadata":       func(e *outbox.Event) { e.Metadata = json.RawMessage(`{}`) },
+		"payload":        func(e *outbox.Event) { e.Payload = json.RawMessage(`{}`) },
+		// What moves from one field to the next is another fact.
+		"fields shifted": func(e *outbox.Event) { e.ActorType, e.ActorID = "participantp-1", "" },
+		"json shifted":   func(e *outbox.Event) { e.Tags, e.Metadata = e.Metadata, e.Tags },
+	} {
+		e := whole()
+		change(&e)
+		if e.ContentHash() == plain.ContentHash() {
+			t.Errorf("another %s leaves the hash as it was", name)
+		}
+	}
+	assigned := whole()
+	assigned.Seq, assigned.Position, assigned.RecordedAt, assigned.EventHash, assigned.ChainHash = 9, 9, time.Time{}, "x", "x"
+	if assigned.ContentHash() != plain.ContentHash() {
+		t.Error("what the store assigns changes the hash")
+	}
+}
+
+func TestSameContent_disregardsTheOrderOfKeysOnly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{`{"a":1,"b":{"c":[1,2],"d":null}}`, `{"b":{"d":null,"c":[1,2]},"a":1}`, true},
+		{`{"a":"\u00fc"}`, `{"a":"ü"}`, true},
+		{`{"a":12345678901234567890123}`, `{"a":12345678901234567890124}`, false},
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, false},
+		{`{"a":1.0}`, `{"a":1}`, false},
+		{`{"a":1}`, `{"a":"1"}`, false},
+		{`{"a":[1,2]}`, `{"a":[2,1]}`, false},
+		{`{"a":1}`, `{"a":1,"b":null}`, false},
+		{`{"a":"<"}`, `{"a":"\u003c"}`, true},
+	} {
+		a, b := whole(), whole()
+		for _, field := range []func(*outbox.Event) *json.RawMessage{
+			func(e *outbox.Event) *json.RawMessage { return &e.Payload },
+			func(e *outbox.Event) *json.RawMessage { return &e.Metadata },
+		} {
+			*field(&a), *field(&b) = json.RawMessage(c.a), json.RawMessage(c.b)
+			if outbox.SameContent(a, b) != c.same || outbox.SameContent(b, a) != c.same {
+				t.Errorf("%s and %s: same is %v, want %v", c.a, c.b, !c.same, c.same)
+			}
+		}
+		if string(a.Payload) != c.a {
+			t.Error("comparing changed the event")
+		}
+	}
+}
+
+func TestNormalize_isIdempotent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		object := rapid.Custom(func(t *rapid.T) json.RawMessage {
+			text, err := json.MarshalIndent(rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "fields"), "", rapid.StringOf(rapid.SampledFrom([]rune(" \t"))).Draw(t, "indent"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		})
+		e := outbox.Event{
+			CampaignID: rapid.String().Draw(t, "campaign"), EventType: rapid.String().Draw(t, "type"),
+			OccurredAt: time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "seconds"), rapid.Int64Range(0, 1e9-1).Draw(t, "nanoseconds")),
+			Payload:    object.Draw(t, "payload"), Metadata: object.Draw(t, "metadata"), Tags: object.Draw(t, "tags"),
+		}
+		if e.Normalize(1<<20) != nil {
+			return
+		}
+		again := e
+		if err := again.Normalize(1 << 20); err != nil {
+			t.Fatalf("refused the second time: %v", err)
+		}
+		if again.ContentHash() != e.ContentHash() || !again.OccurredAt.Equal(e.OccurredAt) || e.OccurredAt.Nanosecond()%1000 != 0 {
+			t.Fatalf("normalized %+v, then %+v", e, again)
+		}
+		// What is stored can be read as JSON and appended again.
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := outbox.ParseEvent(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if err := read.Normalize(1 << 20); err != nil || !outbox.SameContent(read, e) {
+			t.Fatalf("written %+v, read %+v, %v", e, read, err)
+		}
+	})
+}
+
+func TestNormalize_namesTheField(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*outbox.Event){
+		"campaign_id": func(e *outbox.Event) { e.CampaignID = "" },
+		"event_type":  func(e *outbox.Event) { e.EventType = "a b" },
+		"actor_type":  func(e *outbox.Event) { e.ActorType = "\x00" },
+		"session_id":  func(e *outbox.Event) { e.SessionID = strings.Repeat("x", outbox.MaxIDLength+1) },
+		"seq":         func(e *outbox.Event) { e.Seq = -1 },
+		"payload":     func(e *outbox.Event) { e.Payload = json.RawMessage(`7`) },
+		"tags":        func(e *outbox.Event) { e.Tags = json.RawMessage(`{"a":[]}`) },
+		"occurred_at": func(e *outbox.Event) { e.OccurredAt = time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC) },
+	} {
+		e := whole()
+		change(&e)
+		err := e.Normalize(outbox.DefaultMaxPayload)
+		var r *outbox.Refusal
+		if !errors.As(err, &r) || r.Field != field || !strings.Contains(r.Detail, field) {
+			t.Errorf("%s: got error %v", field, err)
+		}
+	}
+}
+
+func TestParseEvent_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"campaign_id":"a"`:            "the JSON ends too early",
+		``:                              "the JSON ends too early",
+		`{"campaign_id":"a"} x`:         "text after the JSON object",
+		`{"campaign_id":"a"}{}`:         "text after the JSON object",
+		`{campaign_id:"a"}`:             "not JSON at byte 2",
+		`[]`:                            "an event is a JSON object, not a array",
+		`"x"`:                           "an event is a JSON object, not a string",
+		`7`:                             "an event is a JSON object, not a number",
+		`{"campaign":"a"}`:              `unknown field "campaign"`,
+		`{"campaign_id":7}`:             "campaign_id cannot be a number",
+		`{"campaign_id":"a","seq":"1"}`: "seq cannot be a string",
+		`{"campaign_id":"a","seq":1.5}`: "seq cannot be a number 1.5",
+		`{"campaign_id":"a","seq":99999999999999999999}`: "seq cannot be a number",
+		`{"occurred_at":"yesterday"}`:                    "RFC 3339",
+		`{"occurred_at":7}`:                              "RFC 3339",
+		"{\"campaign_id\":\"\xff\"}":                     "not valid UTF-8 (byte 17)",
+	} {
+		_, err := outbox.ParseEvent([]byte(line))
+		if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: got error %v, want it to say %q", line, err, want)
+		}
+	}
+	var r *outbox.Refusal
+	if _, err := outbox.ParseEvent([]byte(`{"actor":"x"}`)); !errors.As(err, &r) || r.Field != "actor" {
+		t.Errorf("got error %+v, want it to name the unknown field", err)
+	}
+}
+
+func TestParseEvent_readsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(whole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := outbox.ParseEvent(text)
+	want := whole()
+	if err != nil || got.ContentHash() != want.ContentHash() || got.Seq != 4 || got.Position != 912 || !got.RecordedAt.Equal(whole().RecordedAt) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+func FuzzParseEvent(f *testing.F) {
+	f.Add([]byte(`{"campaign_id":"c-1","event_type":"x","payload":{"a":[1,{"b":"\u0000"}]},"tags":{"k":"v"}}`))
+	f.Add([]byte(`{"campaign_id":"\ud800","payload":{}}`))
+	f.Add([]byte("{\"payload\":{\"\\\\u0000\":1}}"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := outbox.ParseEvent(line)
+		if err == nil {
+			err = e.Normalize(1 << 10)
+		}
+		var r *outbox.Refusal
+		if err != nil && (!errors.As(err, &r) || r.Detail == "") {
+			t.Fatalf("got error %v, want a sentence", err)
+		}
+	})
+}

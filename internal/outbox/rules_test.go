@@ -1,0 +1,285 @@
+package outbox_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestRetry_doublesUpToItsLimit(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]time.Duration{
+		-1: time.Second, 0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 8: 128 * time.Second,
+		9: 256 * time.Second, 10: 5 * time.Minute, 11: 5 * time.Minute, 1000: 5 * time.Minute, math.MaxInt: 5 * time.Minute,
+	} {
+		if got := (outbox.Retry{}).Delay(n); got != want {
+			t.Errorf("after failure %d the delay is %s, want %s", n, got, want)
+		}
+	}
+	custom := outbox.Retry{MaxAttempts: 3, Base: 10 * time.Millisecond, Max: 25 * time.Millisecond}
+	for n, want := range []time.Duration{1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 25 * time.Millisecond} {
+		if n > 0 && custom.Delay(n) != want {
+			t.Errorf("after failure %d the delay is %s, want %s", n, custom.Delay(n), want)
+		}
+	}
+	if (outbox.Retry{}).Attempts() != 8 || custom.Attempts() != 3 {
+		t.Errorf("dead at %d and %d, want 8 and 3", (outbox.Retry{}).Attempts(), custom.Attempts())
+	}
+}
+
+func TestRetry_neverShrinksNorOverflows(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		duration := rapid.OneOf(rapid.Int64(), rapid.Int64Range(math.MaxInt64-10, math.MaxInt64))
+		r := outbox.Retry{Base: time.Duration(duration.Draw(t, "base")), Max: time.Duration(duration.Draw(t, "max"))}
+		n := rapid.IntRange(1, 200).Draw(t, "n")
+		if a, b := r.Delay(n), r.Delay(n+1); a <= 0 || b < a || r.Max > 0 && b > r.Max {
+			t.Fatalf("%+v waits %s after failure %d and %s after the next", r, a, n, b)
+		}
+	})
+}
+
+func TestFingerprint_groupsLikeFailures(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"":                                       "",
+		"boom":                                   "boom",
+		"seq 17 of 4000 failed":                  "seq # of # failed",
+		`campaign "c-17" is wrong`:               "campaign … is wrong",
+		"column 'name' and `title`":              "column … and …",
+		"unclosed \"quote 7":                     "unclosed quote #",
+		"id 0192ab34cd56 of sha256":              "id … of sha256",
+		"first line\nsecond line 7":              "first line",
+		"UNIQUE constraint failed: seats (2067)": "UNIQUE constraint failed: seats (#)",
+		"größe 5":                                "größe #",
+	} {
+		if got := outbox.Fingerprint(message); got != want {
+			t.Errorf("%q becomes %q, want %q", message, got, want)
+		}
+	}
+}
+
+func TestFingerprint_isShortValidText(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		message := strings.Repeat(rapid.String().Draw(t, "part"), rapid.IntRange(1, 50).Draw(t, "times"))
+		got := outbox.Fingerprint(message)
+		if len(got) > 200 || !utf8.ValidString(got) || strings.Contains(got, "\n") {
+			t.Fatalf("%q becomes %q, %d bytes", message, got, len(got))
+		}
+	})
+	if got := outbox.Fingerprint(strings.Repeat("word", 1000)); len(got) > 200 {
+		t.Errorf("a long word becomes %d bytes", len(got))
+	}
+}
+
+func TestModeFromSwitches_resolvesAllEight(t *testing.T) {
+	t.Parallel()
+	const refusal = outbox.Mode("")
+	for i, want := range []outbox.Mode{
+		0b000: outbox.ModeInline, 0b001: refusal, 0b010: refusal, 0b011: refusal,
+		0b100: outbox.ModeOutbox, 0b101: outbox.ModeShadow, 0b110: outbox.ModeOutbox, 0b111: outbox.ModeOutbox,
+	} {
+		got, err := outbox.ModeFromSwitches(i&4 > 0, i&2 > 0, i&1 > 0)
+		if got != want || (err != nil) != (want == refusal) || err != nil && !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("switches %03b give %q, %v, want %q", i, got, err, want)
+		}
+	}
+}
+
+func TestMode_inlineAloneWritesNoRow(t *testing.T) {
+	t.Parallel()
+	for _, m := range outbox.Modes {
+		if m.Enqueues() == (m == outbox.ModeInline) {
+			t.Errorf("%s enqueues: %v", m, m.Enqueues())
+		}
+	}
+}
+
+func TestParse_knowsItsNamesAndListsThemInRefusals(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		known []string
+		parse func(string) (string, error)
+		zero  string
+	}{
+		"mode":   {strs(outbox.Modes), func(s string) (string, error) { m, err := outbox.ParseMode(s); return string(m), err }, string(outbox.ModeOutbox)},
+		"status": {strs(outbox.Statuses), func(s string) (string, error) { v, err := outbox.ParseStatus(s); return string(v), err }, ""},
+		"state":  {strs(outbox.States), func(s string) (string, error) { v, err := outbox.ParseState(s); return string(v), err }, ""},
+		"sort":   {[]string{"id", "lag", "age"}, func(s string) (string, error) { v, err := outbox.ParseCampaignSort(s); return string(v), err }, "id"},
+	} {
+		for _, known := range c.known {
+			if got, err := c.parse(known); err != nil || got != known {
+				t.Errorf("%s %q is read as %q, %v", name, known, got, err)
+			}
+		}
+		if got, err := c.parse(""); err != nil || got != c.zero {
+			t.Errorf("the empty %s is read as %q, %v", name, got, err)
+		}
+		_, err := c.parse("Nonsense")
+		var r *outbox.Refusal
+		if !errors.As(err, &r) || !errors.Is(err, outbox.ErrInvalid) || r.Field != name || !strings.Contains(r.Detail, "Nonsense") {
+			t.Fatalf("%s: got error %v", name, err)
+		}
+		for _, known := range c.known {
+			if !strings.Contains(r.Detail, known) {
+				t.Errorf("%q does not offer %s", r.Detail, known)
+			}
+		}
+	}
+}
+
+func strs[T ~string](values []T) []string {
+	var all []string
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
+}
+
+func TestAge_isWrittenTheWayPeopleReadIt(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0 s", 0: "0 s", 999 * time.Millisecond: "0 s", time.Second: "1 s", 59 * time.Second: "59 s", time.Minute: "1 min",
+		time.Hour - 1: "59 min", time.Hour: "1 h", 48*time.Hour - 1: "47 h", 48 * time.Hour: "2 d", 1000 * time.Hour: "41 d",
+	} {
+		if got := outbox.Age(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestCampaign_stateAndWhy(t *testing.T) {
+	t.Parallel()
+	pause := &outbox.Pause{By: "ana", At: noon.Add(-4 * time.Minute)}
+	held := &outbox.Lease{Owner: "w-1", Epoch: 3, ExpiresAt: noon.Add(20 * time.Second)}
+	ran := &outbox.Lease{Owner: "w-1", Epoch: 3, ExpiresAt: noon}
+	pending := outbox.Campaign{HighWaterSeq: 9, AppliedSeq: 4, HeadSeq: 5, HeadStatus: outbox.Pending, Counts: outbox.Counts{Pending: 5}}
+	with := func(change func(*outbox.Campaign)) outbox.Campaign {
+		c := pending
+		change(&c)
+		return c
+	}
+	dead := with(func(c *outbox.Campaign) { c.HeadStatus, c.Counts = outbox.Dead, outbox.Counts{Pending: 4, Dead: 1} })
+	failed := with(func(c *outbox.Campaign) {
+		c.HeadStatus, c.Counts, c.HeadNextAttempt = outbox.Failed, outbox.Counts{Pending: 4, Failed: 1}, noon.Add(8*time.Second)
+	})
+	unlisted := with(func(c *outbox.Campaign) { c.HeadSeq, c.HeadStatus, c.Counts = 0, "", outbox.Counts{} })
+	for name, c := range map[string]struct {
+		campaign outbox.Campaign
+		mode     outbox.Mode
+		state    outbox.State
+		why      string
+	}{
+		"current":           {outbox.Campaign{HighWaterSeq: 9, AppliedSeq: 9}, outbox.ModeOutbox, outbox.StateCurrent, "Everything is applied"},
+		"empty":             {outbox.Campaign{}, outbox.ModeOutbox, outbox.StateCurrent, "Everything is applied"},
+		"ready":             {pending, outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
+		"held":              {with(func(c *outbox.Campaign) { c.Lease = held }), outbox.ModeOutbox, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
+		"lease ran out":     {with(func(c *outbox.Campaign) { c.Lease = ran }), outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
+		"shadow":            {pending, outbox.ModeShadow, outbox.StateLagging, "The mode is shadow_only: rows are rehearsed and never applied"},
+		"failed":            {failed, outbox.ModeOutbox, outbox.StateFailing, "Event 5 failed and is tried again in 8 s"},
+		"failed and due":    {func() outbox.Campaign { c := failed; c.HeadNextAttempt = noon; return c }(), outbox.ModeOutbox, outbox.StateFailing, "Ready: the next free worker takes it"},
+		"dead":              {dead, outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead and 4 rows wait behind it; requeue it once its cause is mended"},
+		"paused":            {with(func(c *outbox.Campaign) { c.Paused = pause }), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana 4 min ago: no reason given"},
+		"dead and paused":   {func() outbox.Campaign { c := dead; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead"},
+		"failed and paused": {func() outbox.Campaign { c := failed; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana"},
+		"diverged":          {func() outbox.Campaign { c := dead; c.Diverged = "built elsewhere"; return c }(), outbox.ModeOutbox, outbox.StateDiverged, "Diverged: built elsewhere"},
+		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; replay repairs the gap"},
+		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events wait to be applied by the next append"},
+		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; replay repairs the gap"},
+	} {
+		if got := c.campaign.State(); got != c.state {
+			t.Errorf("%s: state is %s, want %s", name, got, c.state)
+		}
+		if got := c.campaign.Why(noon, c.mode); !strings.HasPrefix(got, c.why) {
+			t.Errorf("%s: why is %q, want %q", name, got, c.why)
+		}
+	}
+}
+
+func TestCampaign_countsWhatWaits(t *testing.T) {
+	t.Parallel()
+	c := outbox.Campaign{HighWaterSeq: 10, AppliedSeq: 3, HeadSeq: 4, HeadStatus: outbox.Dead, Counts: outbox.Counts{Pending: 4, Dead: 1}, OldestEnqueuedAt: noon.Add(-time.Minute)}
+	if c.LagEvents() != 7 || c.Lag(noon) != time.Minute || c.BlockedBehind() != 4 || c.Gap() != 2 {
+		t.Errorf("lag %d, %s; %d blocked behind; gap %d", c.LagEvents(), c.Lag(noon), c.BlockedBehind(), c.Gap())
+	}
+	c.HeadStatus = outbox.Processing
+	if c.BlockedBehind() != 0 {
+		t.Error("rows are blocked behind a head that is being applied")
+	}
+	// A wave between its two databases: applied already, rows still there.
+	c = outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 5, Counts: outbox.Counts{Processing: 3}, OldestEnqueuedAt: noon}
+	if c.LagEvents() != 0 || c.Gap() != 0 || c.Lag(noon.Add(-time.Second)) != 0 {
+		t.Errorf("lag %d, %s; gap %d, want none below zero", c.LagEvents(), c.Lag(noon.Add(-time.Second)), c.Gap())
+	}
+}
+
+func TestCounts_ofEveryStatusAddUp(t *testing.T) {
+	t.Parallel()
+	c := outbox.Counts{Pending: 1, Processing: 20, Failed: 300, Dead: 4000}
+	sum := int64(0)
+	for _, s := range outbox.Statuses {
+		sum += c.Of(s)
+	}
+	if sum != 4321 || c.Total() != 4321 || c.Of("other") != 0 {
+		t.Errorf("sum %d, total %d, want 4321", sum, c.Total())
+	}
+}
+
+func TestRowFilter_matchesAndKnowsWhenItMustLook(t *testing.T) {
+	t.Parallel()
+	r := outbox.Row{CampaignID: "c-1", Seq: 3, EventType: "x", Status: outbox.Failed, Fingerprint: "f", LastError: "disk is full"}
+	for _, c := range []struct {
+		filter            outbox.RowFilter
+		matches, filtered bool
+	}{
+		{outbox.RowFilter{}, true, false},
+		{outbox.RowFilter{Status: outbox.Failed}, true, false},
+		{outbox.RowFilter{Status: outbox.Dead}, false, false},
+		{outbox.RowFilter{Status: outbox.Pending}, false, true},
+		{outbox.RowFilter{CampaignID: "c-1"}, true, false},
+		{outbox.RowFilter{CampaignID: "c-1", Status: outbox.Failed}, true, true},
+		{outbox.RowFilter{CampaignID: "c"}, false, false},
+		{outbox.RowFilter{EventType: "x"}, true, true},
+		{outbox.RowFilter{EventType: "y"}, false, true},
+		{outbox.RowFilter{Fingerprint: "f"}, true, true},
+		{outbox.RowFilter{Fingerprint: "g"}, false, true},
+		{outbox.RowFilter{Q: "-1"}, true, true},
+		{outbox.RowFilter{Q: "full"}, true, true},
+		{outbox.RowFilter{Q: "empty"}, false, true},
+	} {
+		if c.filter.Matches(r) != c.matches || c.filter.Filtered() != c.filtered {
+			t.Errorf("%+v: matches %v, filtered %v", c.filter, c.filter.Matches(r), c.filter.Filtered())
+		}
+	}
+}
+
+func TestRefusal_isItsKindAndItsSentence(t *testing.T) {
+	t.Parallel()
+	for kind, r := range map[error]*outbox.Refusal{
+		outbox.ErrInvalid:  outbox.Invalid("limit", "limit is %d", 7),
+		outbox.ErrConflict: outbox.Conflict("limit is %d", 7),
+		outbox.ErrNotFound: outbox.NotFound("limit is %d", 7),
+		outbox.ErrSetup:    outbox.Setup("limit is %d", 7),
+	} {
+		err := fmt.Errorf("outer: %w", r)
+		var got *outbox.Refusal
+		if !errors.Is(err, kind) || !errors.As(err, &got) || got.Error() != "limit is 7" {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+	r := outbox.Invalid("limit", "wrong")
+	if r.Line = 12; r.Error() != "line 12: wrong" || r.Field != "limit" {
+		t.Errorf("with a line it is %q about %q", r.Error(), r.Field)
+	}
+}

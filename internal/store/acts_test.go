@@ -1,0 +1,457 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+// operation is one kind of act, on the campaign "a" as scene prepares it.
+type operation struct {
+	action string
+	scene  func(*fixture)
+	do     func(*fixture, outbox.Order) (any, error)
+	undone func(*fixture) bool // nothing of it has happened
+}
+
+func (f *fixture) pause(campaign string) {
+	f.tb.Helper()
+	if _, err := f.PauseCampaign(f.ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func deadHead(f *fixture) { f.append("a", 3); f.kill("a") }
+
+func gap(f *fixture) {
+	f.append("a", 3)
+	f.raw(`delete from projection_apply_outbox`)
+	f.raw(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
+}
+
+func (f *fixture) rows(status outbox.Status) int64 {
+	f.tb.Helper()
+	return f.number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+}
+
+var operations = []operation{
+	{"requeue", deadHead,
+		func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.ctx, o, "a", 1) },
+		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
+	{"requeue_many", deadHead,
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.RequeueDead(f.ctx, o, outbox.RequeueFilter{CampaignID: "a"})
+		},
+		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
+	{"retry", func(f *fixture) { f.append("a", 3); f.fail("boom", "a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.ctx, o, "a", 1) },
+		func(f *fixture) bool { return f.row("a", 1).Row.NextAttemptAt != f.clock.now() }},
+	{"pause", func(f *fixture) { f.append("a", 3) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.ctx, o, "a") },
+		func(f *fixture) bool { return f.campaign("a").Paused == nil }},
+	{"resume", func(f *fixture) { f.append("a", 3); f.pause("a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.ctx, o, "a") },
+		func(f *fixture) bool { return f.campaign("a").Paused != nil }},
+	{"replay", gap,
+		func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.ctx, o, "a") },
+		func(f *fixture) bool { return f.rows(outbox.Pending) == 0 }},
+	{"repair_gaps", gap,
+		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.ctx, o) }, nil},
+}
+
+func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {
+	for _, op := range operations {
+		t.Run(op.action, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			op.scene(f)
+			f.clock.advance(time.Minute)
+			test(t, f, op)
+		})
+	}
+}
+
+func (f *fixture) acts() []outbox.Act {
+	f.tb.Helper()
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana"})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return page.Items
+}
+
+func TestAct_leavesOneAuditRecord(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		if _, err := op.do(f, ana("the cause is mended")); err != nil {
+			t.Fatal(err)
+		}
+		acts := f.acts()
+		if len(acts) != 1 {
+			t.Fatalf("audit records are %+v, want one", acts)
+		}
+		a := acts[0]
+		if a.Action != op.action || a.Actor != "ana" || a.Via != "page" || a.From != "10.0.0.7" || a.Reason != "the cause is mended" || a.RequestID != "r-1" || a.At != f.clock.now() {
+			t.Errorf("audit record is %+v", a)
+		}
+		if !json.Valid(a.Before) || !json.Valid(a.After) || string(a.After) == "null" {
+			t.Errorf("before %s, after %s", a.Before, a.After)
+		}
+		f.sound()
+	})
+}
+
+func TestAct_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		f.raw(`create trigger no_audit before insert on operator_acts begin select raise(abort, 'no audit today'); end`)
+		_, err := op.do(f, ana(""))
+		if err == nil || !strings.Contains(err.Error(), "no audit today") {
+			t.Errorf("got error %v", err)
+		}
+		// Repairing gaps is one transaction for each campaign, and one for the record.
+		if op.undone != nil && !op.undone(f) {
+			t.Error("the act happened without its record")
+		}
+	})
+}
+
+func TestAct_thatIsRefusedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		f.unchanged(func() {
+			long := ana(strings.Repeat("x", 501))
+			_, err := op.do(f, long)
+			if r := refused(t, err, outbox.ErrInvalid, "501", "500"); r.Field != "reason" {
+				t.Errorf("the refusal is about %q", r.Field)
+			}
+		})
+	})
+}
+
+func TestAct_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		o := ana("")
+		o.IdempotencyKey = "k-1"
+		first, err := op.do(f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.clock.advance(time.Minute)
+		f.unchanged(func() {
+			second, err := op.do(f, o)
+			if diff := cmp.Diff(first, second); err != nil || diff != "" {
+				t.Errorf("the repeat got %v (-first +second):\n%s", err, diff)
+			}
+			for _, other := range operations {
+				if other.action != op.action {
+					_, err := other.do(f, o)
+					refused(t, err, outbox.ErrConflict, "Idempotency-Key", op.action)
+				}
+			}
+		})
+		f.append("b", 1)
+		_, err = f.PauseCampaign(f.ctx, o, "b")
+		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
+		if n := len(f.acts()); n != 1 {
+			t.Errorf("%d audit records, want one", n)
+		}
+	})
+}
+
+func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	if _, err := f.RequeueRow(f.ctx, ana(""), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(4 * time.Second)
+	seen := func(e outbox.Expected) outbox.Order {
+		o := outbox.Order{By: outbox.Operator{Name: "bob"}, Expected: &e}
+		return o
+	}
+	f.unchanged(func() {
+		_, err := f.RequeueRow(f.ctx, seen(outbox.Expected{Status: outbox.Dead}), "a", 1)
+		refused(t, err, outbox.ErrConflict, "has changed since you looked", "status is pending, not dead", "requeue by ana 4 s ago")
+		_, err = f.RequeueRow(f.ctx, seen(outbox.Expected{AttemptCount: ptr(8)}), "a", 1)
+		refused(t, err, outbox.ErrConflict, "0 failed attempts, not 8", "ana")
+		_, err = f.RetryRow(f.ctx, seen(outbox.Expected{HeadSeq: 2}), "a", 1)
+		refused(t, err, outbox.ErrConflict, "the head is event 1, not 2")
+		_, err = f.RequeueRow(f.ctx, ana(""), "a", 1)
+		refused(t, err, outbox.ErrConflict, "is pending, not dead", "requeue by ana 4 s ago")
+		for _, act := range []func(outbox.Order) error{
+			func(o outbox.Order) error { _, err := f.PauseCampaign(f.ctx, o, "a"); return err },
+			func(o outbox.Order) error { _, err := f.ResumeCampaign(f.ctx, o, "a"); return err },
+			func(o outbox.Order) error { _, err := f.ReplayCampaign(f.ctx, o, "a"); return err },
+		} {
+			refused(t, act(seen(outbox.Expected{HeadSeq: 2})), outbox.ErrConflict, `campaign "a" has changed`, "the head is event 1, not 2")
+			refused(t, act(seen(outbox.Expected{Status: outbox.Dead})), outbox.ErrConflict, "status is pending, not dead")
+		}
+	})
+	if _, err := f.PauseCampaign(f.ctx, seen(outbox.Expected{Status: outbox.Pending, HeadSeq: 1}), "a"); err != nil {
+		t.Errorf("a view that is still right: %v", err)
+	}
+}
+
+func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	woken := false
+	f.OnWork(func() { woken = true })
+	o := ana("mended")
+	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: ptr(8), HeadSeq: 1}
+	r, err := f.RequeueRow(f.ctx, o, "a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.clock.now() || !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began {
+		t.Errorf("row is %+v", r)
+	}
+	if !woken {
+		t.Error("nobody was woken")
+	}
+	act := f.acts()[0]
+	if act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
+		t.Errorf("audit record is %+v", act)
+	}
+	if d := f.row("a", 1); len(d.Attempts) != 8 || len(d.Acts) != 1 {
+		t.Errorf("the row's page has %d attempts and %d acts, want the history kept", len(d.Attempts), len(d.Acts))
+	}
+	f.drain()
+	f.sound()
+}
+
+func TestRequeueRow_touchesOnlyDeadRows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("applied", 1)
+	f.drain()
+	f.append("failed", 2)
+	f.fail("boom", "failed")
+	f.append("processing", 1)
+	f.claimOne(one, 1)
+	f.append("pending", 1)
+	f.append("gone", 2)
+	f.raw(`delete from projection_apply_outbox where campaign_id = 'gone' and seq = 1`)
+	f.unchanged(func() {
+		for _, c := range []struct {
+			campaign string
+			seq      int64
+			kind     error
+			sentence string
+		}{
+			{"failed", 1, outbox.ErrConflict, "is failed, not dead"},
+			{"failed", 2, outbox.ErrConflict, "is pending, not dead"},
+			{"processing", 1, outbox.ErrConflict, "is processing, not dead"},
+			{"pending", 1, outbox.ErrConflict, "is pending, not dead"},
+			{"applied", 1, outbox.ErrNotFound, "it is applied"},
+			{"gone", 1, outbox.ErrNotFound, "replay gives it one"},
+			{"pending", 2, outbox.ErrNotFound, "no event 2"},
+			{"pending", 0, outbox.ErrNotFound, "no event 0"},
+			{"unknown", 1, outbox.ErrNotFound, "is unknown"},
+		} {
+			_, err := f.RequeueRow(f.ctx, ana(""), c.campaign, c.seq)
+			refused(t, err, c.kind, c.sentence)
+		}
+	})
+}
+
+func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	others := f.beside()
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		s := f
+		if i%2 == 1 {
+			s = others
+		}
+		wg.Go(func() {
+			_, err := s.RequeueRow(f.ctx, ana(""), "a", 1)
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, outbox.ErrConflict) {
+				t.Errorf("got error %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 || len(f.acts()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.acts()))
+	}
+	f.sound()
+}
+
+func TestRetryRow_makesAFailedHeadDueNowAndKeepsItsAttempts(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	for range 3 {
+		f.fail("boom", "a")
+		f.clock.advance(4 * time.Second)
+	}
+	f.fail("boom", "a")
+	r, err := f.RetryRow(f.ctx, ana(""), "a", 1)
+	if err != nil || r.Status != outbox.Failed || r.AttemptCount != 4 || r.NextAttemptAt != f.clock.now() {
+		t.Errorf("row is %+v, %v", r, err)
+	}
+	f.sound()
+	f.fail("boom", "a")
+	if r := f.row("a", 1).Row; r.AttemptCount != 5 {
+		t.Errorf("row is %+v, want its fifth attempt", r)
+	}
+}
+
+func TestRetryRow_touchesOnlyAFailedHead(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	f.append("b", 2)
+	f.fail("boom", "b")
+	f.raw(`update projection_apply_outbox set status = 'failed' where campaign_id = 'b' and seq = 2`)
+	f.unchanged(func() {
+		for _, c := range []struct {
+			campaign string
+			seq      int64
+			kind     error
+		}{{"a", 1, outbox.ErrConflict}, {"a", 2, outbox.ErrConflict}, {"b", 2, outbox.ErrConflict}, {"b", 9, outbox.ErrNotFound}, {"c", 1, outbox.ErrNotFound}} {
+			_, err := f.RetryRow(f.ctx, ana(""), c.campaign, c.seq)
+			refused(t, err, c.kind)
+		}
+	})
+}
+
+func TestPause_keepsWorkersOffUntilResume(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	c, err := f.PauseCampaign(f.ctx, ana("the rules are wrong"), "a")
+	if err != nil || c.Paused == nil || c.Paused.By != "ana" || c.Paused.Reason != "the rules are wrong" || c.Paused.At != began || c.State() != outbox.StatePaused {
+		t.Fatalf("campaign is %+v, %v", c, err)
+	}
+	f.append("a", 1)
+	f.noClaim(one)
+	f.unchanged(func() {
+		_, err := f.PauseCampaign(f.ctx, ana(""), "a")
+		refused(t, err, outbox.ErrConflict, "paused already", "pause by ana")
+	})
+	f.sound()
+	if c, err = f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil || c.Paused != nil {
+		t.Fatalf("campaign is %+v, %v", c, err)
+	}
+	f.unchanged(func() {
+		_, err := f.ResumeCampaign(f.ctx, ana(""), "a")
+		refused(t, err, outbox.ErrConflict, "is not paused", "resume by ana")
+		_, err = f.PauseCampaign(f.ctx, ana(""), "b")
+		refused(t, err, outbox.ErrNotFound, `"b"`)
+		_, err = f.ResumeCampaign(f.ctx, ana(""), "b")
+		refused(t, err, outbox.ErrNotFound, `"b"`)
+	})
+	if c := f.claimOne(one, 10); c.Last != 3 {
+		t.Errorf("claim is %+v", c)
+	}
+}
+
+func TestAuditRecordsAreNeverUpdated(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.pause("a")
+	if _, err := f.journal.Exec(`update operator_acts set actor = 'nobody'`); err == nil {
+		t.Error("an audit record was changed")
+	}
+}
+
+func TestAct_isReadByItsID(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	for range 2 {
+		if _, err := f.PauseCampaign(f.ctx, ana("first"), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.ResumeCampaign(f.ctx, ana("second"), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range f.acts() {
+		if got, err := f.Act(f.ctx, want.ID); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("act %d is %+v, %v, want %+v", want.ID, got, err, want)
+		}
+	}
+	for _, id := range []int64{-1, 0, 5, math.MaxInt64} {
+		_, err := f.Act(f.ctx, id)
+		refused(t, err, outbox.ErrNotFound, "no act")
+	}
+}
+
+func TestActs_pageNewestFirstAndFilter(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b"} {
+		f.append(id, 1)
+		for range 3 {
+			if _, err := f.PauseCampaign(f.ctx, ana(""), id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.ResumeCampaign(f.ctx, outbox.Order{By: outbox.Operator{Name: "bob"}}, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		filter outbox.ActFilter
+		want   int
+	}{
+		"all":             {outbox.ActFilter{}, 12},
+		"actor":           {outbox.ActFilter{Actor: "bob"}, 6},
+		"action":          {outbox.ActFilter{Action: "pause"}, 6},
+		"campaign":        {outbox.ActFilter{CampaignID: "b"}, 6},
+		"campaign, actor": {outbox.ActFilter{CampaignID: "b", Actor: "ana"}, 3},
+		"row":             {outbox.ActFilter{CampaignID: "b", Seq: 1}, 0},
+		"nobody":          {outbox.ActFilter{Actor: "eve"}, 0},
+	} {
+		c.filter.Limit = 4
+		got := 0
+		last := int64(1 << 62)
+		for {
+			page, err := f.Acts(f.ctx, c.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range page.Items {
+				if got++; a.ID >= last {
+					t.Errorf("%s: act %d follows %d", name, a.ID, last)
+				}
+				last = a.ID
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			c.filter.Cursor = *page.NextCursor
+		}
+		if got != c.want {
+			t.Errorf("%s: %d acts, want %d", name, got, c.want)
+		}
+	}
+	for _, cursor := range []string{"x", "!!", "eA", "MQAy"} {
+		_, err := f.Acts(f.ctx, outbox.ActFilter{Cursor: cursor})
+		if r := refused(t, err, outbox.ErrInvalid); r.Field != "cursor" {
+			t.Errorf("cursor %q: the refusal is about %q", cursor, r.Field)
+		}
+	}
+}

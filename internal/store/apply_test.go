@@ -1,0 +1,350 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// withTable is a store whose projections database has a table to write to.
+func withTable(t *testing.T) *fixture {
+	t.Helper()
+	f := open(t)
+	f.rawProjections(`create table written (n integer primary key)`)
+	return f
+}
+
+func (f *fixture) written() int64 {
+	f.tb.Helper()
+	var n int64
+	if err := f.projections.QueryRow(`select count(*) from written`).Scan(&n); err != nil {
+		f.tb.Fatal(err)
+	}
+	return n
+}
+
+func (f *fixture) watermark(campaign string) store.Watermark {
+	f.tb.Helper()
+	marks, err := f.Watermarks(f.ctx, []string{campaign, "nobody"})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	if _, found := marks["nobody"]; found {
+		f.tb.Error("a campaign without a watermark has one")
+	}
+	return marks[campaign]
+}
+
+// set brings a campaign's watermark and fence to a known place.
+func (f *fixture) set(campaign string, seq, epoch int64) {
+	f.tb.Helper()
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		w, err := tx.Watermark(campaign)
+		if err != nil {
+			return err
+		}
+		return tx.Advance(campaign, epoch, w.AppliedSeq, seq, "hash")
+	})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.set("a", 5, 3)
+	for name, c := range map[string]struct {
+		epoch, from int64
+		lost        bool
+	}{
+		"same epoch":          {3, 5, false},
+		"higher epoch":        {4, 5, false},
+		"lower epoch":         {2, 5, true},
+		"watermark below":     {3, 6, true},
+		"watermark above":     {3, 4, true},
+		"from the start":      {9, 0, true},
+		"lower and elsewhere": {1, 9, true},
+	} {
+		err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error {
+			before, err := tx.Watermark("a")
+			if err != nil {
+				return err
+			}
+			err = tx.Advance("a", c.epoch, c.from, 7, "next")
+			if errors.Is(err, outbox.ErrLeaseLost) != c.lost || !c.lost && err != nil {
+				t.Errorf("%s: got error %v", name, err)
+			}
+			after, err := tx.Watermark("a")
+			want := before
+			if !c.lost {
+				want = store.Watermark{AppliedSeq: 7, AppliedHash: "next", FenceEpoch: c.epoch}
+			}
+			if after != want {
+				t.Errorf("%s: watermark is %+v, want %+v", name, after, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, want := f.watermark("a"), (store.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
+		t.Errorf("after rehearsals the watermark is %+v, want %+v", got, want)
+	}
+}
+
+func TestFence_onlyRises(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.set("a", 5, 3)
+	fence := func(epoch int64) error {
+		return f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Fence("a", epoch) })
+	}
+	f.unchanged(func() {
+		if err := fence(2); !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("a lower epoch: got error %v", err)
+		}
+		if err := fence(3); err != nil {
+			t.Errorf("the same epoch: %v", err)
+		}
+	})
+	if err := fence(7); err != nil || f.watermark("a") != (store.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
+		t.Errorf("a higher epoch: %v, %+v", err, f.watermark("a"))
+	}
+}
+
+func TestWatermark_startsAtZero(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		w, err := tx.Watermark("a")
+		if w != (store.Watermark{}) {
+			t.Errorf("watermark is %+v", w)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Advance("a", 1, 0, 2, "hash")
+	})
+	if err != nil || f.watermark("a").AppliedSeq != 2 {
+		t.Errorf("%v, %+v", err, f.watermark("a"))
+	}
+}
+
+func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	f.set("a", 1, 1)
+	boom := errors.New("boom")
+	write := func(tx *store.ApplyTx) {
+		if err := errors.Join(tx.Exec(f.ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")); err != nil {
+			t.Error(err)
+		}
+	}
+	f.unchanged(func() {
+		if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
+			t.Errorf("got error %v", err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			f.Apply(f.ctx, func(tx *store.ApplyTx) error { write(tx); panic("boom") })
+		}()
+		if err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error { write(tx); return nil }); err != nil {
+			t.Errorf("rehearse: %v", err)
+		}
+		if err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error { return boom }); !errors.Is(err, boom) {
+			t.Errorf("rehearse: got error %v", err)
+		}
+	})
+	f.set("a", 2, 1) // and the connection still works
+}
+
+// endless is a statement that runs until it is interrupted.
+const endless = `insert into written with recursive n(i) as (values (10) union all select i + 1 from n) select i from n`
+
+func TestApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	f.set("a", 1, 1)
+	f.unchanged(func() {
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if err := tx.Savepoint(); err != nil {
+				return err
+			}
+			if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
+			defer cancel()
+			if err := tx.Exec(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("interrupted statement: got error %v", err)
+			}
+			if !tx.Lost() {
+				t.Error("the transaction does not know that it is lost")
+			}
+			// SQLite has rolled back: each of these would commit by itself.
+			if tx.Exec(f.ctx, `insert into written values (2)`, nil) == nil {
+				t.Error("a statement ran after the interrupted one")
+			}
+			if tx.Advance("a", 1, 1, 2, "h") == nil || tx.Fence("a", 9) == nil || tx.RollbackTo() == nil || tx.Release() == nil || tx.Savepoint() == nil {
+				t.Error("the lost transaction is still of use")
+			}
+			return nil
+		})
+		if err == nil {
+			t.Error("a lost transaction was committed")
+		}
+	})
+	f.set("a", 2, 1)
+}
+
+func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		exec := func(query string) error { return tx.Exec(f.ctx, query, nil) }
+		for _, step := range []func() error{
+			func() error { return exec(`insert into written values (1)`) },
+			tx.Savepoint,
+			func() error { return exec(`insert into written values (2)`) },
+			tx.Savepoint,
+			func() error { return exec(`insert into written values (3)`) },
+			func() error {
+				if exec(`insert into written values (1)`) == nil || tx.Lost() {
+					t.Error("a violated key is no error, or costs the transaction")
+				}
+				return tx.RollbackTo()
+			},
+			tx.Release,
+			tx.Release,
+			func() error { return exec(`insert into written values (4)`) },
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, f.projections, `select group_concat(n) from written`); got[0] != "1,2,4" {
+		t.Errorf("written are %s, want 1,2,4", got[0])
+	}
+}
+
+func TestApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	f.rawProjections(`insert into written values (1)`)
+	f.unchanged(func() {
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if err := errors.Join(tx.Exec(f.ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
+				return err
+			}
+			if tx.Exec(f.ctx, `insert or rollback into written values (1)`, nil) == nil {
+				t.Error("the violated key is no error")
+			}
+			if tx.RollbackTo() == nil || !tx.Lost() {
+				t.Error("the transaction goes on although the database has rolled it back")
+			}
+			return nil
+		})
+		if err == nil {
+			t.Error("a lost transaction was committed")
+		}
+	})
+}
+
+func TestApply_deadlineBoundsTheWaitForTheLockOnly(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	lock, err := f.projections.Conn(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, err := lock.ExecContext(f.ctx, `begin immediate`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Millisecond)
+	defer cancel()
+	if err := f.Apply(ctx, func(*store.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("got error %v, want a busy database", err)
+	}
+	if _, err := lock.ExecContext(f.ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(f.ctx)
+	err = f.Apply(ctx, func(tx *store.ApplyTx) error {
+		cancel()
+		return tx.Exec(f.ctx, `insert into written values (1)`, nil)
+	})
+	if err != nil || f.written() != 1 {
+		t.Errorf("a transaction that has begun was cut short: %v", err)
+	}
+}
+
+func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := f.BeginSlowly(ctx); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("got error %v, want a busy database", err)
+	}
+	f.set("a", 1, 1)
+	f.beside().set("b", 1, 1)
+}
+
+func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	e, err := f.Event(f.ctx, "a", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quarantine := func(projection string) {
+		t.Helper()
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if _, err := tx.Watermark("a"); err != nil {
+				return err
+			}
+			if err := tx.Quarantine(projection, &e, *failure("boom"), 8); err != nil {
+				return err
+			}
+			names, err := tx.SetAside("a")
+			if !names[projection] {
+				t.Errorf("set aside are %v, want %s", names, projection)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	quarantine("roster")
+	quarantine("index")
+	if w := f.watermark("a"); w.SetAside != 2 {
+		t.Errorf("watermark is %+v, want two projections set aside", w)
+	}
+	cursors := texts(t, f.projections, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
+	failures := texts(t, f.projections, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
+	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 8 open" || len(failures) != 2 {
+		t.Errorf("cursors %q, failures %q", cursors, failures)
+	}
+	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
+	if err != nil || described[0].Quarantined != 1 || described[1].Quarantined != 0 {
+		t.Errorf("described as %+v, %v", described, err)
+	}
+}

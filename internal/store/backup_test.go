@@ -1,0 +1,156 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func quiet(int64, int64) {}
+
+// restore copies a backup to a new place, at the fixture's time.
+func (f *fixture) restore(from, to string) error {
+	o := optionsIn(to)
+	o.Now = f.clock.now
+	return store.Restore(f.ctx, from, o)
+}
+
+func TestBackup_restoresToASoundCopy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	f.drain()
+	f.append("a", 3)
+	f.append("dead", 2)
+	f.append("b", 4)
+	f.pause("a")
+	f.pause("b")
+	f.kill("dead")
+	if _, err := f.ResumeCampaign(f.ctx, ana(""), "b"); err != nil {
+		t.Fatal(err)
+	}
+	c := f.claimOne(one, 3)
+	f.mustApply(c, 2) // a wave is under way
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"journal.db", "projections.db"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
+	f.append("a", 1) // not in the backup
+	to := t.TempDir()
+	restored := filepath.Join(to, "new")
+	if err := f.restore(dir, restored); err != nil {
+		t.Fatal(err)
+	}
+	r := openIn(t, restored, f.clock)
+	r.sound()
+	if c := r.campaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
+		t.Errorf("campaign a is %+v", c)
+	}
+	if c := r.campaign("dead"); c.HeadStatus != outbox.Dead || len(r.row("dead", 1).Attempts) != 8 {
+		t.Errorf("campaign dead is %+v", c)
+	}
+	if len(r.acts()) != 1 {
+		t.Errorf("acts are %+v", r.acts())
+	}
+	r.clock.advance(time.Minute)
+	r.drain()
+	r.sound()
+	if c := r.campaign("b"); c.AppliedSeq != 4 {
+		t.Errorf("campaign b is %+v, want it drained at once, whoever held it when it was copied", c)
+	}
+}
+
+func TestRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 4)
+	old := filepath.Join(t.TempDir(), "old")
+	if err := f.Backup(f.ctx, old, quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.drain()
+	current := filepath.Join(t.TempDir(), "new")
+	if err := f.Backup(f.ctx, current, quiet); err != nil {
+		t.Fatal(err)
+	}
+	// The projections of one and the journal of the other, as when a worker
+	// was busy between the two copies.
+	content, err := os.ReadFile(filepath.Join(old, "projections.db"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(current, "projections.db"), content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := t.TempDir()
+	if err := f.restore(current, restored); err != nil {
+		t.Fatal(err)
+	}
+	r := openIn(t, restored, f.clock)
+	if c := r.campaign("a"); c.AppliedSeq != 0 || c.Counts.Pending != 4 {
+		t.Errorf("campaign is %+v, want its four rows back", c)
+	}
+	r.sound()
+	r.drain()
+	r.sound()
+}
+
+func TestBackup_refusesADirectoryInUse(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, f.Backup(f.ctx, dir, quiet), outbox.ErrSetup, dir, "not empty")
+	refused(t, f.Backup(f.ctx, filepath.Join(dir, "notes.txt"), quiet), outbox.ErrSetup, "notes.txt")
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("the refused backup left %v", left)
+	}
+}
+
+func TestRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.unchanged(func() {
+		refused(t, store.Restore(f.ctx, dir, optionsIn(f.dir)), outbox.ErrSetup, "exists already", "move it away")
+	})
+	refused(t, store.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir())), outbox.ErrSetup, "is no backup")
+	// A write-ahead log left by the databases that were moved away would be
+	// replayed into the restored ones.
+	left := t.TempDir()
+	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, store.Restore(f.ctx, dir, optionsIn(left)), outbox.ErrSetup, "projections.db-wal", "move it away")
+	if entries, _ := os.ReadDir(left); len(entries) != 1 {
+		t.Errorf("the refused restore left %v", entries)
+	}
+}
+
+func TestBackup_leavesTheReadersReadOnly(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, name := range []string{"1", "2", "3"} {
+		if err := f.Backup(f.ctx, filepath.Join(t.TempDir(), name), quiet); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.ProjectionsReader().Exec(`create table intruder (x)`); err == nil {
+			t.Error("a reader wrote")
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// campaignScene is a store with campaigns in every state.
+func campaignScene(t *testing.T) *fixture {
+	t.Helper()
+	f := open(t, maxAttempts(2))
+	f.append("current-1", 1)
+	f.append("current-2", 7)
+	f.drain()
+	f.append("blocked-1", 2)
+	f.append("blocked-2", 9)
+	f.kill("blocked-1", "blocked-2")
+	f.append("failing", 3)
+	f.fail("boom", "failing")
+	f.append("diverged", 4)
+	f.settle(one, store.Result{Claim: f.claimOne(one, 2), Diverged: "for a test"})
+	f.append("paused", 2)
+	f.pause("paused")
+	for i, id := range []string{"lagging-100%", "lagging_it's", "lagging-ü"} {
+		f.clock.advance(time.Second)
+		f.append(id, 5-i)
+	}
+	f.clock.advance(time.Second)
+	return f
+}
+
+func (f *fixture) visitCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
+	f.tb.Helper()
+	var all []outbox.Campaign
+	for range 10_000 {
+		page, err := f.Campaigns(f.ctx, filter)
+		if err != nil {
+			f.tb.Fatalf("%+v: %v", filter, err)
+		}
+		all = append(all, page.Items...)
+		if page.NextCursor == nil {
+			return all
+		}
+		filter.Cursor = *page.NextCursor
+	}
+	f.tb.Fatalf("%+v never ends", filter)
+	return nil
+}
+
+func ids(campaigns []outbox.Campaign) []string {
+	all := []string{}
+	for _, c := range campaigns {
+		all = append(all, c.CampaignID)
+	}
+	return all
+}
+
+func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
+	t.Parallel()
+	f := campaignScene(t)
+	everything := f.visitCampaigns(outbox.CampaignFilter{Limit: 200})
+	if len(everything) != 10 {
+		t.Fatalf("campaigns are %v, want all ten", ids(everything))
+	}
+	sorts := map[outbox.CampaignSort]func(a, b outbox.Campaign) int{
+		outbox.SortID:  func(a, b outbox.Campaign) int { return 0 },
+		outbox.SortLag: func(a, b outbox.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
+		outbox.SortAge: func(a, b outbox.Campaign) int { return int(b.Lag(f.clock.now()) - a.Lag(f.clock.now())) },
+	}
+	for sort, compare := range sorts {
+		for _, state := range append([]outbox.State{""}, outbox.States...) {
+			for _, q := range []string{"", "lag", "%", "'", "ü", "none", "1"} {
+				var want []outbox.Campaign
+				for _, c := range everything {
+					if (state == "" || c.State() == state) && strings.Contains(c.CampaignID, q) {
+						want = append(want, c)
+					}
+				}
+				slices.SortStableFunc(want, compare)
+				for _, limit := range []int{1, 3, 200} {
+					got := f.visitCampaigns(outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit})
+					if diff := cmp.Diff(ids(want), ids(got)); diff != "" {
+						t.Errorf("sort %s, state %q, q %q, limit %d (-want +got):\n%s", sort, state, q, limit, diff)
+					}
+				}
+			}
+		}
+	}
+	for _, state := range outbox.States {
+		if len(f.visitCampaigns(outbox.CampaignFilter{State: state})) == 0 {
+			t.Errorf("the scene has no campaign that is %s", state)
+		}
+	}
+}
+
+func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
+	t.Parallel()
+	for name, match := range map[string]string{"a match at the window's end": "i in (5000, 5001, 10000, 10001, 10050)", "none before": "i = 10050", "all": "i > 0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.raw(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
+with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
+select printf('c-%05d', i), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
+			want := texts(t, f.journal, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
+			got := ids(f.visitCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("paused (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCampaigns_refusesForeignCursors(t *testing.T) {
+	t.Parallel()
+	f := campaignScene(t)
+	byLag, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: outbox.SortLag, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []outbox.CampaignFilter{
+		{Cursor: "!"}, {Cursor: "eA"}, {Cursor: "YQBi"}, {Cursor: "MXgAYQ"}, {Cursor: "MABhAGI"}, {Cursor: *byLag.NextCursor},
+	} {
+		_, err := f.Campaigns(f.ctx, filter)
+		if r := refused(t, err, outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
+			t.Errorf("%+v: the refusal is about %q", filter, r.Field)
+		}
+	}
+}
+
+func TestCampaign_readsItsWatermark(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	c := f.claimOne(one, 2)
+	f.mustApply(c, 2)
+	if got := f.campaign("a"); got.AppliedSeq != 2 || got.HighWaterSeq != 3 || got.LagEvents() != 1 {
+		t.Errorf("before settling the campaign is %+v, want two applied", got)
+	}
+	_, err := f.Campaign(f.ctx, "b")
+	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+}
+
+func TestBlocked_worstFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2))
+	f.append("old-few", 2)
+	f.kill("old-few")
+	f.append("young-many", 500)
+	f.kill("young-many")
+	f.append("young-few", 2)
+	f.kill("young-few")
+	f.append("failing", 600)
+	f.fail("boom", "failing")
+	f.append("diverged", 1)
+	f.settle(one, store.Result{Claim: f.claimOne(one, 2), Diverged: "for a test"})
+	f.append("lagging", 900)
+	f.pause("lagging")
+	got, err := f.Blocked(f.ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"diverged", "young-many", "old-few", "young-few", "failing"}, ids(got)); diff != "" {
+		t.Errorf("blocked (-want +got):\n%s", diff)
+	}
+	if got, err := f.Blocked(f.ctx, 2); err != nil || len(got) != 2 {
+		t.Errorf("%d campaigns, %v, want two", len(got), err)
+	}
+}
+
+func TestSummary_sumsOverCampaigns(t *testing.T) {
+	t.Parallel()
+	f := campaignScene(t)
+	f.append("leased", 3)
+	f.raw(`update campaigns set due_at = 1 where campaign_id = 'leased'`)
+	f.claimOne(one, 1)
+	f.clock.advance(time.Second)
+	stopped := f.clock.now()
+	for i, s := range []outbox.InstanceState{
+		{ID: "i-1", Applied: 10, Failed: 2, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 5, FailedPerSecond: 1}},
+		{ID: "i-2", Applied: 5, Rates: outbox.Throughput{AppliedPerSecond: 2.5}, StoppedAt: &stopped},
+	} {
+		s.StartedAt = began.Add(time.Duration(i) * time.Second)
+		if err := f.Heartbeat(f.ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.Summary(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts outbox.Counts
+	for _, r := range f.everyRow() {
+		switch r.Status {
+		case outbox.Pending:
+			counts.Pending++
+		case outbox.Processing:
+			counts.Processing++
+		case outbox.Failed:
+			counts.Failed++
+		case outbox.Dead:
+			counts.Dead++
+		}
+	}
+	if got.Counts != counts || counts.Processing == 0 {
+		t.Errorf("counts are %+v, want %+v", got.Counts, counts)
+	}
+	if want := (outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Leased: 1}); got.Campaigns != want {
+		t.Errorf("campaigns are %+v, want %+v", got.Campaigns, want)
+	}
+	age := f.clock.now().Sub(began).Seconds()
+	if o := got.Oldest; o == nil || o.Seq != 1 || !strings.HasPrefix(o.CampaignID, "blocked") || o.EnqueuedAt != began || o.AgeSeconds != age {
+		t.Errorf("oldest is %+v, want a blocked head of %v s", got.Oldest, age)
+	}
+	lag := f.number(`select sum(high_water_seq - applied_seq) from campaigns`)
+	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.clock.now() {
+		t.Errorf("summary is %+v", got)
+	}
+	if w := got.Worker; !w.Running || w.Applied != 15 || w.Failed != 2 || w.Fenced != 1 || w.LastSeen == nil || *w.LastSeen != f.clock.now() {
+		t.Errorf("worker is %+v", w)
+	}
+	if want := (outbox.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}); got.Throughput != want {
+		t.Errorf("throughput is %+v, want %+v", got.Throughput, want)
+	}
+}
+
+func TestSummary_ofNothingIsZeroAndNotNull(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	got, err := f.Summary(f.ctx)
+	if err != nil || got.Counts.Total() != 0 || got.Oldest != nil || got.Campaigns.Total != 0 || got.Instances == nil || got.Worker.Running {
+		t.Errorf("summary is %+v, %v", got, err)
+	}
+}
+
+func TestSummary_isSharedForASecond(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	first, err := f.Summary(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(time.Hour)
+	f.append("a", 1)
+	second, err := f.Summary(f.ctx)
+	if err != nil || second.AsOf != first.AsOf {
+		t.Errorf("taken anew at %v after %v: %v", second.AsOf, first.AsOf, err)
+	}
+}
+
+func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	beat := func(id string) {
+		t.Helper()
+		if err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.clock.now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat("old")
+	f.clock.advance(4 * 24 * time.Hour)
+	beat("young")
+	beat("young")
+	listed := func() string {
+		t.Helper()
+		all, err := f.Instances(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, i := range all {
+			names = append(names, fmt.Sprintf("%s@%s/%d/%s", i.ID, i.Host, i.PID, i.Version))
+		}
+		return strings.Join(names, " ")
+	}
+	if got := listed(); got != "young@h/7/v1 old@h/7/v1" {
+		t.Errorf("instances are %s", got)
+	}
+	f.clock.advance(4 * 24 * time.Hour)
+	beat("new")
+	if got := listed(); got != "new@h/7/v1 young@h/7/v1" {
+		t.Errorf("after a week the instances are %s", got)
+	}
+}

@@ -1,0 +1,157 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// tamper changes events past the triggers that forbid it.
+func (f *fixture) tamper(query string, args ...any) {
+	f.tb.Helper()
+	f.raw(`drop trigger events_refuse_update`)
+	f.raw(`drop trigger events_refuse_delete`)
+	f.raw(query, args...)
+}
+
+func TestCheck_namesEachViolation(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm      func(*fixture)
+		invariant string
+		seq       int64
+	}{
+		"content changed":      {func(f *fixture) { f.tamper(`update events set payload = '{}' where seq = 2`) }, "journal_hash", 2},
+		"hash changed along":   {func(f *fixture) { f.tamper(`update events set event_hash = 'x' where seq = 2`) }, "journal_chain", 2},
+		"event taken out":      {func(f *fixture) { f.tamper(`delete from events where seq = 2`) }, "journal_dense", 3},
+		"last event taken out": {func(f *fixture) { f.tamper(`delete from events where seq = 6`) }, "campaign_row", 6},
+		"row missing":          {func(f *fixture) { f.raw(`delete from projection_apply_outbox where seq = 5`) }, "event_owed", 5},
+		"last row missing":     {func(f *fixture) { f.raw(`delete from projection_apply_outbox where seq = 6`) }, "event_owed", 6},
+		"row of an applied": {func(f *fixture) {
+			f.rawProjections(`update projection_watermarks set applied_seq = 4, applied_hash = 'x'`)
+		}, "applied_and_owed", 4},
+		"built from another":     {func(f *fixture) { f.rawProjections(`update projection_watermarks set applied_hash = 'x'`) }, "watermark_hash", 3},
+		"watermark too high":     {func(f *fixture) { f.rawProjections(`update projection_watermarks set applied_seq = 7`) }, "watermark_bound", 7},
+		"watermark of nobody":    {func(f *fixture) { f.rawProjections(`update projection_watermarks set campaign_id = 'b'`) }, "watermark_bound", 0},
+		"counts wrong":           {func(f *fixture) { f.raw(`update campaigns set pending = pending + 1, dead = dead - 1`) }, "campaign_row", 0},
+		"head wrong":             {func(f *fixture) { f.raw(`update campaigns set head_seq = 5`) }, "campaign_row", 4},
+		"head's status wrong":    {func(f *fixture) { f.raw(`update campaigns set head_status = 'dead'`) }, "campaign_row", 4},
+		"high water wrong":       {func(f *fixture) { f.raw(`update campaigns set high_water_seq = 7`) }, "campaign_row", 7},
+		"processing without one": {func(f *fixture) { f.raw(`update projection_apply_outbox set status = 'processing' where seq = 4`) }, "behind_head", 4},
+		"processing behind": {func(f *fixture) {
+			f.raw(`update projection_apply_outbox set status = 'processing' where seq = 5`)
+			f.raw(`update campaigns set lease_owner = 'w', lease_expires_at = 1`)
+		}, "behind_head", 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.append("a", 3)
+			f.drain()
+			f.append("a", 3)
+			f.sound()
+			c.harm(f)
+			var report store.CheckReport
+			f.unchanged(func() {
+				var err error
+				if report, err = f.Check(f.ctx, func(int64, int64) {}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			found := false
+			for _, v := range report.Violations {
+				found = found || v.Invariant == c.invariant && v.Seq == c.seq && v.Detail != "" && (v.CampaignID == "a" || v.CampaignID == "b")
+			}
+			if !found || report.OK {
+				t.Errorf("found %+v, want %s at %d", report.Violations, c.invariant, c.seq)
+			}
+		})
+	}
+}
+
+func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.append("b", 2)
+	var steps []int64
+	report, err := f.Check(f.ctx, func(done, total int64) { steps = append(steps, done, total) })
+	if err != nil || !report.OK || report.Violations == nil {
+		t.Fatalf("report is %+v, %v", report, err)
+	}
+	for name, want := range map[string]int64{"campaigns": 2, "events": 5, "rows": 5, "skipped": 0} {
+		if report.Checked[name] != want {
+			t.Errorf("%d %s checked, want %d", report.Checked[name], name, want)
+		}
+	}
+	if len(steps) != 4 || steps[0] != 1 || steps[2] != 2 || steps[3] != 2 {
+		t.Errorf("progress was %v", steps)
+	}
+}
+
+func TestCheck_allowsAWaveBetweenItsDatabases(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	c := f.claimOne(one, 3)
+	f.sound()
+	f.mustApply(c, 2)
+	f.sound()
+	f.clock.advance(lease)
+	f.sound()
+}
+
+func TestSelfCheck_countsDriftInSteps(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.append(id, 2)
+	}
+	f.raw(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
+	after, steps := "", 0
+	for {
+		next, err := f.SelfCheck(f.ctx, after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next == "" {
+			break
+		}
+		after = next
+		steps++
+	}
+	s, err := f.Summary(f.ctx)
+	if err != nil || s.Drift != 2 || steps != 2 {
+		t.Errorf("drift is %d after %d steps, %v, want two", s.Drift, steps, err)
+	}
+}
+
+func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t, mode(outbox.ModeShadow))
+	f.append("a", 3)
+	f.append("b", 1)
+	f.pause("b")
+	for _, r := range []store.Rehearsal{
+		{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2, Error: strings.Repeat("x", 70<<10), Fingerprint: "x"},
+		{CampaignID: "b", RehearsedSeq: 1},
+		{CampaignID: "a", RehearsedSeq: 3},
+	} {
+		if err := f.RecordRehearsal(f.ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.Rehearsals(f.ctx)
+	if err != nil || len(got) != 2 || got["a"] != (store.Rehearsal{CampaignID: "a", RehearsedSeq: 3}) {
+		t.Errorf("rehearsals are %+v, %v", got, err)
+	}
+	waiting, err := f.OutstandingCampaigns(f.ctx, "", 10)
+	if err != nil || len(waiting) != 1 || waiting[0] != (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}) {
+		t.Errorf("outstanding are %+v, %v", waiting, err)
+	}
+	if waiting, err := f.OutstandingCampaigns(f.ctx, "a", 10); err != nil || len(waiting) != 0 {
+		t.Errorf("after a outstanding are %+v, %v", waiting, err)
+	}
+}

@@ -1,0 +1,266 @@
+package store_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// scans are the plans that may walk a whole table or index, for the statements
+// that contain the given text, each with the reason why that costs little.
+var scans = []struct{ plan, query, reason string }{
+	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
+	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
+	{"SCAN page", "sort_key", "the rows of one page"},
+	{"SCAN operator_acts", "order by id desc", "newest first by the primary key, up to the limit"},
+	{"SCAN instances", "instances", "one row for each process of the last week"},
+	{"SCAN event_types", "event_types", "one row for each registered event type"},
+	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
+	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
+	{"SCAN projection_watermarks", "order by campaign_id", "wanted whole, by the check command only"},
+	{"SCAN sqlite_master", "sqlite_master", "the schema"},
+	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
+}
+
+// allowed is the reason that lets a statement scan, or empty.
+func allowed(query, step string) string {
+	for _, s := range scans {
+		if strings.HasPrefix(step, s.plan) && strings.Contains(query, s.query) {
+			return s.reason
+		}
+	}
+	return ""
+}
+
+func TestPlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2))
+	f.everything()
+	statements := f.Statements()
+	f.Close()
+	if len(statements["journal"]) < 65 || len(statements["projections"]) < 20 {
+		t.Fatalf("only %d and %d statements were prepared; use all of the store", len(statements["journal"]), len(statements["projections"]))
+	}
+	used := make(map[string]bool)
+	for name, queries := range statements {
+		db := openRaw(t, filepath.Join(f.dir, name+".db"))
+		for _, query := range queries {
+			for _, step := range plan(t, db, query) {
+				if !strings.HasPrefix(step, "SCAN") {
+					continue
+				}
+				reason := allowed(query, step)
+				if used[reason] = true; reason == "" {
+					t.Errorf("%s\n\tfor %s", step, query)
+				}
+			}
+		}
+	}
+	for _, s := range scans {
+		if !used[s.reason] {
+			t.Errorf("nothing needs the allowance for %s any more", s.plan)
+		}
+	}
+}
+
+func TestPlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.drain()
+	if _, _, err := f.UntilDue(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, query := range f.Statements()["journal"] {
+		if !strings.Contains(query, "due_at <= $1") && !strings.Contains(query, "min(due_at)") {
+			continue
+		}
+		found++
+		if steps := strings.Join(plan(t, f.journal, query), "; "); !strings.Contains(steps, "USING") || !strings.Contains(steps, "INDEX campaigns_due") || strings.Contains(steps, "TEMP B-TREE") {
+			t.Errorf("%s\n\tfor %s", steps, query)
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d statements look for due campaigns, want three", found)
+	}
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// plan reads the steps by which SQLite answers a query.
+func plan(t *testing.T, db *sql.DB, query string) []string {
+	t.Helper()
+	switch word, _, _ := strings.Cut(strings.TrimSpace(query), " "); strings.TrimSpace(word) {
+	case "begin", "commit", "rollback", "savepoint", "release", "pragma":
+		return nil
+	}
+	most := 0
+	for _, p := range parameter.FindAllStringSubmatch(query, -1) {
+		n, _ := strconv.Atoi(p[1])
+		most = max(most, n)
+	}
+	rows, err := db.Query(`explain query plan `+query, make([]any, most)...)
+	if err != nil {
+		t.Fatalf("explain %s: %v", query, err)
+	}
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// everything calls every method of the store that has statements of its own,
+// so that each has been prepared.
+func (f *fixture) everything() {
+	f.tb.Helper()
+	must := func(errs ...error) {
+		f.tb.Helper()
+		for _, err := range errs {
+			if err != nil {
+				f.tb.Fatal(err)
+			}
+		}
+	}
+	f.useWorker(must)
+	f.useActs(must)
+	f.useReads(must)
+}
+
+func (f *fixture) useWorker(must func(...error)) {
+	known := event("known", "counted")
+	known.EventID = "e-1"
+	f.appendAll(known)
+	f.appendAll(known)
+	f.AppendTogether([]store.Append{{Events: []outbox.Event{event("known", "counted")}}, {Events: []outbox.Event{{CampaignID: "known", EventType: "x", Seq: 99, Payload: []byte("{}")}}}})
+	f.drain()
+	f.append("dead", 3)
+	f.kill("dead")
+	f.append("crashing", 3)
+	for range 4 {
+		for _, c := range f.claim(one, 2) {
+			must(f.Renew(f.ctx, one, []store.Claim{c}, lease))
+		}
+		f.clock.advance(lease)
+	}
+	f.pause("crashing")
+	f.append("given back", 5)
+	c := f.claimOne(one, 3)
+	f.mustApply(c, 1)
+	f.settle(one, store.Result{Claim: c, Applied: 1})
+	f.lose("given back", "seq = 3")
+	f.pause("given back")
+	f.append("holed", 4)
+	f.raw(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
+	f.raw(`update campaigns set pending = 3 where campaign_id = 'holed'`)
+	f.settle(one, store.Result{Claim: f.claimOne(one, 9), Applied: 0})
+	f.pause("holed")
+	f.append("counted", 1)
+	for range 3 {
+		f.crash(one, 9)
+	}
+	f.noClaim(one)
+	f.pause("counted")
+	f.append("inline", 1)
+	inline, _, err := f.ClaimInline(f.ctx, one, "inline", lease)
+	must(err)
+	f.settle(one, store.Result{Claim: inline})
+	f.pause("inline")
+	f.append("expired", 2)
+	f.claimOne(one, 1)
+	f.clock.advance(lease)
+	_, err = f.ReconcileCampaign(f.ctx, "expired")
+	must(err, f.RecordRehearsal(f.ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i"}),
+		f.RegisterEventTypes(f.ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
+		f.InstallProjections(f.ctx, []store.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x)"}}}))
+	e, err := f.Event(f.ctx, "dead", 1)
+	must(err, f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		must(tx.Savepoint(), tx.Quarantine("p", &e, *failure("boom"), 8), tx.RollbackTo(), tx.Release())
+		_, err := tx.SetAside("dead")
+		return err
+	}))
+	_, _, err = f.UntilDue(f.ctx)
+	must(err)
+}
+
+func (f *fixture) useActs(must func(...error)) {
+	o := ana("")
+	o.IdempotencyKey, o.Expected = "k", &outbox.Expected{Status: outbox.Dead}
+	_, err := f.RequeueRow(f.ctx, o, "dead", 1)
+	must(err)
+	_, err = f.RequeueRow(f.ctx, ana(""), "dead", 1)
+	refused(f.tb, err, outbox.ErrConflict)
+	f.pause("dead")
+	f.append("failed", 2)
+	f.raw(`update campaigns set due_at = null where campaign_id <> 'failed'`)
+	f.fail("boom", "failed")
+	_, err = f.RetryRow(f.ctx, ana(""), "failed", 1)
+	must(err)
+	f.fail("boom", "failed")
+	for _, filter := range []outbox.RequeueFilter{{}, {CampaignID: "failed"}} {
+		_, err = f.PreviewRequeue(f.ctx, filter)
+		must(err)
+		_, err = f.RequeueDead(f.ctx, ana(""), filter)
+		must(err)
+	}
+	_, err = f.ReplayCampaign(f.ctx, ana(""), "given back")
+	must(err)
+	_, err = f.RepairGaps(f.ctx, ana(""))
+	must(err)
+	_, err = f.ResumeCampaign(f.ctx, ana(""), "given back")
+	must(err)
+}
+
+func (f *fixture) useReads(must func(...error)) {
+	for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
+		_, err := f.Rows(f.ctx, outbox.RowFilter{Status: status})
+		must(err)
+		_, err = f.Rows(f.ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"})
+		must(err)
+	}
+	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+		_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort})
+		must(err)
+	}
+	f.row("dead", 1)
+	_, err := f.Events(f.ctx, "dead", 0, 0)
+	must(err)
+	_, err = f.Acts(f.ctx, outbox.ActFilter{})
+	must(err)
+	_, err = f.Acts(f.ctx, outbox.ActFilter{CampaignID: "dead", Seq: 1})
+	must(err)
+	_, err = f.Blocked(f.ctx, 0)
+	must(err)
+	_, err = f.Summary(f.ctx)
+	must(err)
+	_, err = f.Instances(f.ctx)
+	must(err)
+	_, err = f.Rehearsals(f.ctx)
+	must(err)
+	_, err = f.OutstandingCampaigns(f.ctx, "", 10)
+	must(err)
+	_, err = f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "p"}})
+	must(err)
+	_, err = f.Migrations(f.ctx)
+	must(err)
+	_, err = f.SelfCheck(f.ctx, "", 10)
+	must(err)
+	f.gaps()
+	_, err = f.Check(f.ctx, quiet)
+	must(err)
+	f.Ready(f.ctx)
+}

@@ -1,0 +1,117 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// deadRows is a store with dead heads that died in the order d, c, b, a, with
+// two event types and two errors between them, and rows waiting behind them.
+func deadRows(t *testing.T) *fixture {
+	t.Helper()
+	f := open(t, maxAttempts(1))
+	for i, id := range []string{"d", "c", "b", "a"} {
+		f.appendAll(append([]outbox.Event{event(id, []string{"counted", "weighed"}[i%2])}, slices.Repeat([]outbox.Event{event(id, "counted")}, i)...)...)
+		c := f.claimOne(one, 1)
+		f.settle(one, store.Result{Claim: c, Applied: 0, Failure: failure(fmt.Sprintf("%s failed at %d", []string{"this", "that"}[i/2], i))})
+		f.clock.advance(time.Second)
+	}
+	f.append("e", 2)
+	return f
+}
+
+func TestRequeueDead_takesThoseThatDiedFirst(t *testing.T) {
+	t.Parallel()
+	f := deadRows(t)
+	got, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{Limit: 2})
+	if want := (outbox.Requeued{Requeued: 2, Heads: 2, Released: 1}); err != nil || got != want {
+		t.Errorf("requeued %+v, %v, want %+v", got, err, want)
+	}
+	left := texts(t, f.journal, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`)
+	if diff := cmp.Diff([]string{"a", "b"}, left); diff != "" {
+		t.Errorf("still dead (-want +got):\n%s", diff)
+	}
+	for _, id := range []string{"c", "d"} {
+		if r := f.row(id, 1).Row; r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.clock.now() {
+			t.Errorf("row is %+v", r)
+		}
+	}
+	f.sound()
+}
+
+func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		filter outbox.RequeueFilter
+		want   outbox.Requeued
+	}{
+		"all":                   {outbox.RequeueFilter{}, outbox.Requeued{Requeued: 4, Heads: 4, Released: 6}},
+		"campaign":              {outbox.RequeueFilter{CampaignID: "a"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
+		"campaign without":      {outbox.RequeueFilter{CampaignID: "e"}, outbox.Requeued{}},
+		"event type":            {outbox.RequeueFilter{EventType: "weighed"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 4}},
+		"fingerprint":           {outbox.RequeueFilter{Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 5}},
+		"type and fingerprint":  {outbox.RequeueFilter{EventType: "weighed", Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
+		"campaign of a type":    {outbox.RequeueFilter{CampaignID: "a", EventType: "counted"}, outbox.Requeued{}},
+		"limit":                 {outbox.RequeueFilter{Limit: 3}, outbox.Requeued{Requeued: 3, Heads: 3, Released: 3}},
+		"a campaign's own type": {outbox.RequeueFilter{CampaignID: "a", EventType: "weighed"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := deadRows(t)
+			f.unchanged(func() {
+				got, err := f.PreviewRequeue(f.ctx, c.filter)
+				if err != nil || got != c.want {
+					t.Errorf("preview is %+v, %v, want %+v", got, err, c.want)
+				}
+			})
+			got, err := f.RequeueDead(f.ctx, ana(""), c.filter)
+			if err != nil || got != c.want {
+				t.Errorf("requeued %+v, %v, want %+v", got, err, c.want)
+			}
+			if left := f.rows(outbox.Dead); left != 4-c.want.Requeued {
+				t.Errorf("%d rows are dead still", left)
+			}
+			if acts := f.acts(); len(acts) != 1 || acts[0].Action != "requeue_many" {
+				t.Errorf("audit records are %+v, want one", acts)
+			}
+			f.sound()
+		})
+	}
+}
+
+func TestRequeueDead_countsARowThatIsNoHead(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	f.raw(`update projection_apply_outbox set status = 'dead' where seq = 3`)
+	f.raw(`update campaigns set dead = 2, pending = 1`)
+	got, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{})
+	if want := (outbox.Requeued{Requeued: 2, Heads: 1, Released: 2}); err != nil || got != want {
+		t.Errorf("requeued %+v, %v, want %+v", got, err, want)
+	}
+	f.sound()
+}
+
+func TestRequeueDead_refusesWhatItCannotBound(t *testing.T) {
+	t.Parallel()
+	f := deadRows(t)
+	f.unchanged(func() {
+		for _, limit := range []int{-1, 10_001} {
+			_, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{Limit: limit})
+			if r := refused(t, err, outbox.ErrInvalid, "10000"); r.Field != "limit" {
+				t.Errorf("the refusal is about %q", r.Field)
+			}
+			_, err = f.PreviewRequeue(f.ctx, outbox.RequeueFilter{Limit: limit})
+			refused(t, err, outbox.ErrInvalid)
+		}
+		_, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{CampaignID: "unknown"})
+		refused(t, err, outbox.ErrNotFound, `"unknown"`)
+	})
+}

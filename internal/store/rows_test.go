@@ -1,0 +1,258 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// oddIDs are campaign ids that break careless queries.
+var oddIDs = []string{"%", "_", "it's", `back\slash`, "ü-é", "☃\u2028", "a b", "A", "a", `"quoted"`, "a;--", "0", "\u00ff"}
+
+// rowScene is a store with rows of every status in campaigns of odd names.
+func rowScene(t *testing.T) *fixture {
+	t.Helper()
+	f := open(t, maxAttempts(2))
+	fill := func(ids []string) {
+		for _, id := range ids {
+			for i := range 4 {
+				f.appendAll(event(id, []string{"counted", "weighed"}[i%2]))
+			}
+		}
+	}
+	dead, failed, processing, pending := oddIDs[:4], oddIDs[4:7], oddIDs[7:9], oddIDs[9:]
+	fill(dead)
+	f.fail("disk 1 is full", dead...)
+	f.clock.advance(time.Second)
+	f.fail("disk 2 is full", dead[:]...)
+	fill(failed)
+	f.fail(`it's "100%" wrong`, failed...)
+	fill(processing)
+	f.claim(one, 3*len(processing))
+	fill(pending)
+	return f
+}
+
+// everyRow reads all rows past the store.
+func (f *fixture) everyRow() []outbox.Row {
+	f.tb.Helper()
+	found, err := f.journal.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	defer found.Close()
+	var all []outbox.Row
+	for found.Next() {
+		var r outbox.Row
+		var next int64
+		if err := found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &next); err != nil {
+			f.tb.Fatal(err)
+		}
+		r.NextAttemptAt = time.UnixMicro(next)
+		all = append(all, r)
+	}
+	return all
+}
+
+// visit pages through a filter's rows.
+func (f *fixture) visit(filter outbox.RowFilter) (rows []outbox.Row, pages int) {
+	f.tb.Helper()
+	for {
+		page, err := f.Rows(f.ctx, filter)
+		if err != nil {
+			f.tb.Fatalf("%+v: %v", filter, err)
+		}
+		if pages++; pages > 1000 {
+			f.tb.Fatalf("%+v never ends", filter)
+		}
+		if filter.Limit > 0 && len(page.Items) > filter.Limit {
+			f.tb.Errorf("a page has %d rows, the limit is %d", len(page.Items), filter.Limit)
+		}
+		if page.Partial && page.NextCursor == nil {
+			f.tb.Error("a partial page has no cursor to go on")
+		}
+		rows = append(rows, page.Items...)
+		if page.NextCursor == nil {
+			return rows, pages
+		}
+		filter.Cursor = *page.NextCursor
+	}
+}
+
+func keys(rows []outbox.Row) []string {
+	all := []string{}
+	for _, r := range rows {
+		all = append(all, fmt.Sprintf("%s#%d", r.CampaignID, r.Seq))
+	}
+	return all
+}
+
+func TestRows_pagesVisitEveryMatchExactlyOnce(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	everything := f.everyRow()
+	seen := map[outbox.Status]int{}
+	for _, r := range everything {
+		seen[r.Status]++
+	}
+	if len(seen) != 4 {
+		t.Fatalf("the scene has %v, want every status", seen)
+	}
+	filters := []outbox.RowFilter{{}, {EventType: "weighed"}, {EventType: "none"}, {Fingerprint: "disk # is full"}, {Q: "full"}, {Q: "%"}, {Q: "'"}, {Q: "_"}, {Q: "no such"},
+		{CampaignID: "unknown"}, {EventType: "counted", Q: "wrong", Status: outbox.Failed}}
+	for _, status := range outbox.Statuses {
+		filters = append(filters, outbox.RowFilter{Status: status}, outbox.RowFilter{Status: status, EventType: "counted"}, outbox.RowFilter{Status: status, Q: "a"})
+	}
+	for _, id := range oddIDs {
+		filters = append(filters, outbox.RowFilter{CampaignID: id}, outbox.RowFilter{CampaignID: id, Status: outbox.Pending}, outbox.RowFilter{Q: id}, outbox.RowFilter{CampaignID: id, EventType: "weighed"})
+	}
+	for _, filter := range filters {
+		var want []outbox.Row
+		for _, r := range everything {
+			if filter.Matches(r) {
+				want = append(want, r)
+			}
+		}
+		slices.SortFunc(want, rowOrder(filter))
+		for _, limit := range []int{1, 3, 200} {
+			filter.Limit = limit
+			got, _ := f.visit(filter)
+			if diff := cmp.Diff(keys(want), keys(got)); diff != "" {
+				t.Errorf("%+v (-want +got):\n%s", filter, diff)
+			}
+		}
+	}
+}
+
+// rowOrder is the order in which a filter's rows must come.
+func rowOrder(f outbox.RowFilter) func(a, b outbox.Row) int {
+	byDue := f.CampaignID == "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
+	return func(a, b outbox.Row) int {
+		if byDue {
+			if c := a.NextAttemptAt.Compare(b.NextAttemptAt); c != 0 {
+				return c
+			}
+			if a.Seq != b.Seq {
+				return int(a.Seq - b.Seq)
+			}
+		}
+		if a.CampaignID != b.CampaignID {
+			if a.CampaignID < b.CampaignID {
+				return -1
+			}
+			return 1
+		}
+		return int(a.Seq - b.Seq)
+	}
+}
+
+func TestRows_tellHeadsAndWhatWaitsBehindThem(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	rows, _ := f.visit(outbox.RowFilter{})
+	heads := map[string]int64{}
+	for _, r := range rows {
+		if r.IsHead {
+			heads[r.CampaignID] = r.Seq
+		}
+		if behind := map[bool]int64{true: 3}[r.IsHead]; r.BlockedBehind != behind {
+			t.Errorf("%s %d says %d rows wait behind it, want %d", r.CampaignID, r.Seq, r.BlockedBehind, behind)
+		}
+	}
+	if len(heads) != len(oddIDs) {
+		t.Errorf("heads are %v, want one in each campaign", heads)
+	}
+}
+
+func TestRows_aPageThatLookedEnoughIsPartialAndGoesOn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for range 6 {
+		f.append("a", 1000)
+	}
+	f.appendAll(event("a", "rare"))
+	f.append("a", 10)
+	page, err := f.Rows(f.ctx, outbox.RowFilter{EventType: "rare"})
+	if err != nil || !page.Partial || len(page.Items) != 0 || page.NextCursor == nil {
+		t.Errorf("first page is %+v, %v, want it partial", page, err)
+	}
+	got, pages := f.visit(outbox.RowFilter{EventType: "rare"})
+	if diff := cmp.Diff([]string{"a#6001"}, keys(got)); diff != "" || pages != 2 {
+		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
+	}
+	if got, _ := f.visit(outbox.RowFilter{Status: outbox.Pending, Limit: 199}); len(got) != 6011 {
+		t.Errorf("visited %d rows, want 6011", len(got))
+	}
+}
+
+func TestRows_limitsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 300)
+	for limit, want := range map[int]int{0: 50, -1: 50, 7: 7, 200: 200, 10_000: 200} {
+		page, err := f.Rows(f.ctx, outbox.RowFilter{Limit: limit})
+		if err != nil || len(page.Items) != want {
+			t.Errorf("limit %d gives %d rows, %v, want %d", limit, len(page.Items), err, want)
+		}
+	}
+}
+
+func TestRows_refusesForeignCursors(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	byID, err := f.Rows(f.ctx, outbox.RowFilter{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDue, err := f.Rows(f.ctx, outbox.RowFilter{Status: outbox.Dead, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []outbox.RowFilter{
+		{Cursor: "!"}, {Cursor: "eA"}, {Cursor: *byDue.NextCursor}, {Cursor: *byID.NextCursor, Status: outbox.Failed}, {Cursor: "AAA", Status: outbox.Dead}, {Cursor: "YQBi"},
+	} {
+		_, err := f.Rows(f.ctx, filter)
+		if r := refused(t, err, outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
+			t.Errorf("%+v: the refusal is about %q", filter, r.Field)
+		}
+	}
+}
+
+func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	d := f.row("it's", 1)
+	if d.Event.CampaignID != "it's" || d.Event.Seq != 1 || d.Row.Status != outbox.Dead || d.Campaign.HeadSeq != 1 {
+		t.Errorf("detail is %+v", d)
+	}
+	if len(d.Attempts) != 2 || d.Attempts[0].Error != "disk 2 is full" || d.Attempts[0].Attempt != 2 || d.Attempts[0].Fingerprint != "disk # is full" {
+		t.Errorf("attempts are %+v, want both, newest first", d.Attempts)
+	}
+	for _, c := range []struct {
+		campaign string
+		seq      int64
+	}{{"it's", 9}, {"its", 1}} {
+		_, err := f.Row(f.ctx, c.campaign, c.seq)
+		refused(t, err, outbox.ErrNotFound)
+	}
+}
+
+func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 10)
+	c := f.claimOne(one, 10)
+	f.mustApply(c, 4)
+	f.settle(one, store.Result{Claim: c, Applied: 4})
+	f.claimOne(one, 3)
+	got, _ := f.visit(outbox.RowFilter{Status: outbox.Processing, Limit: 2})
+	if diff := cmp.Diff([]string{"a#5", "a#6", "a#7"}, keys(got)); diff != "" {
+		t.Errorf("processing (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,304 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// setup fails unless opening is refused with a sentence that has the fragments.
+func setup(t *testing.T, o store.Options, fragments ...string) {
+	t.Helper()
+	s, err := store.Open(context.Background(), o)
+	if err == nil {
+		s.Close()
+	}
+	r := refused(t, err, outbox.ErrSetup, fragments...)
+	if strings.Contains(r.Error(), "SQLITE_") || strings.HasSuffix(r.Error(), ".") {
+		t.Errorf("%q is not a sentence for a person", r.Error())
+	}
+}
+
+func TestOpen_createsFilesForTheOwnerAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "deep", "and new ?#%25 ü")
+	s, err := store.Open(t.Context(), optionsIn(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"journal.db", "projections.db"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
+			t.Errorf("%s: %+v, %v, want it there, with mode 0600", name, info, err)
+		}
+	}
+	if reasons := s.Ready(t.Context()); len(reasons) != 0 {
+		t.Errorf("not ready: %q", reasons)
+	}
+	migrations, err := s.Migrations(t.Context())
+	if err != nil || len(migrations) < 2 {
+		t.Fatalf("migrations are %+v, %v", migrations, err)
+	}
+	for _, m := range migrations {
+		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Name == "" || m.Version == 0 {
+			t.Errorf("migration %+v is not applied", m)
+		}
+	}
+}
+
+func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"journal", "projections"} {
+		f := open(t)
+		f.Close()
+		path := filepath.Join(f.dir, name+".db")
+		if _, err := openRaw(t, path).Exec(`insert into goose_db_version (version_id, is_applied) values (9999, 1)`); err != nil {
+			t.Fatal(err)
+		}
+		f.unchanged(func() {
+			setup(t, optionsIn(f.dir), "the "+name+" database", path, "version 9999", "newer outboxweb")
+		})
+	}
+}
+
+func TestOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
+	t.Parallel()
+	noMigrate := func(dir string) store.Options {
+		o := optionsIn(dir)
+		o.NoMigrate = true
+		return o
+	}
+	dir := t.TempDir()
+	setup(t, noMigrate(dir), "the journal database", "does not exist", "--no-migrate")
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("a refused start left %v", left)
+	}
+	copyEmptyFiles(t, dir)
+	s, err := store.Open(t.Context(), noMigrate(dir))
+	if err != nil {
+		t.Fatalf("with both databases in place: %v", err)
+	}
+	s.Close()
+	if err := os.Remove(filepath.Join(dir, "projections.db")); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, noMigrate(dir), "the projections database", "does not exist")
+	if err := os.WriteFile(filepath.Join(dir, "projections.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, noMigrate(dir), "the projections database", "has version 0", "--no-migrate", "outboxweb migrate")
+}
+
+func TestOpen_refusesPathsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "real.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return "sqlite:" + filepath.Join(dir, name) }
+	for name, c := range map[string]struct {
+		journal, projections string
+		fragments            []string
+	}{
+		"not a database":           {in("file"), in("p1.db"), []string{"the journal database", file, "is not a SQLite database"}},
+		"projections no database":  {in("j2.db"), in("file"), []string{"the projections database", "is not a SQLite database"}},
+		"under a file":             {in("file/journal.db"), in("p3.db"), []string{"cannot create the directory of the journal database", "not a directory"}},
+		"a directory":              {in("directory"), in("p4.db"), []string{"cannot write the journal database", "is a directory"}},
+		"one file twice":           {in("x.db"), in("x.db"), []string{"--journal-db and --projections-db", "same file"}},
+		"one file by two names":    {in("y.db"), in("directory/../y.db"), []string{"same file"}},
+		"one file through a link":  {in("real.db"), in("link.db"), []string{"same file"}},
+		"no URL":                   {filepath.Join(dir, "a.db"), in("p5.db"), []string{"--journal-db", "sqlite:PATH"}},
+		"no path":                  {"sqlite:", in("p6.db"), []string{"--journal-db", "path"}},
+		"in memory":                {in("j7.db"), "sqlite::memory:", []string{"--projections-db", "path"}},
+		"PostgreSQL":               {"postgres://localhost/x", in("p8.db"), []string{"--journal-db", "PostgreSQL is not supported"}},
+		"projections unknown kind": {in("j9.db"), "mysql:x", []string{"--projections-db", "mysql:x", "sqlite:PATH"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setup(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
+		})
+	}
+}
+
+func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.Close()
+	o := optionsIn(f.dir)
+	o.Journal, o.Projections = o.Projections, o.Journal
+	f.unchanged(func() { setup(t, o, "is not a journal database") })
+}
+
+func TestOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, optionsIn(dir), "cannot write the journal database", "permission denied")
+}
+
+func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			s, err := store.Open(context.Background(), optionsIn(dir))
+			if err != nil {
+				t.Errorf("open: %v", err)
+				return
+			}
+			defer s.Close()
+			if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{event("a", "counted")}}); err != nil {
+				t.Errorf("append: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	f := openIn(t, dir, newClock())
+	if c := f.campaign("a"); c.HighWaterSeq != 6 {
+		t.Errorf("campaign is %+v, want all six events", c)
+	}
+	f.sound()
+}
+
+func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for range 20 {
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			f.append(id, 1)
+		}
+	}
+	var wg sync.WaitGroup
+	for _, w := range []store.Worker{one, two} {
+		s := f.beside()
+		wg.Go(func() {
+			for {
+				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 7, Lease: lease})
+				if err != nil {
+					t.Errorf("claim: %v", err)
+				}
+				if len(claims) == 0 {
+					return
+				}
+				for _, c := range claims {
+					if reached, err := s.apply(c, c.Last); err != nil || reached != c.Last {
+						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
+					}
+					if got, err := s.Settle(s.ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil || got.Fenced != 0 {
+						t.Errorf("settle %+v: %+v, %v", c, got, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.drain()
+	f.sound()
+}
+
+func TestClose_mayBeCalledAgain(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	if err := errors.Join(f.Close(), f.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClose_letsNobodyBegin(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.Close()
+	if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}}); err == nil {
+		t.Error("a closed store appended")
+	}
+	if _, err := f.Campaign(f.ctx, "a"); err == nil {
+		t.Error("a closed store answered")
+	}
+	if err := f.Apply(f.ctx, func(*store.ApplyTx) error { return nil }); err == nil {
+		t.Error("a closed store applied")
+	}
+}
+
+func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	roster := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
+	install := func(p store.Projection) {
+		t.Helper()
+		if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	otherVersion := func(version string) bool {
+		t.Helper()
+		described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return described[0].BuiltByOtherVersion
+	}
+	install(roster)
+	f.rawProjections(`insert into roster values ('a')`)
+	f.unchanged(func() { install(roster) })
+	if otherVersion("v1") {
+		t.Error("a fresh projection was built by another version")
+	}
+	roster.Version = "v2"
+	install(roster)
+	if !otherVersion("v2") {
+		t.Error("a changed definition goes unnoticed")
+	}
+	if err := f.PrepareProjection(f.ctx, `insert into roster values ($1)`); err != nil {
+		t.Error(err)
+	}
+	if err := f.PrepareProjection(f.ctx, `insert into nowhere values ($1)`); err == nil {
+		t.Error("a statement on a missing table was accepted")
+	}
+	f.rawProjections(`create table foreign_table (x)`)
+	install(store.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y)`}})
+	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
+	if err != nil || !described[0].BuiltByOtherVersion {
+		t.Errorf("tables that somebody else made are described as %+v, %v", described, err)
+	}
+}
+
+func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	p := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x)`, `create tabel other (x)`}}
+	f.unchanged(func() {
+		err := f.InstallProjections(f.ctx, []store.Projection{p})
+		var wrong *store.SchemaError
+		if !errors.As(err, &wrong) || wrong.Projection != "roster" || wrong.Statement != 1 || !strings.Contains(err.Error(), "tabel") {
+			t.Errorf("got error %v", err)
+		}
+		if n := texts(t, f.projections, `select name from sqlite_master where name = 'roster'`); len(n) != 0 {
+			t.Error("the first table was left behind")
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// soon is a context for what must happen at once.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestWaitApplied_returnsOnceAnotherGoroutineHasApplied(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	type answer struct {
+		applied int64
+		err     error
+	}
+	answers := make(chan answer)
+	for _, seq := range []int64{1, 2, 2} {
+		go func() {
+			applied, err := f.WaitApplied(soon(t), "a", seq)
+			answers <- answer{applied, err}
+		}()
+	}
+	c := f.claimOne(one, 2)
+	f.mustApply(c, 2)
+	for range 3 {
+		if a := <-answers; a.err != nil || a.applied != 2 {
+			t.Errorf("got %+v, want two applied", a)
+		}
+	}
+	if applied, err := f.WaitApplied(soon(t), "a", 1); err != nil || applied != 2 {
+		t.Errorf("what is applied already needs no wait: %d, %v", applied, err)
+	}
+}
+
+func TestWaitApplied_seesWhatAnotherProcessApplies(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	done := make(chan error)
+	go func() {
+		_, err := f.beside().WaitApplied(soon(t), "a", 2)
+		done <- err
+	}()
+	f.drain()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	ctx, cancel := context.WithTimeout(f.ctx, 150*time.Millisecond)
+	defer cancel()
+	done := make(chan error)
+	go func() {
+		_, err := f.WaitApplied(ctx, "a", 2)
+		done <- err
+	}()
+	advance := func(tx *store.ApplyTx) error {
+		if _, err := tx.Watermark("a"); err != nil {
+			return err
+		}
+		if err := tx.Savepoint(); err != nil {
+			return err
+		}
+		return tx.Advance("a", 1, 0, 2, "h")
+	}
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		if err := advance(tx); err != nil {
+			return err
+		}
+		return tx.RollbackTo()
+	})
+	if err == nil {
+		err = f.Rehearse(f.ctx, advance)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, <-done, outbox.ErrNotYet)
+}
+
+func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	c := f.claimOne(one, 1)
+	f.mustApply(c, 1)
+	f.settle(one, store.Result{Claim: c, Applied: 1})
+	f.append("dead", 2)
+	f.pause("a")
+	f.kill("dead")
+	wait := func(campaign string, seq int64) (int64, error) {
+		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
+		defer cancel()
+		return f.WaitApplied(ctx, campaign, seq)
+	}
+	applied, err := wait("a", 3)
+	refused(t, err, outbox.ErrNotYet, `campaign "a" have event 1 and not yet event 3`, "Paused by scene")
+	if applied != 1 {
+		t.Errorf("%d applied, want 1", applied)
+	}
+	_, err = wait("dead", 1)
+	refused(t, err, outbox.ErrNotYet, "Event 1 is dead")
+	_, err = wait("a", 9)
+	refused(t, err, outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
+	_, err = wait("unknown", 1)
+	refused(t, err, outbox.ErrNotFound, `"unknown"`)
+}
