@@ -207,6 +207,29 @@ func TestApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 	f.set("a", 2, 1)
 }
 
+func TestApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	f.unchanged(func() {
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
+			defer cancel()
+			// SQLite keeps a transaction whose query was interrupted, and would
+			// commit half of what the caller meant to do.
+			if err := tx.Exec(ctx, `with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`, nil); err == nil {
+				t.Error("the query was not interrupted")
+			}
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v, want the one that interrupted", err)
+		}
+	})
+}
+
 func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)

@@ -3,14 +3,23 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
 
 // ReplayCampaign gives every unapplied event of the campaign its row back, due
 // now, and removes rows of events that are applied already.
+//
+// A wave that is being applied to the campaign is waited for, for a moment; one
+// that takes longer is an outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
+	return whenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, o, id) })
+}
+
+func (s *Store) replayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
 	a := &act{order: o, action: "replay", campaign: id}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Repaired, error) {
 		c, err := t.existingCampaign(id)
@@ -20,13 +29,54 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (
 		if err := t.expectCampaign(o, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
-		if c.leaseOwner != "" && c.leaseExpiry > now {
-			return outbox.Repaired{}, outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, id)
+		if err := c.free(now); err != nil {
+			return outbox.Repaired{}, err
 		}
 		result, err := s.repairCampaign(t, c, now)
 		a.after = result
 		return result, err
 	})
+}
+
+// errHeld marks the refusal of what needs a campaign that nobody works on.
+var errHeld = errors.New("lease held")
+
+// free refuses while another holds the campaign's lease.
+func (c *campaignRow) free(now int64) error {
+	if c.leaseOwner == "" || c.leaseExpiry <= now {
+		return nil
+	}
+	refusal := outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, c.id)
+	refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, errHeld)
+	return refusal
+}
+
+// How long, and how often, a repair asks for a campaign that is being worked on.
+const (
+	heldWait = 2 * time.Second
+	heldPoll = 10 * time.Millisecond
+)
+
+// whenFree tries a repair until the campaign's lease is free, for at most
+// heldWait.
+func whenFree(ctx context.Context, repair func() (outbox.Repaired, error)) (outbox.Repaired, error) {
+	deadline := time.NewTimer(heldWait)
+	defer deadline.Stop()
+	poll := time.NewTicker(heldPoll)
+	defer poll.Stop()
+	for {
+		repaired, err := repair()
+		if !errors.Is(err, errHeld) {
+			return repaired, err
+		}
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			return repaired, err
+		case <-ctx.Done():
+			return repaired, err
+		}
+	}
 }
 
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
@@ -55,8 +105,8 @@ func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired
 		return total, err
 	}
 	for _, g := range gaps {
-		repaired, err := s.ReconcileCampaign(ctx, g.CampaignID)
-		if err != nil {
+		repaired, err := whenFree(ctx, func() (outbox.Repaired, error) { return s.repairFree(ctx, g.CampaignID) })
+		if err != nil && !errors.Is(err, errHeld) {
 			return total, err
 		}
 		total.Add(repaired)
@@ -100,6 +150,14 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 
 // ReconcileCampaign is Reconcile for one campaign.
 func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repaired, error) {
+	repaired, err := s.repairFree(ctx, id)
+	if errors.Is(err, errHeld) {
+		err = nil // its worker will notice
+	}
+	return repaired, err
+}
+
+func (s *Store) repairFree(ctx context.Context, id string) (outbox.Repaired, error) {
 	var repaired outbox.Repaired
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
@@ -107,8 +165,8 @@ func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repair
 		if err != nil {
 			return err
 		}
-		if c.leaseOwner != "" && c.leaseExpiry > now {
-			return nil
+		if err := c.free(now); err != nil {
+			return err
 		}
 		repaired, err = s.repairCampaign(t, c, now)
 		return err
