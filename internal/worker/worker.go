@@ -114,7 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case outbox.ModeShadow:
 		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
 	}
-	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, w.reconcile) })
+	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
 	loops.Wait()
@@ -174,6 +174,18 @@ func (w *Worker) loop(ctx context.Context, name string, interval func(context.Co
 // work in step.
 func every(d time.Duration) func(context.Context) time.Duration {
 	return func(context.Context) time.Duration { return d - d/10 + rand.N(d/5+1) }
+}
+
+// exceptFirst leaves out the first call of a step that start has taken already.
+func exceptFirst(step func(context.Context) (bool, error)) func(context.Context) (bool, error) {
+	first := true
+	return func(ctx context.Context) (bool, error) {
+		if first {
+			first = false
+			return false, nil
+		}
+		return step(ctx)
+	}
 }
 
 // untilDue is the poll interval, or less when a campaign is due sooner: a

@@ -1,13 +1,17 @@
 package worker_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -15,58 +19,148 @@ import (
 	"outboxweb/internal/worker"
 )
 
-const realJournal = "../../../shared/data/journal.jsonl.gz"
+// ledger writes down every application of every event, so that repeats and
+// reorders show.
+const ledger = `-- projection: ledger
+-- tables: ledger_applied, ledger_history
 
-// readJournal reads the recorded journal, which a plain clone does not have.
-func readJournal(tb testing.TB) []outbox.Event {
+-- schema
+create table ledger_applied (campaign_id text not null, seq bigint not null, times bigint not null, primary key (campaign_id, seq));
+create table ledger_history (id integer primary key, campaign_id text not null, seq bigint not null);
+
+-- on: *
+insert into ledger_applied (campaign_id, seq, times) values (:campaign_id, :seq, 1)
+on conflict (campaign_id, seq) do update set times = ledger_applied.times + 1;
+insert into ledger_history (campaign_id, seq) values (:campaign_id, :seq);
+`
+
+// accounts fails on an event that spends more than there is, until somebody
+// mends the balance.
+const accounts = `-- projection: accounts
+-- tables: accounts
+-- on-failure: block
+
+-- schema
+create table accounts (campaign_id text primary key, balance bigint not null check (balance >= 0), spent bigint not null default 0);
+
+-- on: opened
+insert into accounts (campaign_id, balance) values (:campaign_id, :payload.balance!);
+
+-- on: spent
+update accounts set spent = spent + 1 where campaign_id = :campaign_id;
+update accounts set balance = balance - :payload.amount! where campaign_id = :campaign_id;
+`
+
+// probing calls the test's probe of the campaign's name on every event of type
+// probed, after it has written something.
+const probing = `-- projection: probing
+-- tables: probing
+
+-- schema
+create table probing (campaign_id text not null, seq bigint not null, answer text, primary key (campaign_id, seq));
+
+-- on: probed
+insert into probing (campaign_id, seq) values (:campaign_id, :seq);
+update probing set answer = probe(:payload.key!, :campaign_id, :seq) where campaign_id = :campaign_id and seq = :seq;
+`
+
+func opened(campaign string, balance int) outbox.Event {
+	return eventOf(campaign, "opened", fmt.Sprintf(`{"balance":%d}`, balance))
+}
+
+func spent(campaign string, amount int) outbox.Event {
+	return eventOf(campaign, "spent", fmt.Sprintf(`{"amount":%d}`, amount))
+}
+
+func probed(campaign, key string) outbox.Event {
+	return eventOf(campaign, "probed", fmt.Sprintf(`{"key":%q}`, key))
+}
+
+func noted(campaign string) outbox.Event { return eventOf(campaign, "noted", `{}`) }
+
+func eventOf(campaign, eventType, payload string) outbox.Event {
+	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
+}
+
+// notes are n events of one campaign.
+func notes(campaign string, n int) []outbox.Event {
+	return slices.Repeat([]outbox.Event{noted(campaign)}, n)
+}
+
+// define writes each definition to a file of one directory and returns it as
+// the sources of a set.
+func define(tb testing.TB, definitions ...string) []string {
 	tb.Helper()
-	f, err := os.Open(realJournal)
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			tb.Fatalf("the recorded journal is missing: %v", err)
-		}
-		tb.Skipf("the recorded journal is missing: %v", err)
-	}
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var events []outbox.Event
-	lines := bufio.NewScanner(unzipped)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		e, err := outbox.ParseEvent(lines.Bytes())
-		if err != nil {
+	dir := tb.TempDir()
+	for i, text := range definitions {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.sql", i)), []byte(text), 0o600); err != nil {
 			tb.Fatal(err)
 		}
-		events = append(events, e)
 	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	return events
+	return []string{dir}
+}
+
+// clock is a time that only the test moves.
+type clock struct{ micros atomic.Int64 }
+
+func newClock() *clock {
+	c := new(clock)
+	c.micros.Store(time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC).UnixMicro())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+type option = func(*store.Options, *worker.Config)
+
+// at makes the store tell the test's time.
+func at(c *clock) option {
+	return func(o *store.Options, _ *worker.Config) { o.Now = c.now }
+}
+
+func maxAttempts(n int) option {
+	return func(o *store.Options, _ *worker.Config) { o.Retry.MaxAttempts = n }
+}
+
+func batchSize(rows int) option {
+	return func(_ *store.Options, c *worker.Config) { c.BatchSize = rows }
+}
+
+func mode(m outbox.Mode) option {
+	return func(_ *store.Options, c *worker.Config) { c.Mode = m }
+}
+
+// polling sets how long the worker sleeps unless it is woken.
+func polling(d time.Duration) option {
+	return func(_ *store.Options, c *worker.Config) { c.PollInterval = d }
+}
+
+func cuttingOffAfter(d time.Duration) option {
+	return func(_ *store.Options, c *worker.Config) { c.EventTimeout = d }
 }
 
 // bench is a store with a worker on it.
 type bench struct {
 	*store.Store
-	worker *worker.Worker
-	set    *projection.Set
-	dir    string
+	worker  *worker.Worker
+	set     *projection.Set
+	sources []string
+	dir     string
 }
 
-// open makes a store in a directory of its own. change adjusts the options.
-func open(tb testing.TB, sources []string, change func(*store.Options, *worker.Config)) *bench {
+// open makes a store in a directory of its own, and a worker that is not
+// running.
+func open(tb testing.TB, sources []string, options ...option) *bench {
 	tb.Helper()
-	return openIn(tb, tb.TempDir(), sources, change)
+	return openIn(tb, tb.TempDir(), sources, options...)
 }
 
-func openIn(tb testing.TB, dir string, sources []string, change func(*store.Options, *worker.Config)) *bench {
+func openIn(tb testing.TB, dir string, sources []string, options ...option) *bench {
 	tb.Helper()
 	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")}
-	c := worker.Config{Mode: outbox.ModeOutbox}
-	if change != nil {
+	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
+	for _, change := range options {
 		change(&o, &c)
 	}
 	o.Mode = c.Mode
@@ -83,28 +177,74 @@ func openIn(tb testing.TB, dir string, sources []string, change func(*store.Opti
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	return &bench{Store: s, worker: worker.New(c), set: set, dir: dir}
+	return &bench{Store: s, worker: worker.New(c), set: set, sources: sources, dir: dir}
+}
+
+// beside is another process on the same files.
+func (b *bench) beside(tb testing.TB, options ...option) *bench {
+	tb.Helper()
+	return openIn(tb, b.dir, b.sources, options...)
 }
 
 // drain works until nothing is due.
 func (b *bench) drain(tb testing.TB) {
 	tb.Helper()
-	for more := true; more; {
-		var err error
-		if more, err = b.worker.Pass(context.Background()); err != nil {
+	for b.pass(tb) {
+	}
+}
+
+// pass works off one wave and reports whether there was anything to do.
+func (b *bench) pass(tb testing.TB) bool {
+	tb.Helper()
+	more, err := b.worker.Pass(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return more
+}
+
+// start runs the worker until stop is called or the test ends.
+func (b *bench) start(tb testing.TB) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.worker.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("run: %v", err)
+		}
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+func (b *bench) mustAppend(tb testing.TB, events ...outbox.Event) {
+	tb.Helper()
+	for chunk := range slices.Chunk(events, 500) {
+		if _, err := b.Append(context.Background(), store.Append{Events: chunk}); err != nil {
 			tb.Fatal(err)
 		}
 	}
 }
 
-func (b *bench) mustAppend(tb testing.TB, events ...outbox.Event) {
+// claim takes a wave for the bench's worker.
+func (b *bench) claim(tb testing.TB) []store.Claim {
 	tb.Helper()
-	for first := 0; first < len(events); first += 500 {
-		if _, err := b.Append(context.Background(), store.Append{Events: events[first:min(len(events), first+500)]}); err != nil {
-			tb.Fatal(err)
-		}
+	claims, err := b.Claim(context.Background(), b.worker.Who(), store.ClaimLimits{Rows: 1000, Lease: leaseTime})
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return claims
 }
+
+// leaseTime is how long the leases last that tests take themselves.
+const leaseTime = 30 * time.Second
 
 func (b *bench) mustBeSound(tb testing.TB) {
 	tb.Helper()
@@ -120,43 +260,87 @@ func (b *bench) mustBeSound(tb testing.TB) {
 	}
 }
 
-func TestPass_appliesTheRecordedJournal(t *testing.T) {
-	events := readJournal(t)
-	b := open(t, []string{"builtin:campaigns"}, func(o *store.Options, _ *worker.Config) { o.Retry.MaxAttempts = 1 })
-	b.mustAppend(t, events...)
-	b.drain(t)
-
-	summary, err := b.Summary(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// mustHaveApplied makes sure that the ledger has seen events 1 to last of the
+// campaign, each once and in order, and nothing else.
+func (b *bench) mustHaveApplied(tb testing.TB, campaign string, last int) {
+	tb.Helper()
+	want := make([]int, last)
+	for i := range want {
+		want[i] = i + 1
 	}
-	if summary.Campaigns.Total != 590 || summary.Counts.Dead != 1 || summary.Campaigns.Blocked != 1 || summary.Campaigns.Leased != 0 {
-		t.Errorf("summary = %+v", summary)
+	history := column[int](tb, b.projections(tb), `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
+	if diff := cmp.Diff(want, history); diff != "" {
+		tb.Errorf("campaign %q was not applied as 1 to %d (-want +got):\n%s", campaign, last, diff)
 	}
-	dead, err := b.Rows(t.Context(), outbox.RowFilter{Status: outbox.Dead})
-	if err != nil {
-		t.Fatal(err)
+	if again := column[int](tb, b.projections(tb), `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
+		tb.Errorf("campaign %q: events %v were applied more than once", campaign, again)
 	}
-	if len(dead.Items) != 1 || dead.Items[0].CampaignID != "bdsewd4qujfbhle3m7pgb4wrzy" || dead.Items[0].Seq != 5 {
-		t.Errorf("dead rows = %+v", dead.Items)
+	if applied, err := b.AppliedSeq(context.Background(), campaign); err != nil || applied != int64(last) {
+		tb.Errorf("the watermark of campaign %q is %d (%v), want %d", campaign, applied, err, last)
 	}
-	b.mustBeSound(t)
 }
 
-// contextUntilDrained ends when no row is left.
-func contextUntilDrained(tb testing.TB, b *bench) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.worker.Wake()
-	go func() {
-		defer cancel()
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for range tick.C {
-			waiting, err := b.OutstandingCampaigns(context.Background(), "", 1)
-			if err != nil || len(waiting) == 0 {
-				return
-			}
+func (b *bench) campaign(tb testing.TB, id string) outbox.Campaign {
+	tb.Helper()
+	c, err := b.Campaign(context.Background(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (b *bench) row(tb testing.TB, campaign string, seq int64) outbox.RowDetail {
+	tb.Helper()
+	row, err := b.Row(context.Background(), campaign, seq)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return row
+}
+
+// mustStand compares a row's status and attempts.
+func (b *bench) mustStand(tb testing.TB, campaign string, seq int64, status outbox.Status, attempts int) {
+	tb.Helper()
+	r := b.row(tb, campaign, seq)
+	if r.Row.Status != status || r.Row.AttemptCount != attempts || len(r.Attempts) != attempts {
+		tb.Errorf("campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
+			campaign, seq, r.Row.Status, r.Row.AttemptCount, len(r.Attempts), status, attempts, r.Row.LastError)
+	}
+}
+
+// mustWait waits until the projections have the event.
+func (b *bench) mustWait(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := b.WaitApplied(ctx, campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// patience is how long tests wait for what must happen.
+const patience = 20 * time.Second
+
+// eventually waits for a condition.
+func eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	deadline := time.After(patience)
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-deadline:
+			tb.Fatalf("not within %s: %s", patience, what)
 		}
-	}()
-	return ctx, cancel
+	}
+}
+
+var operator = outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
+
+func (b *bench) mustRequeue(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	if _, err := b.RequeueRow(context.Background(), operator, campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
 }

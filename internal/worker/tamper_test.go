@@ -1,0 +1,184 @@
+package worker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// mustRefuse makes sure that event 3 of campaign b fails for the reason, on
+// every attempt, while campaign a is applied to its end.
+func mustRefuse(t *testing.T, b *bench, now *clock, reason string) {
+	t.Helper()
+	for n := 1; n <= 3; n++ {
+		b.pass(t)
+		now.advance(10 * time.Minute)
+		r := b.row(t, "b", 3)
+		if want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]; r.Row.Status != want || r.Row.AttemptCount != n {
+			t.Errorf("after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
+		}
+		if !strings.Contains(r.Row.LastError, reason) {
+			t.Errorf("the error is %q, want it to say %q", r.Row.LastError, reason)
+		}
+	}
+	b.mustHaveApplied(t, "a", 5)
+	b.mustHaveApplied(t, "b", 2)
+}
+
+// tampered changes something in a journal of two campaigns that is not applied
+// yet.
+func tampered(t *testing.T, statements ...string) (*bench, *clock) {
+	t.Helper()
+	now := newClock()
+	b := open(t, define(t, ledger), at(now), maxAttempts(3))
+	b.mustAppend(t, notes("a", 5)...)
+	b.mustAppend(t, notes("b", 5)...)
+	b.tamper(t, statements...)
+	return b, now
+}
+
+func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{
+		`payload = '{"amount":1000}'`, `event_type = 'opened'`, `occurred_at = occurred_at + 1`, `entity_id = 'somebody else'`,
+	} {
+		b, now := tampered(t, `update events set `+change+` where campaign_id = 'b' and seq = 3`)
+		mustRefuse(t, b, now, "event 3 is not the one that was appended: its content no longer matches its hash")
+	}
+}
+
+func TestPass_neverAppliesAnEventThatBreaksTheChain(t *testing.T) {
+	t.Parallel()
+	b, now := tampered(t)
+	rewrite(t, b, "b", 3, `{"amount":1000}`)
+	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
+}
+
+// rewrite changes an event and its own hash with it, but not the chain.
+func rewrite(t *testing.T, b *bench, campaign string, seq int64, payload string) {
+	t.Helper()
+	e, err := b.Event(t.Context(), campaign, seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Payload = []byte(payload)
+	b.tamper(t, fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
+}
+
+func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, ledger), at(now), maxAttempts(3))
+	b.mustAppend(t, notes("a", 5)...)
+	b.mustAppend(t, notes("b", 2)...)
+	b.drain(t)
+	b.mustAppend(t, notes("b", 3)...)
+	rewrite(t, b, "b", 3, `{"amount":1000}`)
+	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
+}
+
+func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []string{`seq = 3`, `seq >= 3`} {
+		b, now := tampered(t, `delete from events where campaign_id = 'b' and `+gone)
+		b.drain(t)
+		b.mustHaveApplied(t, "a", 5)
+		b.mustHaveApplied(t, "b", 2)
+		if text := b.row(t, "b", 4).Row.LastError; text != "" {
+			t.Errorf("an event behind the missing one was tried: %s", text)
+		}
+		head := column[string](t, b.journal(t), `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
+		if len(head) != 1 || !strings.HasPrefix(head[0], "failed: event 3 is missing from the journal") {
+			t.Errorf("the head is %q, want it to have failed because the event is missing", head)
+		}
+		now.advance(time.Second)
+		b.drain(t)
+	}
+}
+
+func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, ledger), at(now))
+	b.mustAppend(t, notes("a", 2)...)
+	b.mustAppend(t, notes("b", 2)...)
+	b.drain(t)
+	marks := b.projections(t)
+	hash := column[string](t, marks, `select applied_hash from projection_watermarks where campaign_id = 'b'`)[0]
+	mustExec(t, marks, `update projection_watermarks set applied_hash = 'of another journal' where campaign_id = 'b'`)
+	b.mustAppend(t, notes("a", 3)...)
+	b.mustAppend(t, notes("b", 3)...)
+	b.drain(t)
+
+	b.mustHaveApplied(t, "a", 5)
+	b.mustHaveApplied(t, "b", 2)
+	c := b.campaign(t, "b")
+	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "another event 2") || c.Lease != nil {
+		t.Errorf("state %s (%q), lease %v; want diverged at event 2 and no lease", c.State(), c.Diverged, c.Lease)
+	}
+	if c.Counts != (outbox.Counts{Pending: 3}) {
+		t.Errorf("rows %+v, want 3 pending", c.Counts)
+	}
+	now.advance(24 * time.Hour)
+	if b.pass(t) {
+		t.Error("a diverged campaign was claimed")
+	}
+
+	mustExec(t, marks, `update projection_watermarks set applied_hash = '`+hash+`' where campaign_id = 'b'`)
+	if _, err := b.ReplayCampaign(t.Context(), operator, "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.drain(t)
+	b.mustHaveApplied(t, "b", 5)
+	b.mustBeSound(t)
+}
+
+func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	b.mustAppend(t, notes("a", 2)...)
+	b.drain(t)
+	mustExec(t, b.projections(t), `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
+	takeSteps(t, b)
+	if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged {
+		t.Errorf("state %s, want diverged", c.State())
+	}
+	b.mustAppend(t, noted("a"))
+	b.drain(t)
+	if seen := column[int](t, b.projections(t), `select max(seq) from ledger_history`); seen[0] != 2 {
+		t.Errorf("event %d was applied to a diverged campaign", seen[0])
+	}
+}
+
+func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []struct{ first, last int }{{1, 1}, {1, 4}, {1, 5}} {
+		b := open(t, define(t, ledger))
+		b.mustAppend(t, notes("a", 5)...)
+		loseRows(t, b, "a", lost.first, lost.last)
+		b.mustAppend(t, notes("a", 2)...)
+		b.drain(t)
+		b.mustHaveApplied(t, "a", 7)
+		b.mustBeSound(t)
+	}
+}
+
+func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
+		now := newClock()
+		b := open(t, define(t, ledger), at(now))
+		b.mustAppend(t, notes("a", 5)...)
+		mustExec(t, b.journal(t), `delete from projection_apply_outbox where `+lost)
+		for range 5 { // a wave finds it, or the hourly steps do
+			b.drain(t)
+			takeSteps(t, b)
+			now.advance(time.Hour)
+		}
+		b.mustHaveApplied(t, "a", 5)
+		b.mustBeSound(t)
+	}
+}

@@ -1,0 +1,214 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
+	t.Parallel()
+	const each = 3
+	for _, campaigns := range []int{1, 10, 300} {
+		for _, rows := range []int{7, 1000} {
+			now := newClock()
+			b := open(t, define(t, ledger), at(now), batchSize(rows))
+			for i := range campaigns {
+				b.mustAppend(t, notes(fmt.Sprintf("c%03d", i), each)...)
+			}
+			passes, db := 0, b.journal(t)
+			for b.pass(t) {
+				passes++
+				held := column[int](t, db, `select (select count(*) from campaigns where lease_owner <> '' or processing > 0) + (select count(*) from projection_apply_outbox where status = 'processing')`)
+				if held[0] > 0 {
+					t.Fatalf("%d campaigns, waves of %d: %d leases and rows are held after wave %d", campaigns, rows, held[0], passes)
+				}
+			}
+			// Nothing waits for a lease to end: the clock has not moved.
+			for i := range campaigns {
+				if c := b.campaign(t, fmt.Sprintf("c%03d", i)); c.AppliedSeq != each {
+					t.Fatalf("%d campaigns, waves of %d: campaign %q stopped at %d", campaigns, rows, c.CampaignID, c.AppliedSeq)
+				}
+			}
+			if most := campaigns*each/min(rows, 256) + campaigns + 1; passes > most {
+				t.Errorf("%d campaigns, waves of %d: %d waves, want at most %d", campaigns, rows, passes, most)
+			}
+		}
+	}
+}
+
+func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger), batchSize(100), polling(time.Hour))
+	b.mustAppend(t, notes("a", 4_000)...)
+	for i := range 100 {
+		b.mustAppend(t, notes(fmt.Sprint("c", i), 10)...)
+	}
+	b.start(t)
+	b.mustWait(t, "a", 4_000)
+	for i := range 100 {
+		b.mustWait(t, fmt.Sprint("c", i), 10)
+	}
+}
+
+// TestRun_isWokenByWhateverMakesARowDue lets the worker poll once an hour, so
+// that nothing but being woken moves it.
+func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger, accounts), polling(time.Hour), maxAttempts(2),
+		func(o *store.Options, _ *worker.Config) { o.Retry.Base, o.Retry.Max = time.Hour, time.Hour })
+	b.OnWork(b.worker.Wake)
+	b.start(t)
+	mended, ctx := b.projections(t), t.Context()
+
+	b.mustAppend(t, opened("a", 1))
+	b.mustWait(t, "a", 1)
+
+	b.mustAppend(t, spent("a", 2), noted("a"))
+	eventually(t, "the event fails", func() bool { return b.row(t, "a", 2).Row.Status == outbox.Failed })
+	if _, err := b.RetryRow(ctx, operator, "a", 2); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a retried event is tried at once", func() bool { return b.row(t, "a", 2).Row.Status == outbox.Dead })
+
+	mustExec(t, mended, `update accounts set balance = 100`)
+	b.mustRequeue(t, "a", 2)
+	b.mustWait(t, "a", 3)
+
+	if _, err := b.PauseCampaign(ctx, operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, noted("a"), noted("b"))
+	b.mustWait(t, "b", 1)
+	if applied, err := b.AppliedSeq(ctx, "a"); err != nil || applied != 3 {
+		t.Errorf("a paused campaign went on to %d (%v)", applied, err)
+	}
+	if _, err := b.ResumeCampaign(ctx, operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.mustWait(t, "a", 4)
+	b.mustHaveApplied(t, "a", 4)
+}
+
+func TestRun_isWokenByARepairedGap(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger), polling(time.Hour))
+	b.OnWork(b.worker.Wake)
+	b.start(t)
+	b.mustAppend(t, notes("a", 2)...)
+	b.mustWait(t, "a", 2)
+	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, notes("a", 3)...)
+	loseRows(t, b, "a", 3, 5)
+	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if repaired, err := b.ReplayCampaign(t.Context(), operator, "a"); err != nil || repaired.Inserted != 3 {
+		t.Fatalf("repaired %+v (%v), want 3 rows inserted", repaired, err)
+	}
+	b.mustWait(t, "a", 5)
+	b.mustHaveApplied(t, "a", 5)
+}
+
+func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger, accounts), polling(time.Hour),
+		func(o *store.Options, _ *worker.Config) { o.Retry.Base = 20 * time.Millisecond })
+	b.mustAppend(t, opened("a", 1), spent("a", 2), noted("a"))
+	b.start(t)
+	eventually(t, "the event fails", func() bool { return b.row(t, "a", 2).Row.AttemptCount > 0 })
+	mustExec(t, b.projections(t), `update accounts set balance = 100`)
+	b.mustWait(t, "a", 3)
+	b.mustHaveApplied(t, "a", 3)
+}
+
+func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger), polling(time.Hour))
+	b.mustAppend(t, notes("a", 3)...)
+	died := store.Worker{ID: "died", Build: "test"}
+	if _, err := b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	b.mustWait(t, "a", 3)
+	b.mustHaveApplied(t, "a", 3)
+}
+
+func TestRun_endsCleanlyUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger), batchSize(50))
+	b.OnWork(b.worker.Wake)
+	for i := range 50 {
+		b.mustAppend(t, notes(fmt.Sprint("c", i), 40)...)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var appending sync.WaitGroup
+	appending.Go(func() {
+		for ctx.Err() == nil {
+			b.mustAppend(t, notes("load", 5)...)
+		}
+	})
+	stop := b.start(t)
+	b.mustWait(t, "c0", 5)
+	stop()
+	cancel()
+	appending.Wait()
+
+	mustBeUntouched(t, b)
+	instances, err := b.Instances(t.Context())
+	if err != nil || len(instances) != 1 {
+		t.Fatalf("instances %+v (%v), want one", instances, err)
+	}
+	if me := instances[0]; me.ID != b.worker.ID() || me.StoppedAt == nil || me.Applied == 0 || me.Failed+me.Fenced != 0 || me.Rates != (outbox.Throughput{}) {
+		t.Errorf("the instance says %+v, want it stopped after applying, without failures", me)
+	}
+	b.mustBeSound(t)
+	b.drain(t)
+	for i := range 50 {
+		b.mustHaveApplied(t, fmt.Sprint("c", i), 40)
+	}
+}
+
+func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
+	t.Parallel()
+	for _, m := range outbox.Modes {
+		b := open(t, define(t, ledger), mode(m))
+		b.mustAppend(t, notes("a", 5)...)
+		if m == outbox.ModeInline {
+			if err := b.worker.ApplyInline(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 { // the work, and the heartbeats that tell of it
+			takeSteps(t, b)
+		}
+		versions := []fileVersion{versionOf(t, b, "journal.db"), versionOf(t, b, "projections.db")}
+		for range 5 {
+			takeSteps(t, b)
+		}
+		for _, before := range versions {
+			before.mustBeCurrent(t, string(m))
+		}
+	}
+}
+
+func takeSteps(t *testing.T, b *bench) {
+	t.Helper()
+	for _, step := range b.worker.TimedSteps() {
+		for more := true; more; {
+			var err error
+			if more, err = step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
