@@ -60,6 +60,6 @@ func expectedOf(r outbox.Row) *outbox.Expected {
 }
 
 func curlAppend(p Page) string {
-	return "curl -s -H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"character.created\",\"payload\":{\"name\":\"Ash\"}}' \\\n  " +
+	return "curl -s -H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
 		shellQuote(p.Origin+string(p.Links.API().Events("c-1")))
 }
