@@ -1,0 +1,474 @@
+// Package e2e tests outboxweb from outside: it builds the program, runs it as
+// processes, talks to them over HTTP, signals and the command line, and reads
+// their database files with a SQLite of its own. It imports none of the
+// program's packages.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "outboxweb-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	defer stopChromium()
+	binary = filepath.Join(dir, "outboxweb")
+	build := exec.Command("go", "build", "-o", binary, "outboxweb/cmd/outboxweb")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: build the program:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience bounds every wait for something that should happen soon. It is
+// generous, since the machine may be busy.
+const patience = 30 * time.Second
+
+// eventually waits until done reports true and fails the test when that takes
+// longer than within. The text done returns says how far it got.
+func eventually(t *testing.T, within time.Duration, what string, done func() (bool, string)) {
+	t.Helper()
+	if last, ok := attain(within, done); !ok {
+		t.Fatalf("not within %s: %s; at last: %s", within, what, last)
+	}
+}
+
+// attain is eventually for what may also not happen.
+func attain(within time.Duration, done func() (bool, string)) (last string, ok bool) {
+	deadline := time.Now().Add(within)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if ok, last = done(); ok || time.Now().After(deadline) {
+			return last, ok
+		}
+		<-look.C
+	}
+}
+
+// databases is a pair of database files in a directory of their own.
+type databases struct{ dir string }
+
+func newDatabases(t *testing.T) databases { return databases{t.TempDir()} }
+
+func (d databases) journal() string     { return filepath.Join(d.dir, "journal.db") }
+func (d databases) projections() string { return filepath.Join(d.dir, "projections.db") }
+
+// flags name the files to a command.
+func (d databases) flags() []string {
+	return []string{"--journal-db", "sqlite:" + d.journal(), "--projections-db", "sqlite:" + d.projections()}
+}
+
+// openReader opens a database file for reading only.
+func openReader(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// scalar reads one value from a database file.
+func scalar[T any](t *testing.T, path, query string, args ...any) T {
+	t.Helper()
+	db := openReader(t, path)
+	defer db.Close()
+	var v T
+	if err := db.QueryRow(query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// each reads the rows of a query from a database file, a map from column to
+// value for each.
+func each(t *testing.T, path, query string, visit func(row map[string]any)) {
+	t.Helper()
+	db := openReader(t, path)
+	defer db.Close()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values, into := make([]any, len(names)), make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		row := make(map[string]any, len(names))
+		for i, name := range names {
+			row[name] = values[i]
+		}
+		visit(row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// output collects what a process writes; it may be read meanwhile.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// program prepares a process of the program in the directory of its files,
+// free of the settings of whoever runs the tests.
+func program(d databases, args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = d.dir
+	for _, setting := range os.Environ() {
+		if !strings.HasPrefix(setting, "OUTBOXWEB_") {
+			cmd.Env = append(cmd.Env, setting)
+		}
+	}
+	cmd.SysProcAttr = dieWithParent()
+	return cmd
+}
+
+// result is what a command that ended left behind.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// command runs a command on the files to its end, whatever its exit code.
+func command(t *testing.T, d databases, stdin io.Reader, args ...string) result {
+	t.Helper()
+	cmd := program(d, append(args, d.flags()...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("outboxweb %s: %v", strings.Join(args, " "), err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// mustCommand is command for what has to succeed; it returns stdout.
+func mustCommand(t *testing.T, d databases, stdin io.Reader, args ...string) string {
+	t.Helper()
+	r := command(t, d, stdin, args...)
+	if r.code != 0 {
+		t.Fatalf("outboxweb %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// server is a running `outboxweb serve`.
+type server struct {
+	url    string // set once it listens
+	cmd    *exec.Cmd
+	stderr *output
+	client *http.Client
+	up     chan struct{} // closed once it listens
+	exited chan struct{} // closed once it ended; code is set then
+	code   int           // -1 when a signal ended it
+}
+
+// launch starts a server on a free port and does not wait for it. It is
+// killed at the end of the test; its log is printed when the test failed.
+func launch(t *testing.T, d databases, args ...string) *server {
+	t.Helper()
+	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, append(args, d.flags()...)...)
+	s := &server{
+		cmd: program(d, args...), stderr: new(output),
+		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		up:     make(chan struct{}), exited: make(chan struct{}),
+	}
+	s.cmd.Stderr = s.stderr
+	stdout, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("start the server: %v", err)
+	}
+	go s.attend(stdout)
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Logf("log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(s.stderr.String(), 4000))
+		}
+	})
+	return s
+}
+
+// attend reads the server's stdout to its end and then waits for the process.
+func (s *server) attend(stdout io.Reader) {
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url, found := strings.CutPrefix(lines.Text(), "listening on "); found && s.url == "" {
+			s.url = url
+			close(s.up)
+		}
+	}
+	_ = s.cmd.Wait() // how it ended is in the process state
+	s.code = s.cmd.ProcessState.ExitCode()
+	s.client.CloseIdleConnections()
+	close(s.exited)
+}
+
+func tail(text string, most int) string {
+	if len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
+}
+
+// start is launch that waits until the server listens.
+func start(t *testing.T, d databases, args ...string) *server {
+	t.Helper()
+	s := launch(t, d, args...)
+	s.awaitListening(t)
+	return s
+}
+
+func (s *server) awaitListening(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.up:
+	case <-s.exited:
+		t.Fatalf("the server ended before it listened: %s\n%s", s.cmd.ProcessState, s.stderr)
+	case <-time.After(patience):
+		t.Fatalf("the server does not listen after %s\n%s", patience, s.stderr)
+	}
+}
+
+func (s *server) pid() int { return s.cmd.Process.Pid }
+
+func (s *server) signal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatalf("signal %v to server %d: %v", sig, s.pid(), err)
+	}
+}
+
+// kill ends the process at once, as a crash would, and waits for its end.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended already
+	<-s.exited
+}
+
+// stop asks the server to end and returns its exit code.
+func (s *server) stop(t *testing.T) int {
+	t.Helper()
+	s.signal(t, syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		t.Fatalf("the server does not end within %s of SIGTERM", patience)
+	}
+	return s.code
+}
+
+// answer is a response with its body read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// decode reads the body into v.
+func (a answer) decode(t *testing.T, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, v); err != nil {
+		t.Fatalf("%v in the answer %d %s", err, a.status, a.body)
+	}
+}
+
+// do sends a request; a body that is not nil is sent as JSON. Errors are those
+// of the connection.
+func (s *server) do(ctx context.Context, method, path string, body any) (answer, error) {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return answer{}, err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, content)
+	if err != nil {
+		return answer{}, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return s.send(r)
+}
+
+// send sends a request made by the caller.
+func (s *server) send(r *http.Request) (answer, error) {
+	res, err := s.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, text}, err
+}
+
+// get reads path into v and fails the test unless it is answered with 200.
+func (s *server) get(t *testing.T, path string, v any) {
+	t.Helper()
+	a, err := s.do(t.Context(), http.MethodGet, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.status != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, a.status, a.body)
+	}
+	a.decode(t, v)
+}
+
+// post sends body to path and fails the test unless it is answered with status.
+func (s *server) post(t *testing.T, status int, path string, body any) answer {
+	t.Helper()
+	a, err := s.do(t.Context(), http.MethodPost, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.status != status {
+		t.Fatalf("POST %s: %d %s, want status %d", path, a.status, a.body, status)
+	}
+	return a
+}
+
+// summary is what the tests read of GET /api/v1/summary.
+type summary struct {
+	AsOf      time.Time `json:"as_of"`
+	Mode      string
+	Counts    struct{ Pending, Processing, Failed, Dead int64 }
+	Campaigns struct{ Total, Lagging, Blocked, Leased int64 }
+	Lag       struct{ Events int64 }
+	Worker    struct{ Running bool }
+}
+
+// settled reports whether the worker has nothing left to do: everything is
+// applied, but for campaigns with a dead head.
+func (s summary) settled() bool {
+	return s.Counts.Pending+s.Counts.Processing+s.Counts.Failed+s.Campaigns.Leased == 0
+}
+
+// awaitSettled waits until the server has nothing left to do.
+func (s *server) awaitSettled(t *testing.T) summary {
+	t.Helper()
+	return s.awaitSummary(t, "everything is applied", summary.settled)
+}
+
+// awaitSummary waits until a summary is as wanted. One that was taken before
+// the call does not count: the server hands out the same for a second.
+func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bool) summary {
+	t.Helper()
+	var sum summary
+	began := time.Now()
+	eventually(t, 2*patience, what, func() (bool, string) {
+		sum = summary{}
+		s.get(t, "/api/v1/summary", &sum)
+		return sum.AsOf.After(began) && wanted(sum), fmt.Sprintf("%+v", sum)
+	})
+	return sum
+}
+
+// metric reads one series of GET /metrics, by its name with labels.
+func (s *server) metric(t *testing.T, series string) float64 {
+	t.Helper()
+	a, err := s.do(t.Context(), http.MethodGet, "/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(a.body)) {
+		if text, found := strings.CutPrefix(line, series+" "); found {
+			var value float64
+			if _, err := fmt.Sscan(text, &value); err != nil {
+				t.Fatalf("metric %q: %v", line, err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("there is no metric %s", series)
+	return 0
+}
+
+// checkReport is the document of `check --json`.
+type checkReport struct {
+	OK         bool
+	Checked    map[string]int64
+	Violations []struct {
+		Invariant  string
+		CampaignID string `json:"campaign_id"`
+		Seq        int64
+		Detail     string
+	}
+}
+
+// checkClean runs `check` and fails the test if it finds anything.
+func checkClean(t *testing.T, d databases, flags ...string) checkReport {
+	t.Helper()
+	r := command(t, d, nil, append([]string{"check", "--json"}, flags...)...)
+	var report checkReport
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatalf("check --json: %v\n%s%s", err, r.stdout, r.stderr)
+	}
+	if r.code != 0 || !report.OK || len(report.Violations) > 0 {
+		t.Fatalf("check: exit code %d, %+v\n%s", r.code, report, r.stderr)
+	}
+	return report
+}

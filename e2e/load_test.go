@@ -1,0 +1,401 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// historyProjections are written by the tests for the tests: a tally that an
+// upsert keeps, and a history that shows in which order events were applied
+// and, having no key on seq, when one was applied twice.
+var historyProjections = map[string]string{
+	"tally.sql": `
+-- projection: tally
+-- tables: tally
+
+-- schema
+create table tally (
+  campaign_id text primary key,
+  events bigint not null,
+  total bigint not null
+);
+
+-- on: *
+insert into tally (campaign_id, events, total)
+values (:campaign_id, 1, :payload.n!)
+on conflict (campaign_id) do update set
+  events = events + 1,
+  total = total + excluded.total;
+`,
+	"history.sql": `
+-- projection: history
+-- tables: history
+
+-- schema
+create table history (
+  id integer primary key autoincrement,
+  campaign_id text not null,
+  seq bigint not null
+);
+
+-- on: *
+insert into history (campaign_id, seq) values (:campaign_id, :seq);
+
+-- The ids of campaigns interleave as it happens, so they are no part of what a
+-- campaign's read model says.
+
+-- digest: select seq from history where campaign_id = :campaign_id order by id
+`,
+}
+
+// writeProjections puts projection files into a directory and returns the
+// flags that name it.
+func writeProjections(t *testing.T, files map[string]string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"--projections", dir}
+}
+
+// event is what the tests append.
+type event struct {
+	CampaignID string         `json:"campaign_id,omitempty"`
+	EventID    string         `json:"event_id,omitempty"`
+	EventType  string         `json:"event_type"`
+	Payload    map[string]any `json:"payload"`
+}
+
+// appended is what an append answers for each event.
+type appended struct {
+	CampaignID string `json:"campaign_id"`
+	Seq        int64
+	Position   int64
+	EventID    string `json:"event_id"`
+	Existed    bool
+}
+
+// load is writers that append over HTTP as fast as they are answered, and the
+// record of what they were told. A writer that gets no answer sends the same
+// events again until it does, if need be to the server that replaces the one
+// that died.
+type load struct {
+	campaigns []string
+	ending    chan struct{} // closed when no more events are to be made
+	writers   sync.WaitGroup
+
+	mu      sync.Mutex
+	servers []*server           // whom to ask, shared out among the writers
+	sent    int                 // events made
+	acked   map[string]appended // by event id
+	retold  int                 // of those, how many were there already when they were sent again
+	wrong   []string            // answers that must not be
+}
+
+// startLoad starts writers to a number of campaigns. Every fourth writer sends
+// batches of three. They ask nobody until point tells them whom, and stop at
+// the end of the test at the latest.
+func startLoad(t *testing.T, writers, campaigns int) *load {
+	l := &load{ending: make(chan struct{}), acked: map[string]appended{}}
+	for i := range campaigns {
+		l.campaigns = append(l.campaigns, fmt.Sprintf("campaign-%02d", i))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	for number := range writers {
+		l.writers.Go(func() { l.write(ctx, number) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		l.writers.Wait()
+	})
+	return l
+}
+
+// point names the servers that the writers ask from now on.
+func (l *load) point(servers ...*server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.servers = servers
+}
+
+// progress is the number of events that were acknowledged so far.
+func (l *load) progress() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked)
+}
+
+// awaitProgress waits until so many more events were acknowledged.
+func (l *load) awaitProgress(t *testing.T, more int) {
+	t.Helper()
+	target := l.progress() + more
+	eventually(t, patience, fmt.Sprintf("%d events are acknowledged", target), func() (bool, string) {
+		n := l.progress()
+		return n >= target, fmt.Sprint(n, " are")
+	})
+}
+
+// finish makes no more events and waits until all that were made are
+// acknowledged.
+func (l *load) finish(t *testing.T) {
+	t.Helper()
+	close(l.ending)
+	idle := make(chan struct{})
+	go func() {
+		l.writers.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(patience):
+		t.Fatalf("writers are still not answered %s after the last event was made", patience)
+	}
+	if len(l.acked) != l.sent && len(l.wrong) == 0 {
+		t.Errorf("%d events were made and %d acknowledged", l.sent, len(l.acked))
+	}
+	for _, wrong := range l.wrong {
+		t.Error(wrong)
+	}
+}
+
+func (l *load) write(ctx context.Context, number int) {
+	for round := 0; ctx.Err() == nil; round++ {
+		select {
+		case <-l.ending:
+			return
+		default:
+		}
+		size := 1
+		if number%4 == 3 {
+			size = 3
+		}
+		events := make([]event, size)
+		for i := range events {
+			n := number*1_000_000 + round*10 + i
+			events[i] = event{EventID: fmt.Sprintf("event-%08d", n), EventType: "load.made", Payload: map[string]any{"n": n, "by": number}}
+		}
+		l.deliver(ctx, number, l.campaigns[(number*5+round)%len(l.campaigns)], events)
+	}
+}
+
+// deliver sends events until they are acknowledged.
+func (l *load) deliver(ctx context.Context, number int, campaign string, events []event) {
+	l.mu.Lock()
+	l.sent += len(events)
+	l.mu.Unlock()
+	for tries := 1; ctx.Err() == nil; tries++ {
+		s := l.ask(number)
+		if s != nil {
+			a, err := s.do(ctx, http.MethodPost, "/api/v1/campaigns/"+campaign+"/events", map[string]any{"events": events})
+			switch {
+			case err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated):
+				l.record(campaign, events, a, tries)
+				return
+			case err == nil && a.status < http.StatusInternalServerError:
+				l.complain("append to %s was answered with %d %s", campaign, a.status, a.body)
+				return
+			}
+		}
+		select { // not to spin while there is no server
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// ask is the server that a writer asks; nil when there is none, or when it has
+// ended: somebody else's server may have its port by now.
+func (l *load) ask(number int) *server {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.servers) == 0 {
+		return nil
+	}
+	s := l.servers[number%len(l.servers)]
+	select {
+	case <-s.exited:
+		return nil
+	default:
+		return s
+	}
+}
+
+func (l *load) complain(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+}
+
+// record judges and keeps an acknowledgement.
+func (l *load) record(campaign string, events []event, a answer, tries int) {
+	var body struct{ Events []appended }
+	if err := json.Unmarshal(a.body, &body); err != nil || len(body.Events) != len(events) {
+		l.complain("append of %d events was answered with %s (%v)", len(events), a.body, err)
+		return
+	}
+	existed := a.status == http.StatusOK
+	for i, got := range body.Events {
+		switch {
+		case got.CampaignID != campaign || got.EventID != events[i].EventID || got.Seq != body.Events[0].Seq+int64(i):
+			l.complain("append of %v to %s was answered with %+v", events, campaign, body.Events)
+		case got.Existed != existed:
+			l.complain("a batch was half there, with status %d: %+v", a.status, body.Events)
+		case existed && tries == 1:
+			l.complain("event %s was said to be there before it was sent", got.EventID)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, got := range body.Events {
+		l.acked[got.EventID] = got
+		if existed {
+			l.retold++
+		}
+	}
+}
+
+// verifyJournal fails the test unless every event that was acknowledged so far
+// is in the journal exactly once, where its writer was told, and every
+// campaign's seqs are dense.
+func (l *load) verifyJournal(t *testing.T, d databases) {
+	t.Helper()
+	l.mu.Lock()
+	missing := make(map[string]appended, len(l.acked))
+	for id, a := range l.acked {
+		missing[id] = a
+	}
+	l.mu.Unlock()
+	next := map[string]int64{}
+	seen := map[string]bool{}
+	each(t, d.journal(), "select campaign_id, seq, position, event_id from events order by campaign_id, seq", func(row map[string]any) {
+		campaign, seq, position, id := row["campaign_id"].(string), row["seq"].(int64), row["position"].(int64), row["event_id"].(string)
+		next[campaign]++
+		if seq != next[campaign] {
+			t.Errorf("campaign %s: seq %d stands where %d should", campaign, seq, next[campaign])
+		}
+		if seen[id] {
+			t.Errorf("event %s is in the journal twice", id)
+		}
+		seen[id] = true
+		if told, was := missing[id]; was && (told.CampaignID != campaign || told.Seq != seq || told.Position != position) {
+			t.Errorf("event %s stands at %v, its writer was told %+v", id, row, told)
+		}
+		delete(missing, id)
+	})
+	for id, told := range missing {
+		t.Errorf("event %s was acknowledged (%+v) and is not in the journal", id, told)
+	}
+}
+
+// verifyApplied fails the test unless, in every campaign, what was applied is
+// 1, 2, …, k in this order and nothing else, where k is the campaign's last
+// event, and the tally has each of them.
+func verifyApplied(t *testing.T, d databases) {
+	t.Helper()
+	type tally struct{ events, total int64 }
+	want, got := map[string]tally{}, map[string]tally{}
+	collect := func(into map[string]tally) func(map[string]any) {
+		return func(row map[string]any) {
+			into[row["campaign_id"].(string)] = tally{row["events"].(int64), row["total"].(int64)}
+		}
+	}
+	each(t, d.journal(), "select campaign_id, count(*) as events, sum(json_extract(payload, '$.n')) as total from events group by campaign_id", collect(want))
+	each(t, d.projections(), "select campaign_id, events, total from tally", collect(got))
+	for campaign, w := range want {
+		if got[campaign] != w {
+			t.Errorf("campaign %s: the tally is %+v, the journal has %+v", campaign, got[campaign], w)
+		}
+	}
+	applied := verifyOrder(t, d)
+	for campaign, w := range want {
+		if applied[campaign] != w.events {
+			t.Errorf("campaign %s: %d of %d events were applied", campaign, applied[campaign], w.events)
+		}
+	}
+}
+
+// verifyOrder fails the test unless what was applied of each campaign is 1, 2,
+// …, k in this order; it returns each k.
+func verifyOrder(t *testing.T, d databases) map[string]int64 {
+	t.Helper()
+	applied := map[string]int64{}
+	each(t, d.projections(), "select id, campaign_id, seq from history order by id", func(row map[string]any) {
+		campaign, seq := row["campaign_id"].(string), row["seq"].(int64)
+		applied[campaign]++
+		if seq != applied[campaign] {
+			t.Errorf("campaign %s: event %d was applied as number %d", campaign, seq, applied[campaign])
+		}
+	})
+	return applied
+}
+
+// verifyNothingHeld fails the test if a row is still processing or a campaign
+// still leased.
+func verifyNothingHeld(t *testing.T, d databases) {
+	t.Helper()
+	if n := scalar[int64](t, d.journal(), "select count(*) from projection_apply_outbox where status = 'processing'"); n != 0 {
+		t.Errorf("%d rows are still processing", n)
+	}
+	if n := scalar[int64](t, d.journal(), "select count(*) from campaigns where lease_owner <> ''"); n != 0 {
+		t.Errorf("%d campaigns are still leased", n)
+	}
+}
+
+// export reads the whole journal over the API, as JSON Lines in the order in
+// which it was written.
+func export(t *testing.T, s *server, campaigns []string) io.Reader {
+	t.Helper()
+	type line struct {
+		position int64
+		text     []byte
+	}
+	var all []line
+	for _, campaign := range campaigns {
+		for after := int64(0); ; {
+			var page struct{ Items []json.RawMessage }
+			s.get(t, fmt.Sprintf("/api/v1/campaigns/%s/events?after_seq=%d&limit=200", campaign, after), &page)
+			if len(page.Items) == 0 {
+				break
+			}
+			for _, item := range page.Items {
+				var at struct{ Seq, Position int64 }
+				if err := json.Unmarshal(item, &at); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, line{at.Position, item})
+				after = at.Seq
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b line) int { return int(a.position - b.position) })
+	var text bytes.Buffer
+	for _, l := range all {
+		text.Write(bytes.TrimSpace(l.text))
+		text.WriteByte('\n')
+	}
+	return &text
+}
+
+// digests prints the digests of campaigns, as the command line does.
+func digests(t *testing.T, d databases, campaigns, flags []string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, campaign := range campaigns {
+		all.WriteString(mustCommand(t, d, nil, append([]string{"digest", "--campaign", campaign}, flags...)...))
+	}
+	return all.String()
+}

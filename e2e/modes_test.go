@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// In inline mode an append is answered after it was applied, and there is no
+// outbox.
+func TestModes_inline(t *testing.T) {
+	t.Parallel()
+	d := newDatabases(t)
+	flags := append([]string{"--mode", "inline_apply_only"}, writeProjections(t, historyProjections)...)
+	s := start(t, d, flags...)
+	const path = "/api/v1/campaigns/c-1/events"
+	for n := int64(1); n <= 50; n++ {
+		s.post(t, http.StatusCreated, path, event{EventType: "one.made", Payload: map[string]any{"n": 1}})
+		if total := scalar[int64](t, d.projections(), "select total from tally where campaign_id = 'c-1'"); total != n {
+			t.Fatalf("event %d was answered while the read model had %d", n, total)
+		}
+	}
+	if n := scalar[int64](t, d.journal(), "select count(*) from projection_apply_outbox"); n != 0 {
+		t.Errorf("%d rows were enqueued", n)
+	}
+
+	var failed struct {
+		Seq        int64
+		ApplyError string `json:"apply_error"`
+	}
+	s.post(t, http.StatusCreated, path, event{EventType: "one.made", Payload: map[string]any{}}).decode(t, &failed)
+	if failed.Seq != 51 || !strings.Contains(failed.ApplyError, "event 51") {
+		t.Errorf("an event that cannot be applied is answered with %+v", failed)
+	}
+	out := mustCommand(t, d, strings.NewReader(`{"campaign_id": "c-2", "event_type": "one.made", "payload": {"n": 5}}`), append([]string{"append", "-"}, flags...)...)
+	if total := scalar[int64](t, d.projections(), "select total from tally where campaign_id = 'c-2'"); total != 5 {
+		t.Errorf("the command line appended without applying: %s", out)
+	}
+	verifyOrder(t, d)
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with exit code %d", code)
+	}
+	verifyNothingHeld(t, d)
+}
+
+// What a killed server had appended and not yet applied, the next one applies.
+func TestModes_inlineKilled(t *testing.T) {
+	t.Parallel()
+	d := newDatabases(t)
+	projections := writeProjections(t, historyProjections)
+	serve := append([]string{"--mode", "inline_apply_only", "--lease", "150ms"}, projections...)
+	l := startLoad(t, 8, 12)
+	for round := range 6 {
+		s := start(t, d, serve...)
+		l.point(s)
+		wait(time.Duration(100+round*37) * time.Millisecond)
+		s.kill()
+	}
+	s := start(t, d, serve...)
+	l.point(s)
+	l.awaitProgress(t, 50)
+	l.finish(t)
+	s.awaitSummary(t, "everything is applied", func(sum summary) bool { return sum.Lag.Events == 0 && sum.Campaigns.Leased == 0 })
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the last server ended with exit code %d", code)
+	}
+	l.verifyJournal(t, d)
+	verifyApplied(t, d)
+	verifyNothingHeld(t, d)
+	checkClean(t, d, append([]string{"--mode", "inline_apply_only"}, projections...)...)
+}
+
+// In shadow mode the worker rehearses and leaves everything as it was; the
+// same files then go on in the usual mode.
+func TestModes_shadow(t *testing.T) {
+	t.Parallel()
+	d := newDatabases(t)
+	projections := writeProjections(t, historyProjections)
+	serve := append([]string{"--max-attempts", "1", "--poll-interval", "20ms"}, projections...)
+	s := start(t, d, append([]string{"--mode", "shadow_only"}, serve...)...)
+	good, bad := event{EventType: "one.made", Payload: map[string]any{"n": 1}}, event{EventType: "one.made", Payload: map[string]any{}}
+	s.post(t, http.StatusCreated, "/api/v1/campaigns/good/events", map[string]any{"events": []event{good, good, good}})
+	s.post(t, http.StatusCreated, "/api/v1/campaigns/bad/events", map[string]any{"events": []event{good, bad, good}})
+	eventually(t, patience, "both campaigns are rehearsed", func() (bool, string) {
+		n := scalar[int64](t, d.journal(), "select count(*) from rehearsals where rehearsed_seq = 3 and campaign_id = 'good' or failed_seq = 2 and campaign_id = 'bad'")
+		return n == 2, fmt.Sprint(n, " are")
+	})
+	for query, want := range map[string]int64{
+		"select count(*) from projection_apply_outbox where status = 'pending' and attempt_count = 0": 6,
+		"select count(*) from projection_apply_outbox":                                                6,
+		"select count(*) from attempts":                                                               0,
+		"select count(*) from campaigns where lease_owner <> ''":                                      0,
+	} {
+		if n := scalar[int64](t, d.journal(), query); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+	for _, query := range []string{"select count(*) from tally", "select count(*) from history", "select count(*) from projection_watermarks where applied_seq > 0"} {
+		if n := scalar[int64](t, d.projections(), query); n != 0 {
+			t.Errorf("%s: %d, want 0", query, n)
+		}
+	}
+	refused(t, do(t, s, http.MethodGet, "/api/v1/campaigns/good?min_seq=1&timeout=50ms", nil), http.StatusGatewayTimeout, "shadow_only")
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with exit code %d", code)
+	}
+
+	next := start(t, d, serve...)
+	var c campaign
+	next.get(t, "/api/v1/campaigns/good?min_seq=3&timeout=20s", &c)
+	eventually(t, patience, "the poisoned campaign is blocked", func() (bool, string) {
+		c := campaignState(t, next, "bad")
+		return c.State == "blocked" && c.AppliedSeq == 1, c.Why
+	})
+	verifyOrder(t, d)
+}
