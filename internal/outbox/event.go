@@ -237,7 +237,8 @@ func hasEscapedNUL(raw []byte) bool {
 // but seq, position, recorded_at and the hashes. Two events with one hash are
 // the same fact. The event must be normalized.
 func (e *Event) ContentHash() string {
-	b := make([]byte, 0, 512+len(e.Payload)+len(e.Metadata))
+	var buf [1024]byte // most events fit, and then nothing is allocated
+	b := buf[:0]
 	for _, s := range [...]string{
 		e.CampaignID, e.EventID, e.EventType, e.ActorType, e.ActorID, e.EntityType, e.EntityID,
 		e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,

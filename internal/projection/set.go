@@ -54,6 +54,12 @@ func (s *Set) Projections() []*Projection { return slices.Clone(s.projections) }
 // For other types only the watermark advances.
 func (s *Set) Handles(eventType string) bool { return len(s.plan(eventType)) > 0 }
 
+// Bounded reports whether everything the event type runs is done in a time
+// that data cannot stretch, so that it needs no deadline.
+func (s *Set) Bounded(eventType string) bool {
+	return !s.triggers && !slices.ContainsFunc(s.plan(eventType), func(h *handlerStatement) bool { return !h.bounded })
+}
+
 // Queries lists every statement that events run, in load order, so that each
 // can be prepared before the first event.
 func (s *Set) Queries() []Statement {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -23,8 +24,19 @@ func scanEvent(rows *sql.Rows) (outbox.Event, error) {
 		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
 		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash)
 	e.OccurredAt, e.RecordedAt = at(occurred), at(recorded)
-	e.Tags, e.Metadata, e.Payload = []byte(tags), []byte(metadata), []byte(payload)
+	e.Tags, e.Metadata, e.Payload = rawObject(tags), rawObject(metadata), rawObject(payload)
 	return e, err
+}
+
+var emptyObject = json.RawMessage("{}")
+
+// rawObject is the text as raw JSON; the empty object, which most tags are, is
+// shared and must not be changed.
+func rawObject(text string) json.RawMessage {
+	if text == "{}" {
+		return emptyObject
+	}
+	return json.RawMessage(text)
 }
 
 func (t *tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {

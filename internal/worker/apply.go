@@ -233,8 +233,11 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err erro
 	if a.auditOnly[e.EventType] || !a.worker.Set.Handles(e.EventType) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.worker.EventTimeout)
-	defer cancel()
+	if !a.worker.Set.Bounded(e.EventType) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.worker.EventTimeout)
+		defer cancel()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = &panicError{e.Seq, r, debug.Stack()}
