@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 	t.Parallel()
 	for _, flaky := range []int{0, 1, 3} {
 		b := open(t, define(t, ledger, probing))
-		key := t.Name() + string(rune('0'+flaky))
+		key := fmt.Sprint(t.Name(), flaky)
 		calls := 0
 		onProbe(t, key, func([]driver.Value) (driver.Value, error) {
 			if calls++; calls == 1 {

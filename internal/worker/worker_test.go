@@ -319,7 +319,7 @@ func (b *bench) mustWait(tb testing.TB, campaign string, seq int64) {
 }
 
 // patience is how long tests wait for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits for a condition.
 func eventually(tb testing.TB, what string, holds func() bool) {
