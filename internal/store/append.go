@@ -241,12 +241,14 @@ func (t *tx) appendTarget(id string, now int64) (*appendTarget, error) {
 	return &appendTarget{row: row, before: row.highWater}, nil
 }
 
+// insertEvent inserts nothing when the event_id is taken. An "on conflict do
+// nothing" would do so too, but use up a position each time.
 const insertEvent = `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
   tags, metadata, payload, event_hash, chain_hash)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
-on conflict (campaign_id, event_id) do nothing
+select $1, cast($2 as bigint), $3, $4, cast($5 as bigint), cast($6 as bigint), $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+where not exists (select 1 from events where campaign_id = $1 and event_id = $3)
 returning position`
 
 const insertRow = `

@@ -193,7 +193,10 @@ func (h *history) operates() {
 	case "resume":
 		_, err = h.ResumeCampaign(h.ctx, ana(""), id)
 	case "replay":
-		_, err = h.ReplayCampaign(h.ctx, ana(""), id)
+		// A campaign that is being worked on would be waited for in real time.
+		if c, _ := h.Campaign(h.ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.clock.now()) {
+			_, err = h.ReplayCampaign(h.ctx, ana(""), id)
+		}
 	case "repair":
 		_, err = h.RepairGaps(h.ctx, ana(""))
 	}

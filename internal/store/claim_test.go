@@ -418,6 +418,27 @@ func TestCrashes_anUnfinishedCountedAttemptIsTakenBack(t *testing.T) {
 	f.sound()
 }
 
+func TestCrashes_afterTheEventWasAppliedAreNoFailureOfIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 2)
+	f.crash(one, 2)
+	f.crash(one, 2)
+	c := f.claimOne(one, 2)
+	f.mustApply(c, 1) // and it dies before it can settle
+	f.clock.advance(lease)
+	c = f.claimOne(two, 2)
+	reached, err := f.apply(c, c.Last)
+	if err != nil || reached != 1 {
+		t.Fatalf("reached %d, %v", reached, err)
+	}
+	f.settle(two, store.Result{Claim: c, Applied: reached})
+	if n := f.number(`select count(*) from attempts`); n != 0 || f.campaign("a").HeadSeq != 2 {
+		t.Errorf("%d failures were written down for an event that was applied: %+v", n, f.campaign("a"))
+	}
+	f.sound()
+}
+
 func TestCrashes_requeueStartsOver(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))

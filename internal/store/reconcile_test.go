@@ -133,9 +133,9 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 
 func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 	t.Parallel()
-	for name, contradict := range map[string]string{
-		"above the journal": `update projection_watermarks set applied_seq = 99`,
-		"of another event":  `update projection_watermarks set applied_hash = 'other'`,
+	for name, scene := range map[string]struct{ contradict, reason string }{
+		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have event 99, but the journal ends at 4"},
+		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections were built from another event 2 than the journal has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,10 +143,10 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 			f.append("a", 2)
 			f.drain()
 			f.append("a", 2)
-			f.rawProjections(contradict)
+			f.rawProjections(scene.contradict)
 			f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 			c := f.campaign("a")
-			if c.State() != outbox.StateDiverged || c.Diverged == "" {
+			if c.State() != outbox.StateDiverged || c.Diverged != scene.reason {
 				t.Errorf("campaign is %+v", c)
 			}
 			f.noClaim(one)
@@ -175,6 +175,28 @@ func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *tes
 	f.rawProjections(`update projection_watermarks set applied_hash = 'other'`)
 	f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	f.exact("a")
+}
+
+func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.lose("a", "seq = 3")
+	c := f.claimOne(one, 2)
+	replayed := make(chan outbox.Repaired)
+	go func() {
+		got, err := f.ReplayCampaign(f.ctx, ana(""), "a")
+		if err != nil {
+			t.Errorf("replay: %v", err)
+		}
+		replayed <- got
+	}()
+	f.mustApply(c, 2)
+	f.settle(one, store.Result{Claim: c, Applied: 2})
+	if got := <-replayed; got != (outbox.Repaired{Campaigns: 1, Inserted: 1}) {
+		t.Errorf("replayed %+v, want one row", got)
+	}
+	f.sound()
 }
 
 func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {

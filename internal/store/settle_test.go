@@ -232,6 +232,27 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 	f.exact("a")
 }
 
+func TestSettle_dropsRowsThatAFencedWorkerHadApplied(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	stale := f.claimOne(one, 4)
+	f.clock.advance(lease)
+	fresh := f.claimOne(two, 2)
+	f.mustApply(stale, 4) // before the new holder has raised the fence
+	f.settle(one, store.Result{Claim: stale, Applied: 4})
+	reached, err := f.apply(fresh, 2)
+	if err != nil || reached != 4 {
+		t.Fatalf("reached %d, %v, want it to find four applied", reached, err)
+	}
+	f.settle(two, store.Result{Claim: fresh, Applied: reached})
+	if c := f.campaign("a"); c.HeadSeq != 5 || c.Counts != (outbox.Counts{Pending: 1}) {
+		t.Errorf("campaign is %+v, want event 5 alone to be owed", c)
+	}
+	f.exact("a")
+	f.sound()
+}
+
 func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := open(t)
