@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// The overview refreshes itself and leaves the reader where they are.
+func TestBrowser_overviewRefreshes(t *testing.T) {
+	t.Parallel()
+	s, _ := startSeats(t, quickDeath...)
+	const dead = 20 // a board longer than the window
+	for i := range dead {
+		appendTo(t, s, "", fmt.Sprintf("poisoned-%02d", i), seats("ana", "ana", "cem"))
+	}
+	appendTo(t, s, "", "paused", seats("ana"))
+	awaitCounts(t, s, "", dead, 0, dead)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/paused/pause", map[string]any{"reason": "for the test"})
+
+	b := openTab(t, s)
+	b.open("/")
+	b.lookUntil("the overview is up to date", saying(marked("count-dead"), fmt.Sprint(dead))+" && "+saying(marked("count-pending"), fmt.Sprint(dead)))
+	first := value[string](b, `document.querySelector(".board tbody tr").id`)
+	value[bool](b, `(() => {
+		window.kept = document.querySelectorAll(".board tbody th a")[10]
+		kept.focus()
+		kept.scrollIntoView({block: "center", behavior: "instant"})
+		window.place = kept.getBoundingClientRect().top
+		return true
+	})()`)
+	if scrolled := value[float64](b, "scrollY"); scrolled < 100 {
+		t.Fatalf("the board is so short that the page scrolls by %v pixels only", scrolled)
+	}
+	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
+	looked := value[string](b, asOf)
+
+	// Seven more rows wait, four of them behind the head that was last on the
+	// board and comes first now.
+	last := value[string](b, `[...document.querySelectorAll(".board tbody tr")].at(-1).dataset.testid`)
+	appendTo(t, s, "", "paused", seats("", "ben", "cem", "dee")[1:])
+	appendTo(t, s, "", last[len("campaign-"):], seats("eve", "fay", "gus", "hal"))
+	b.await("the counts have changed", saying(marked("count-pending"), fmt.Sprint(dead+7)))
+	b.await("the board has a new order", `document.querySelector(".board tbody tr").dataset.testid === `+js(last))
+	if last == first {
+		t.Errorf("the board has one campaign only, %s", first)
+	}
+	b.await("the time of looking moves", asOf+` > `+js(looked))
+	for what, condition := range map[string]string{
+		"the page was loaded anew":    `!!window.kept`,
+		"the focus was lost":          `document.activeElement === kept && kept.isConnected`,
+		"what is looked at has moved": `Math.abs(kept.getBoundingClientRect().top - place) < 2`,
+	} {
+		if ok, _ := b.holds(condition); !ok {
+			t.Error(what)
+		}
+	}
+}
+
+// Who acts on a page that is out of date is refused and told what has changed
+// and by whom.
+func TestBrowser_stalePageIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startSeats(t, quickDeath...)
+			appendTo(t, s, "", "c-1", seats("ana", "ana", "cem"))
+			awaitCounts(t, s, "", 1, 0, 1)
+			s.post(t, http.StatusOK, "/api/v1/campaigns/c-1/pause", map[string]any{"reason": "for the test"})
+
+			b := kind.open(t, s)
+			b.open("/rows/c-1/2")
+			b.typeInto("input[name=reason]", "seat freed") // from here on the page leaves the reader alone
+			const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
+			styled := value[string](b, ground)
+			s.post(t, http.StatusOK, "/api/v1/rows/c-1/2/requeue", map[string]any{"reason": "by a script"})
+
+			b.expect("409")
+			b.click(marked("requeue"))
+			b.await("the refusal is shown", saying("h1", "Conflict"))
+			b.await("it says what changed", telling("main", "has changed since you looked: status is pending, not dead"))
+			b.await("it says who did it", telling("main", "requeue by local"))
+			b.await("it looks like the other pages", ground+" === "+js(styled))
+			if b.scripts {
+				b.at("/rows/c-1/2")
+			}
+			b.click(`main a.button[href="/rows/c-1/2"]`)
+			b.await("the row is shown as it is", telling(".rowstate", "pending")+` && location.pathname === "/rows/c-1/2"`)
+			var audit struct{ Items []struct{ Action string } }
+			s.get(t, "/api/v1/audit?action=requeue", &audit)
+			if len(audit.Items) != 1 {
+				t.Errorf("the audit has %+v, want the script's requeue alone", audit.Items)
+			}
+		})
+	}
+}

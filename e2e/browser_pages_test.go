@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+)
+
+// troubled starts a server on the sample journal in which everything occurs
+// that pages show: dead and failed heads, rows behind them, a paused campaign,
+// acts. The row it returns is dead, the head of its campaign.
+func troubled(t *testing.T) (s *server, campaign string, seq int64) {
+	t.Helper()
+	s = start(t, newDatabases(t), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")
+	awaitStandstill(t, s)
+	var failed struct {
+		Items []struct {
+			CampaignID string `json:"campaign_id"`
+			Seq        int64
+		}
+	}
+	s.get(t, "/api/v1/rows?status=failed", &failed)
+	for _, row := range failed.Items[1:] {
+		s.post(t, http.StatusOK, fmt.Sprintf("/api/v1/rows/%s/%d/retry", row.CampaignID, row.Seq), map[string]any{"reason": "the seat was freed"})
+	}
+	awaitStandstill(t, s)
+	var campaigns struct{ Items []campaignName }
+	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "waiting for the new seat map"})
+	return s, failed.Items[1].CampaignID, failed.Items[1].Seq
+}
+
+// awaitStandstill waits until each campaign has a reason to stay as it is: it
+// is current, or blocked, or its head is tried again in many minutes.
+func awaitStandstill(t *testing.T, s *server) {
+	t.Helper()
+	eventually(t, 2*patience, "nothing moves", func() (bool, string) {
+		var sum summary
+		s.get(t, "/api/v1/summary", &sum)
+		if sum.Campaigns.Lagging == 0 || sum.Campaigns.Leased > 0 {
+			return false, fmt.Sprintf("%+v", sum)
+		}
+		var due struct{ Items []struct{ Why string } }
+		s.get(t, "/api/v1/campaigns?limit=200", &due)
+		for _, c := range due.Items {
+			if c.Why != "Everything is applied" && !strings.Contains(c.Why, " is dead ") && !strings.HasSuffix(c.Why, " min") {
+				return false, c.Why
+			}
+		}
+		return true, ""
+	})
+}
+
+type campaignName struct {
+	ID string `json:"campaign_id"`
+}
+
+// troubledPages are all kinds of pages, by a name for each.
+func troubledPages(campaign string, seq int64) map[string]string {
+	return map[string]string{
+		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "row": fmt.Sprintf("/rows/%s/%d", campaign, seq),
+		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
+		"requeue": "/rows/requeue", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
+		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
+		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "projections": "/projections", "instances": "/instances",
+		"audit": "/audit", "about": "/about", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+	}
+}
+
+// emptyPages are the pages that have something to say when there is nothing.
+var emptyPages = map[string]string{
+	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "requeue": "/rows/requeue", "campaigns": "/campaigns",
+	"campaigns-blocked": "/campaigns?state=blocked", "projections": "/projections", "instances": "/instances", "audit": "/audit",
+}
+
+// inspection is what inspect finds out about a page.
+type inspection struct {
+	Title      string
+	Headings   int
+	Overflow   float64 // by how many pixels the page is wider than the window
+	Widest     string  // the element that reaches furthest to the right
+	Styled     []string
+	Violations []struct {
+		ID    string
+		Help  string
+		Nodes []string
+	}
+}
+
+// inspect measures a page and has axe-core, which must be loaded, judge it.
+const inspect = `(async () => {
+	const root = document.documentElement
+	const widest = [...document.body.querySelectorAll("*")].reduce((a, e) => e.getBoundingClientRect().right > a.getBoundingClientRect().right ? e : a, document.body)
+	const found = await axe.run(document, {resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa"]})
+	return {
+		title: document.title, headings: document.querySelectorAll("h1").length,
+		overflow: root.scrollWidth - innerWidth, widest: widest.outerHTML.slice(0, 200),
+		styled: [...document.querySelectorAll("[style]")].map(e => e.outerHTML.slice(0, 200)),
+		violations: found.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary)})),
+	}
+})()`
+
+// Every page is whole in a small window and a large one, in light and in dark,
+// and accessible.
+func TestBrowser_pages(t *testing.T) {
+	t.Parallel()
+	axe, err := os.ReadFile("testdata/axe/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("in trouble", func(t *testing.T) {
+		t.Parallel()
+		s, campaign, seq := troubled(t)
+		inspectPages(t, s, troubledPages(campaign, seq), string(axe))
+	})
+	t.Run("empty", func(t *testing.T) {
+		t.Parallel()
+		inspectPages(t, start(t, newDatabases(t)), emptyPages, string(axe))
+	})
+}
+
+func inspectPages(t *testing.T, s *server, pages map[string]string, axe string) {
+	t.Helper()
+	b := openTab(t, s)
+	b.expect("404")
+	b.expect("422")
+	for name, path := range pages {
+		b.open(path)
+		value[bool](b, axe+"; true")
+		for _, width := range []int64{480, 780, 1030, 1920} { // between and beyond the sizes below, where another layout holds
+			b.size(viewport{width, 900})
+			if over := value[float64](b, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
+				t.Errorf("%s (%s) %d wide: %v pixels wider than the window", name, path, width, over)
+			}
+		}
+		for _, size := range []viewport{wide, narrow} {
+			b.size(size)
+			for _, theme := range []string{"light", "dark"} {
+				b.theme(theme)
+				judge(t, fmt.Sprintf("%s (%s) %d wide, %s", name, path, size.width, theme), value[inspection](b, inspect))
+			}
+		}
+	}
+}
+
+func judge(t *testing.T, where string, got inspection) {
+	t.Helper()
+	if !strings.HasSuffix(got.Title, " · outboxweb") {
+		t.Errorf("%s: the title is %q", where, got.Title)
+	}
+	if got.Headings != 1 {
+		t.Errorf("%s: %d elements h1, want 1", where, got.Headings)
+	}
+	if got.Overflow > 0 {
+		t.Errorf("%s: %v pixels wider than the window; furthest right is %s", where, got.Overflow, got.Widest)
+	}
+	if len(got.Styled) > 0 {
+		t.Errorf("%s: inline styles: %v", where, got.Styled)
+	}
+	for _, v := range got.Violations {
+		t.Errorf("%s: %s: %s:\n%s", where, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
+	}
+}
+
+// references are the URLs in a page, resolved, and where they stand.
+type references struct {
+	Links  []string // what can be opened by a click
+	Others []string // forms, assets and what scripts ask for
+	Text   string
+}
+
+const findReferences = `(() => {
+	const absolute = u => new URL(u, document.baseURI).href
+	const all = (selector, name) => [...document.querySelectorAll(selector)].map(e => absolute(e.getAttribute(name)))
+	const asked = [...document.querySelectorAll("*")].flatMap(e => [...e.attributes])
+		.filter(a => /^(data-)?hx-(get|post|put|patch|delete|push-url|replace-url)$/.test(a.name)).map(a => absolute(a.value))
+	return {
+		links: all("a[href]", "href"), text: document.body.textContent,
+		others: [...all("link[href]", "href"), ...all("[src]", "src"), ...all("form", "action"), ...all("[formaction]", "formaction"), ...asked],
+	}
+})()`
+
+// Behind a proxy the pages live below a path: everything in them stays there,
+// and every link leads somewhere.
+func TestBrowser_basePath(t *testing.T) {
+	t.Parallel()
+	const base = "/ops/outbox"
+	s, _ := startSeats(t, append([]string{"--base-path", base}, quickDeath...)...)
+	appendTo(t, s, base, "healthy", seats("ana", "ben"))
+	appendTo(t, s, base, "poisoned", seats("ana", "ana", "cem"))
+	awaitCounts(t, s, base, 1, 0, 1)
+	s.post(t, http.StatusOK, base+"/api/v1/campaigns/healthy/pause", map[string]any{"reason": "for the test"})
+
+	b := openTab(t, s)
+	b.base = base
+	inside := func(from, to string) {
+		t.Helper()
+		if !strings.HasPrefix(to, s.url+base+"/") {
+			t.Errorf("%s refers to %s", from, to)
+		}
+	}
+	seen, queue := map[string]bool{}, []string{s.url + base + "/"}
+	for len(queue) > 0 {
+		address, _, _ := strings.Cut(queue[0], "#")
+		queue = queue[1:]
+		if seen[address] || !strings.HasPrefix(address, s.url+base+"/") {
+			continue
+		}
+		seen[address] = true
+		path := strings.TrimPrefix(address, s.url)
+		if a := do(t, s, http.MethodGet, path, nil); a.status != http.StatusOK {
+			t.Errorf("%s answers %d", path, a.status)
+		} else if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+			continue
+		}
+		b.open(strings.TrimPrefix(path, base))
+		found := value[references](b, findReferences)
+		for _, to := range append(found.Links, found.Others...) {
+			inside(path, to)
+		}
+		for _, rest := range strings.Split(found.Text, s.url)[1:] { // in curl commands
+			if !strings.HasPrefix(rest, base+"/") {
+				t.Errorf("%s mentions %s", path, s.url+tailless(rest))
+			}
+		}
+		queue = append(queue, found.Links...)
+	}
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/rows/requeue", "/campaigns/healthy/events/2", "/projections", "/audit", "/api/v1/summary", "/metrics"} {
+		if !seen[s.url+base+must] {
+			t.Errorf("nothing leads to %s", must)
+		}
+	}
+
+	b.open("/")
+	b.click(marked("requeue"))
+	b.await("an act leads back inside", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
+	inside("an act", value[string](b, "location.href"))
+}
+
+// tailless is the start of a text, for messages.
+func tailless(text string) string {
+	if u, err := url.Parse(text); err == nil && len(u.Path) < 80 {
+		return u.Path
+	}
+	return text[:min(len(text), 80)]
+}

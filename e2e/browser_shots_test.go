@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+var shotsDir = flag.String("shots", "", "a directory that gets a picture of every page, in each state, size and theme")
+
+// TestShots makes pictures to look at; they show what no assertion does.
+// sample-overview-1280-light.png is the one in the README.
+func TestShots(t *testing.T) {
+	if *shotsDir == "" {
+		t.Skip("-shots names no directory for pictures")
+	}
+	t.Parallel()
+	t.Run("trouble", func(t *testing.T) {
+		t.Parallel()
+		s, campaign, seq := troubled(t)
+		shoot(t, s, troubledPages(campaign, seq))
+	})
+	t.Run("healthy", func(t *testing.T) {
+		t.Parallel()
+		s, _ := startSeats(t)
+		for i := range 12 {
+			appendTo(t, s, "", fmt.Sprintf("table-%02d", i), seats("ana", "ben", "cem", "dee"))
+		}
+		s.awaitSettled(t)
+		pages := map[string]string{"campaign": "/campaigns/table-03", "event": "/campaigns/table-03/events/2"}
+		for name, path := range emptyPages {
+			pages[name] = path
+		}
+		shoot(t, s, pages)
+	})
+	t.Run("empty", func(t *testing.T) {
+		t.Parallel()
+		shoot(t, start(t, newDatabases(t)), emptyPages)
+	})
+	t.Run("sample", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms")
+		awaitStandstill(t, s)
+		eventually(t, patience, "the worker has told what it did", func() (bool, string) {
+			var sum struct {
+				Worker struct {
+					Applied int64 `json:"applied_total"`
+				}
+			}
+			s.get(t, "/api/v1/summary", &sum)
+			return sum.Worker.Applied > 0, ""
+		})
+		shoot(t, s, map[string]string{"overview": "/"})
+	})
+}
+
+// shoot takes pictures of pages, named after the state that the test is called.
+func shoot(t *testing.T, s *server, pages map[string]string) {
+	t.Helper()
+	b := openTab(t, s)
+	b.expect("404")
+	b.expect("422")
+	for name, path := range pages {
+		for _, size := range []viewport{wide, narrow} {
+			for _, theme := range []string{"light", "dark"} {
+				b.size(size)
+				b.theme(theme)
+				b.open(path)
+				picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+				if err != nil {
+					t.Fatalf("take a picture of %s: %v", path, err)
+				}
+				file := fmt.Sprintf("%s-%s-%d-%s.png", filepath.Base(t.Name()), name, size.width, theme)
+				if err := os.WriteFile(filepath.Join(*shotsDir, file), picture, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,391 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// chromium is the one browser of all tests; each tab has a profile of its own.
+var chromium struct {
+	start sync.Once
+	dir   string // everything it writes
+	ctx   context.Context
+	stop  func()
+	err   error
+}
+
+// startChromium returns the context of the browser, which it starts when it is
+// asked for the first time.
+func startChromium(t *testing.T) context.Context {
+	t.Helper()
+	path, err := findChromium()
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("a browser must be there in CI: %v", err)
+		}
+		t.Skipf("without a browser there is nothing to test: %v", err)
+	}
+	chromium.start.Do(func() {
+		chromium.dir, chromium.err = os.MkdirTemp("", "outboxweb-chromium-")
+		if chromium.err != nil {
+			return
+		}
+		options := append(chromedp.DefaultExecAllocatorOptions[:],
+			chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.UserDataDir(filepath.Join(chromium.dir, "profile")),
+			chromedp.Env("TMPDIR="+chromium.dir), // where it leaves sockets behind
+			chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))
+		if os.Geteuid() == 0 {
+			options = append(options, chromedp.NoSandbox)
+		}
+		allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, stopBrowser := chromedp.NewContext(allocator)
+		chromium.ctx, chromium.stop = ctx, func() { stopBrowser(); stopAllocator() }
+		// The context of the first call is the life of the browser, so it has
+		// no deadline.
+		chromium.err = chromedp.Do(ctx)
+	})
+	if chromium.err != nil {
+		t.Fatalf("start %s: %v", path, chromium.err)
+	}
+	return chromium.ctx
+}
+
+func findChromium() (string, error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("no chromium on PATH")
+}
+
+// stopChromium ends the browser, if it was started, and removes its files.
+func stopChromium() {
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+	if chromium.dir != "" {
+		os.RemoveAll(chromium.dir)
+	}
+}
+
+// tab is one page of the browser, as an operator of the server has it open.
+// Whatever the browser complains about meanwhile fails the test, unless it was
+// expected.
+type tab struct {
+	t       *testing.T
+	s       *server
+	base    string // the base path of the pages, without a slash at its end
+	scripts bool
+	ctx     context.Context
+
+	mu       sync.Mutex
+	trouble  []string
+	expected []string
+}
+
+// openTab opens an empty page in a profile of its own. It is closed at the end
+// of the test.
+func openTab(t *testing.T, s *server) *tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext())
+	b := &tab{t: t, s: s, scripts: true, ctx: ctx}
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
+	t.Cleanup(func() {
+		b.verifyCalm()
+		closeTab()
+	})
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		t.Fatal(err)
+	}
+	tell(b, audits.Enable, cdp.Empty{})
+	// The page itself reports what its policy forbade, beside the browser.
+	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `document.addEventListener("securitypolicyviolation", e =>
+		console.error("violation of", e.violatedDirective, "by", e.blockedURI || e.sample))`})
+	b.size(wide)
+	return b
+}
+
+// openTabWithoutScripts is openTab for a reader who has JavaScript turned off.
+func openTabWithoutScripts(t *testing.T, s *server) *tab {
+	t.Helper()
+	b := openTab(t, s)
+	b.scripts = false
+	tell(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	return b
+}
+
+// tabs names the two kinds of reader that every page has to serve.
+var tabs = []struct {
+	name string
+	open func(*testing.T, *server) *tab
+}{
+	{"with JavaScript", openTab},
+	{"without JavaScript", openTabWithoutScripts},
+}
+
+// tell sends a command of the browser's protocol.
+func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	result, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		b.t.Fatalf("%s: %v", command.Method, err)
+	}
+	return result
+}
+
+// note keeps what the browser complains about.
+func (b *tab) note(ev any) {
+	switch ev := ev.(type) {
+	case *runtime.EventConsoleAPICalled:
+		var words []string
+		for _, arg := range ev.Args {
+			words = append(words, string(arg.Value)+arg.Description)
+		}
+		b.complain("console: %s: %s", ev.Type, strings.Join(words, " "))
+	case *runtime.EventExceptionThrown:
+		text := ev.ExceptionDetails.Text
+		if ev.ExceptionDetails.Exception != nil {
+			text += " " + ev.ExceptionDetails.Exception.Description
+		}
+		b.complain("exception: %s", text)
+	case *log.EventEntryAdded:
+		b.complain("log: %s: %s: %s %s", ev.Entry.Level, ev.Entry.Source, ev.Entry.Text, ev.Entry.URL)
+	case *audits.EventIssueAdded:
+		details, err := json.Marshal(ev.Issue)
+		b.complain("issue: %s %v", details, err)
+	case *network.EventLoadingFailed:
+		if !ev.Canceled { // a page that was left cancels what it still asked for
+			b.complain("network: %s %s", ev.Type, ev.ErrorText)
+		}
+	case *network.EventResponseReceived:
+		if ev.Response.Status >= 400 {
+			b.complain("response: %d %s", ev.Response.Status, ev.Response.URL)
+		}
+	}
+}
+
+func (b *tab) complain(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = append(b.trouble, fmt.Sprintf(format, args...))
+}
+
+// expect lets complaints pass that contain the text.
+func (b *tab) expect(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = append(b.expected, text)
+}
+
+// verifyCalm fails the test if the browser complained.
+func (b *tab) verifyCalm() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range b.trouble {
+		wanted := false
+		for _, part := range b.expected {
+			wanted = wanted || strings.Contains(text, part)
+		}
+		if !wanted {
+			b.t.Errorf("the browser complains: %s", text)
+		}
+	}
+}
+
+// js writes a value as JavaScript.
+func js(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(text)
+}
+
+// read evaluates an expression in the page. It fails while one page gives way
+// to the next.
+func read[T any](b *tab, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// value is read for a page that is at rest.
+func value[T any](b *tab, expression string) T {
+	b.t.Helper()
+	v, err := read[T](b, expression)
+	if err != nil {
+		b.t.Fatalf("evaluate %s: %v", expression, err)
+	}
+	return v
+}
+
+// open goes to a path below the base path, as by typing it, and waits until it
+// is loaded.
+func (b *tab) open(path string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path)); err != nil {
+		b.t.Fatalf("open %s: %v", path, err)
+	}
+	if run := value[bool](b, `typeof htmx === "object"`); run != b.scripts {
+		b.t.Fatalf("the page's scripts run: %t, want %t", run, b.scripts)
+	}
+}
+
+// await waits until a condition holds in the page.
+func (b *tab) await(what, condition string) {
+	b.t.Helper()
+	eventually(b.t, patience, what, func() (bool, string) { return b.holds(condition) })
+}
+
+func (b *tab) holds(condition string) (bool, string) {
+	ok, err := read[bool](b, condition)
+	if err != nil {
+		return false, err.Error()
+	}
+	if ok {
+		return true, ""
+	}
+	shown, err := read[string](b, `location.href + "\n" + document.body.innerText`)
+	if err != nil {
+		shown = err.Error()
+	}
+	return false, tail(shown, 1500)
+}
+
+// at waits until the page of a path is there.
+func (b *tab) at(path string) {
+	b.t.Helper()
+	b.await("the page is "+path, `document.readyState === "complete" && location.pathname === `+js(b.base+path))
+}
+
+// lookUntil waits until the page shows something: by itself where scripts run,
+// otherwise the reader looks again and again.
+func (b *tab) lookUntil(what, condition string) {
+	b.t.Helper()
+	eventually(b.t, patience, what, func() (bool, string) {
+		ok, last := b.holds(condition)
+		if !ok && !b.scripts {
+			b.lookAgain()
+		}
+		return ok, last
+	})
+}
+
+func (b *tab) lookAgain() {
+	b.t.Helper()
+	const loaded = `performance.timeOrigin`
+	before := value[float64](b, loaded)
+	b.click(".looked a")
+	b.await("the page is read again", loaded+` !== `+js(before)+` && document.readyState === "complete"`)
+}
+
+// saying is the condition that an element says exactly this.
+func saying(selector, text string) string {
+	return `document.querySelector(` + js(selector) + `)?.innerText.trim() === ` + js(text)
+}
+
+// telling is the condition that an element says this among other things.
+func telling(selector, text string) string {
+	return `(document.querySelector(` + js(selector) + `)?.innerText ?? "").includes(` + js(text) + `)`
+}
+
+// marked selects an element by its data-testid.
+func marked(id string) string {
+	return `[data-testid="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"]`
+}
+
+// point is a place in the window, in CSS pixels.
+type point struct{ X, Y float64 }
+
+// click clicks with the mouse on the first element that matches, once it can
+// be seen there and holds still.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	const still = 3 // looks in a row
+	var at *point
+	seen := 0
+	eventually(b.t, patience, "there is something to click at "+selector, func() (bool, string) {
+		p, err := read[*point](b, `(() => {
+			const e = document.querySelector(`+js(selector)+`)
+			if (!e || document.readyState !== "complete" || document.querySelector(".htmx-swapping, .htmx-settling")) return null
+			e.scrollIntoView({block: "center", behavior: "instant"})
+			const r = e.getClientRects()[0]
+			if (!r) return null
+			const x = r.x + r.width / 2, y = r.y + r.height / 2
+			return e.contains(document.elementFromPoint(x, y)) ? {x, y} : null
+		})()`)
+		if err != nil || p == nil {
+			seen, at = 0, nil
+			_, last := b.holds("false")
+			return false, last
+		}
+		if at == nil || *at != *p {
+			seen, at = 0, p
+		}
+		seen++
+		return seen >= still, "it moves"
+	})
+	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y))
+}
+
+// typeInto clicks into a field and types.
+func (b *tab) typeInto(selector, text string) {
+	b.t.Helper()
+	b.click(selector)
+	b.do("type into "+selector, chromedp.KeyEvent(text))
+	b.await("the field has what was typed", `document.querySelector(`+js(selector)+`).value === `+js(text))
+}
+
+func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// viewport is the size of a window, in CSS pixels.
+type viewport struct{ width, height int64 }
+
+var (
+	wide   = viewport{1280, 900}
+	narrow = viewport{360, 740}
+)
+
+// size sets the window's size.
+func (b *tab) size(v viewport) {
+	b.t.Helper()
+	b.do("resize the window", chromedp.EmulateViewport(v.width, v.height))
+}
+
+// theme sets which colour scheme the reader prefers, light or dark.
+func (b *tab) theme(name string) {
+	b.t.Helper()
+	tell(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
