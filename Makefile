@@ -33,6 +33,12 @@ test-race: ## test everything with the race detector
 bench: build ## measure append and drain on this disk
 	./bin/outboxweb bench
 
+BENCH_ROWS ?= 10000000
+.PHONY: bench-deep
+bench-deep: ## measure pages and claims over BENCH_ROWS outbox rows (takes minutes and 6 GB)
+	go test ./cmd/outboxweb -run '^$$' -bench 'Pages|Claim' -benchtime 6000x -bench.rows $(BENCH_ROWS) -timeout 30m
+	go test ./internal/worker -run '^$$' -bench AppendToApplied
+
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages

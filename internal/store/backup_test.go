@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -61,7 +60,6 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	if len(r.acts()) != 1 {
 		t.Errorf("acts are %+v", r.acts())
 	}
-	r.clock.advance(time.Minute)
 	r.drain()
 	r.sound()
 	if c := r.campaign("b"); c.AppliedSeq != 4 {

@@ -22,6 +22,7 @@ var scans = []struct{ plan, query, reason string }{
 	{"SCAN operator_acts", "order by id desc", "newest first by the primary key, up to the limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
+	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
 	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
 	{"SCAN projection_watermarks", "order by campaign_id", "wanted whole, by the check command only"},

@@ -21,7 +21,7 @@ where campaign_id = $1
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &act{order: o, action: "requeue", campaign: campaign, seq: seq}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(campaign, seq)
+		c, row, err := t.rowForChange(campaign, seq, now)
 		if err != nil {
 			return row, err
 		}
@@ -38,7 +38,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 		if err := t.finishRequeue(c, now); err != nil {
 			return row, err
 		}
-		_, row, err = t.rowForChange(campaign, seq)
+		_, row, err = t.rowForChange(campaign, seq, now)
 		a.after = stateOf(row)
 		return row, err
 	})
@@ -64,7 +64,7 @@ func (t *tx) finishRequeue(c *campaignRow, now int64) error {
 }
 
 // rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
-func (t *tx) rowForChange(campaign string, seq int64) (*campaignRow, outbox.Row, error) {
+func (t *tx) rowForChange(campaign string, seq, now int64) (*campaignRow, outbox.Row, error) {
 	c, err := t.existingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Row{}, err
@@ -75,7 +75,7 @@ func (t *tx) rowForChange(campaign string, seq int64) (*campaignRow, outbox.Row,
 	}
 	if !found {
 		if seq >= 1 && seq <= c.applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied", campaign, seq)
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied%s", campaign, seq, t.lastAct(campaign, seq, now))
 		}
 		if seq >= 1 && seq <= c.highWater {
 			return nil, row, outbox.NotFound("campaign %q seq %d has no row although it is not applied; replay gives it one", campaign, seq)
@@ -207,7 +207,7 @@ func (t *tx) measureRequeue(chosen []rowKey) (outbox.Requeued, map[string]*campa
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &act{order: o, action: "retry", campaign: campaign, seq: seq}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(campaign, seq)
+		c, row, err := t.rowForChange(campaign, seq, now)
 		if err != nil {
 			return row, err
 		}
@@ -226,7 +226,7 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 		if err := t.save(c, now); err != nil {
 			return row, err
 		}
-		_, row, err = t.rowForChange(campaign, seq)
+		_, row, err = t.rowForChange(campaign, seq, now)
 		a.after = stateOf(row)
 		return row, err
 	})

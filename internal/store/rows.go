@@ -48,7 +48,7 @@ func describeHead(r *outbox.Row, c *campaignRow) {
 func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {
 	var d outbox.RowDetail
 	err := s.journal.read(ctx, func(t *tx) error {
-		c, row, err := t.rowForChange(campaign, seq)
+		c, row, err := t.rowForChange(campaign, seq, s.now())
 		if err != nil {
 			return err
 		}
