@@ -1,3 +1,5 @@
+//go:build shots
+
 package e2e
 
 import (
@@ -12,11 +14,14 @@ import (
 
 var shotsDir = flag.String("shots", "", "a directory that gets a picture of every page, in each state, size and theme")
 
-// TestShots makes pictures to look at; they show what no assertion does.
+// TestShots makes pictures to look at; they show what no assertion does:
+//
+//	go test ./e2e -tags shots -run TestShots -args -shots DIR
+//
 // sample-overview-1280-light.png is the one in the README.
 func TestShots(t *testing.T) {
 	if *shotsDir == "" {
-		t.Skip("-shots names no directory for pictures")
+		t.Fatal("-shots must name a directory for the pictures")
 	}
 	t.Parallel()
 	t.Run("trouble", func(t *testing.T) {

@@ -109,17 +109,25 @@ func (t *tx) record(a *act, result any, now int64) error {
 	return nil
 }
 
-// lastAct says who did what last to a row or campaign, for a refusal; empty
-// when nobody did anything.
+// lastAct says who did what last to a row or campaign, or to many at once, for
+// a refusal; empty when nobody did anything.
 func (t *tx) lastAct(campaign string, seq, now int64) string {
-	var action, actor string
-	var when int64
-	found, err := t.one([]any{&action, &actor, &when},
-		`select action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) order by id desc limit 1`, campaign, seq)
-	if err != nil || !found {
+	var last struct {
+		id, at        int64
+		action, actor string
+	}
+	for _, of := range []string{campaign, ""} {
+		found := last
+		ok, err := t.one([]any{&found.id, &found.action, &found.actor, &found.at},
+			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) order by id desc limit 1`, of, seq)
+		if err == nil && ok && found.id > last.id {
+			last = found
+		}
+	}
+	if last.id == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; last act: %s by %s %s ago", strings.ReplaceAll(action, "_", " "), actor, outbox.Age(at(now).Sub(at(when))))
+	return fmt.Sprintf("; last act: %s by %s %s ago", strings.ReplaceAll(last.action, "_", " "), last.actor, outbox.Age(at(now).Sub(at(last.at))))
 }
 
 // rowState is what an audit record keeps of a row.

@@ -157,7 +157,8 @@ func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error 
 		}
 		*counts.count(string(r.Status))++
 		switch {
-		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing:
+		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.suspect:
+			// Up to suspect the rows of a worker that died are gone over one by one.
 			f.add("applied_and_owed", r.Seq, "the event is applied and still has a row that is %s", r.Status)
 		case r.Seq > w.AppliedSeq && r.Seq != next:
 			f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)

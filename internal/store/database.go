@@ -105,11 +105,16 @@ func prepareFile(name, path string, mustExist bool) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return outbox.Setup("cannot create the directory of the %s database %s: %v", name, path, reason(err))
 	}
+	_, err := os.Stat(path)
+	made := errors.Is(err, os.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
 	}
-	return f.Close()
+	if err := f.Close(); err != nil || !made {
+		return err
+	}
+	return syncDir(filepath.Dir(path)) // or a power failure could take the new file away, events and all
 }
 
 // reason is the system's own word for an error, without the path again.

@@ -79,6 +79,9 @@ const otherProcessPoll = 25 * time.Millisecond
 // have seq. When ctx ends first it returns an outbox.ErrNotYet refusal that
 // says what is missing; an unknown campaign is outbox.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
+	if err := s.mustExist(context.WithoutCancel(ctx), campaign); err != nil {
+		return 0, err
+	}
 	w := s.applied.enter(campaign, seq)
 	defer s.applied.leave(campaign, w)
 	announced := w.done
@@ -100,6 +103,13 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 			return applied, s.notYet(context.WithoutCancel(ctx), campaign, seq, applied)
 		}
 	}
+}
+
+func (s *Store) mustExist(ctx context.Context, campaign string) error {
+	return s.journal.read(ctx, func(t *tx) error {
+		_, err := t.existingCampaign(campaign)
+		return err
+	})
 }
 
 // AppliedSeq reads how far the projections of a campaign are; 0 for a campaign

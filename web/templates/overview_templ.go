@@ -911,7 +911,7 @@ func vitals(p Page, s outbox.Summary) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if s.Worker.LastSeen != nil {
+			if s.Worker.LastSeen != nil && s.Worker.Applied+s.Worker.Failed > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "last worked&#32;")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
