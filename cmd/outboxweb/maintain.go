@@ -74,7 +74,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	if err := store.Restore(ctx, c.Dir, a.storeOptions()); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "restored %s and %s; the next start repairs what lies between the two copies\n", a.JournalDB, a.ProjectionsDB)
+	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)
 	return nil
 }
 

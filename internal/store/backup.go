@@ -121,28 +121,12 @@ func Restore(ctx context.Context, dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err = s.expireLeases(ctx); err == nil {
+	// The holders of leases that came along work on the files that were
+	// copied, not on these.
+	if err = s.EndLeases(ctx, ""); err == nil {
 		_, err = s.Reconcile(ctx)
 	}
 	return errors.Join(err, s.Close())
-}
-
-const expireLeases = `
-update campaigns
-set lease_expires_at = $1, due_at = case when due_at is null then null else $1 end
-where lease_owner <> '' and lease_expires_at > $1`
-
-// expireLeases lets the leases that came along with a copy end now: their
-// holders work on the files that were copied, not on these.
-func (s *Store) expireLeases(ctx context.Context) error {
-	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.exec(expireLeases, s.now())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("end the leases of the copied journal: %w", err)
-	}
-	return nil
 }
 
 func copyFile(from, to string) error {

@@ -340,6 +340,27 @@ func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return nil
 }
 
+const endLeases = `
+update campaigns
+set lease_expires_at = $1, due_at = case when due_at is null then null else $1 end
+where lease_owner <> ''
+  and ($2 = '' or lease_owner = $2)
+  and lease_expires_at > $1`
+
+// EndLeases lets the leases of a worker that is known to be gone run out now
+// instead of at their time; an empty owner stands for all. Should the worker
+// live after all, its epoch keeps it from doing harm.
+func (s *Store) EndLeases(ctx context.Context, owner string) error {
+	err := s.journal.write(ctx, func(t *tx) error {
+		_, err := t.exec(endLeases, s.now(), owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end leases: %w", err)
+	}
+	return nil
+}
+
 // ClaimInline takes the lease of one campaign without holding any row, for
 // applying on the request path. It returns false when another holds it. The
 // claim covers the events from First on, as far as they go.

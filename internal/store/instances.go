@@ -20,11 +20,15 @@ set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at, applied = 
 func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
+		seen := now
 		var stopped sql.NullInt64
 		if i.StoppedAt != nil {
 			stopped = sql.NullInt64{Int64: i.StoppedAt.UnixMicro(), Valid: true}
+			if !i.LastSeen.IsZero() { // somebody else found it gone
+				seen = i.LastSeen.UnixMicro()
+			}
 		}
-		_, err := t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), now, stopped,
+		_, err := t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond)
 		if err != nil {
 			return err

@@ -21,8 +21,9 @@ type heart struct {
 	at    time.Time
 }
 
-// arrive writes the worker's first sign of life and marks workers of this
-// host whose process is gone as stopped.
+// arrive writes the worker's first sign of life. Workers of this host whose
+// process is gone are marked as stopped and their leases ended, so that a
+// restart after a crash goes on at once.
 func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	others, err := w.Store.Instances(ctx)
 	if err != nil {
@@ -31,6 +32,9 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	now := time.Now().UTC()
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
+			if err := w.Store.EndLeases(ctx, other.ID); err != nil {
+				return false, err
+			}
 			other.StoppedAt = &now
 			other.Rates = outbox.Throughput{}
 			if err := w.Store.Heartbeat(ctx, other); err != nil {

@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -141,6 +143,40 @@ func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	b.start(t)
 	b.mustWait(t, "a", 3)
 	b.mustHaveApplied(t, "a", 3)
+}
+
+func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger), polling(time.Hour))
+	b.mustAppend(t, notes("a", 2)...)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	gone := outbox.InstanceState{ID: "gone", Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: time.Now()}
+	if err := b.Heartbeat(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := b.Claim(t.Context(), store.Worker{ID: "gone"}, store.ClaimLimits{Rows: 10, Lease: time.Hour})
+	if err != nil || len(claims) != 1 {
+		t.Fatalf("claimed %v, %v", claims, err)
+	}
+	b.start(t)
+	b.mustWait(t, "a", 2)
+	b.mustHaveApplied(t, "a", 2)
+	instances, err := b.Instances(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range instances {
+		if i.ID == "gone" && i.StoppedAt == nil {
+			t.Error("the worker whose process is gone is not marked as stopped")
+		}
+	}
 }
 
 func TestRun_endsCleanlyUnderLoad(t *testing.T) {
