@@ -20,6 +20,7 @@ import (
 // site is the real router over a real store, with a hand-driven worker.
 type site struct {
 	t     *testing.T
+	dir   string
 	store *store.Store
 	http  http.Handler
 	srv   *server
@@ -35,6 +36,7 @@ func newSite(t *testing.T, change ...func(*Config)) *site {
 	t.Helper()
 	s := &site{t: t, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	dir := t.TempDir()
+	s.dir = dir
 	now := func() time.Time { return s.clock }
 	var err error
 	s.store, err = store.Open(context.Background(), store.Options{

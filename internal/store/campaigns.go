@@ -108,6 +108,8 @@ func (l campaignList) start(cursor string) (int64, string, error) {
 
 const farFuture = 1 << 62
 
+// A part of an id is looked for by taking it out and seeing whether anything
+// changed, which both databases know and which needs no escaping.
 var campaignLists = map[outbox.CampaignSort]campaignList{
 	outbox.SortID: {
 		query: `
@@ -115,7 +117,7 @@ select ` + campaignColumns + `, 0
 from campaigns
 where campaign_id > $2
   and $1 = 0
-  and ($3 = '' or instr(campaign_id, $3) > 0)
+  and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
 order by campaign_id
 limit $4`,
 		key: func(outbox.Campaign) int64 { return 0 },
@@ -130,7 +132,7 @@ from (
   from campaigns
   where applied_seq - high_water_seq >= $1
     and (applied_seq - high_water_seq, campaign_id) > ($1, $2)
-    and ($3 = '' or instr(campaign_id, $3) > 0)
+    and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
   order by applied_seq - high_water_seq, campaign_id
   limit $4
 ) as page
@@ -147,7 +149,7 @@ from (
   from campaigns
   where coalesce(oldest_enqueued_at, 4611686018427387904) >= $1
     and (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id) > ($1, $2)
-    and ($3 = '' or instr(campaign_id, $3) > 0)
+    and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
   order by coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id
   limit $4
 ) as page

@@ -15,6 +15,7 @@ type dialect struct {
 	begin      string // starts a writing transaction
 	forUpdate  string // row lock suffix of a select that is followed by an update
 	skipLocked string // like forUpdate, for claims: rows others hold are passed over
+	tables     string // counts the tables named $1
 	writers    int    // writing connections
 
 	// locked reports contention: nothing is wrong with the statement, and
@@ -23,19 +24,17 @@ type dialect struct {
 	// fatal reports an error after which the transaction is no longer what
 	// it was: rolled back by the database, or not to be trusted.
 	fatal func(error) bool
-	// unique reports a violated unique or primary key.
-	unique func(error) bool
 }
 
 var sqliteDialect = &dialect{
 	name:    "sqlite",
 	driver:  "sqlite",
 	begin:   "begin immediate",
+	tables:  `select count(*) from sqlite_master where type = 'table' and name = $1`,
 	writers: 1,
 	locked: func(err error) bool {
 		return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqliteCode(err) == sqlite3.SQLITE_LOCKED
 	},
-	unique: func(err error) bool { return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT },
 	fatal: func(err error) bool {
 		var e *sqlite.Error
 		if !errors.As(err, &e) {

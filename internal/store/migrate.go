@@ -66,7 +66,7 @@ func (d *database) migrate(ctx context.Context, refuse bool) error {
 func (d *database) recognize(ctx context.Context) error {
 	table := map[string]string{"journal": "events", "projections": "projection_watermarks"}[d.name]
 	var tables int
-	err := d.writerPool.QueryRowContext(ctx, "select count(*) from sqlite_master where name = $1", table).Scan(&tables)
+	err := d.writerPool.QueryRowContext(ctx, d.dialect.tables, table).Scan(&tables)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at the %s database: %w", d.name, err)
@@ -82,7 +82,7 @@ func (d *database) versions(ctx context.Context, provider *goose.Provider) (have
 		want = max(want, source.Version)
 	}
 	var tables int
-	err = d.writerPool.QueryRowContext(ctx, "select count(*) from sqlite_master where name = 'goose_db_version'").Scan(&tables)
+	err = d.writerPool.QueryRowContext(ctx, d.dialect.tables, "goose_db_version").Scan(&tables)
 	if err != nil || tables == 0 {
 		return 0, want, err
 	}

@@ -75,9 +75,8 @@ on conflict (projection) do update set version = excluded.version, installed_at 
 
 func (t *tx) tablesExist(tables []string) (bool, error) {
 	for _, name := range tables {
-		var one int
-		found, err := t.one([]any{&one}, `select 1 from sqlite_master where type = 'table' and name = $1`, name)
-		if err != nil || !found {
+		var found int
+		if _, err := t.one([]any{&found}, t.database.dialect.tables, name); err != nil || found == 0 {
 			return false, err
 		}
 	}
