@@ -113,7 +113,11 @@ func (f *folder) check(ctx context.Context, c outbox.Campaign, r *store.CheckRep
 		return err
 	}
 	r.Checked["folded"]++
-	folded, err := f.fold(ctx, c.CampaignID, live.AppliedSeq)
+	aside, err := f.store.SetAside(ctx, c.CampaignID)
+	if err != nil {
+		return err
+	}
+	folded, err := f.fold(ctx, c.CampaignID, live.AppliedSeq, aside)
 	var refused *foldError
 	switch {
 	case errors.As(err, &refused):

@@ -71,7 +71,7 @@ func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection
 		return digests{}, err
 	}
 	defer f.close()
-	return f.fold(ctx, c.Campaign, c.Until, c.only()...)
+	return f.fold(ctx, c.Campaign, c.Until, nil, c.only()...)
 }
 
 // only is the projections to digest; none means all.
@@ -157,8 +157,9 @@ func (f *foldError) Error() string {
 func (f *foldError) Unwrap() error { return f.err }
 
 // fold applies the events 1 to until of a campaign to empty tables and
-// returns their digests. An event that cannot be applied is a *foldError.
-func (f *folder) fold(ctx context.Context, id string, until int64, only ...string) (digests, error) {
+// returns their digests. A projection named in stops gets no event after the
+// seq given there. An event that cannot be applied is a *foldError.
+func (f *folder) fold(ctx context.Context, id string, until int64, stops map[string]int64, only ...string) (digests, error) {
 	if err := f.scratch.Reset(ctx); err != nil {
 		return digests{}, err
 	}
@@ -175,7 +176,7 @@ func (f *folder) fold(ctx context.Context, id string, until int64, only ...strin
 			if seq = e.Seq; f.auditOnly[e.EventType] {
 				continue
 			}
-			if err := f.scratch.Apply(ctx, e); err != nil {
+			if err := f.scratch.ApplyExcept(ctx, e, stopped(stops, seq)); err != nil {
 				return digests{}, &foldError{seq, err}
 			}
 		}
@@ -184,4 +185,18 @@ func (f *folder) fold(ctx context.Context, id string, until int64, only ...strin
 	var err error
 	d.Projections, d.Full, err = f.scratch.Digests(ctx, id, only...)
 	return d, err
+}
+
+// stopped is the projections that do not get the event at seq.
+func stopped(stops map[string]int64, seq int64) map[string]bool {
+	if len(stops) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(stops))
+	for name, last := range stops {
+		if seq > last {
+			names[name] = true
+		}
+	}
+	return names
 }

@@ -70,9 +70,14 @@ func (s *Set) schema() []Statement {
 // it. Errors are those of Set.Apply. Whether an event type is audit-only is
 // the caller's to know.
 func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
+	return c.ApplyExcept(ctx, e, nil)
+}
+
+// ApplyExcept is Apply that leaves out the projections named in skip.
+func (c *Scratch) ApplyExcept(ctx context.Context, e *outbox.Event, skip map[string]bool) error {
 	steps := c.set.plan(e.EventType)
 	if len(steps) < 2 {
-		return c.set.Apply(ctx, scratchTx{c}, e, nil) // one statement is a transaction of its own
+		return c.set.Apply(ctx, scratchTx{c}, e, skip) // one statement is a transaction of its own
 	}
 	// A transaction for each event rather than one for all with savepoints:
 	// a statement that its deadline interrupts rolls back the transaction it
@@ -80,7 +85,7 @@ func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
 	if err := c.exec(background, "begin", nil); err != nil {
 		return fmt.Errorf("begin on scratch database: %w", err)
 	}
-	if err := c.applyAndCommit(ctx, e); err != nil {
+	if err := c.applyAndCommit(ctx, e, skip); err != nil {
 		// Fails only where the database has rolled back by itself.
 		_ = c.exec(background, "rollback", nil)
 		return err
@@ -88,8 +93,8 @@ func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
 	return nil
 }
 
-func (c *Scratch) applyAndCommit(ctx context.Context, e *outbox.Event) error {
-	if err := c.set.Apply(ctx, scratchTx{c}, e, nil); err != nil {
+func (c *Scratch) applyAndCommit(ctx context.Context, e *outbox.Event, skip map[string]bool) error {
+	if err := c.set.Apply(ctx, scratchTx{c}, e, skip); err != nil {
 		return err
 	}
 	if err := c.exec(background, "commit", nil); err != nil {

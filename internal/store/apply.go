@@ -193,6 +193,25 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 	return names, err
 }
 
+// SetAside lists the projections that do not follow the campaign any more, each
+// with the seq it stands at.
+func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
+	cursors := make(map[string]int64)
+	err := s.projections.read(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var name string
+			var seq int64
+			err := rows.Scan(&name, &seq)
+			cursors[name] = seq
+			return err
+		}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state = 'quarantined'`, campaign)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
+	}
+	return cursors, nil
+}
+
 const (
 	insertCursor = `
 insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)

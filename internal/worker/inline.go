@@ -102,7 +102,7 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 // free reports whether nothing but another's lease keeps the campaign from
 // being applied inline.
 func free(c outbox.Campaign) bool {
-	return c.Diverged == "" && c.Paused == nil && c.Counts.Total() == 0
+	return c.Diverged == "" && c.Paused == nil
 }
 
 // applyInline applies the next events under the claim and settles. The claim
