@@ -78,7 +78,7 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 
 			b.expect("409")
 			b.click(marked("requeue"))
-			b.await("the refusal is shown", saying("h1", "Conflict"))
+			b.await("the refusal is shown", saying("h1", "Not possible now"))
 			b.await("it says what changed", telling("main", "has changed since you looked: status is pending, not dead"))
 			b.await("it says who did it", telling("main", "requeue by local"))
 			b.await("it looks like the other pages", ground+" === "+js(styled))

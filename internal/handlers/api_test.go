@@ -209,7 +209,7 @@ func TestUnknownThings_are404(t *testing.T) {
 		}
 	}
 	for _, target := range []string{"/nope", "/campaigns/nope", "/rows/c-1/2", "/rows/nope/1", "/campaigns/c-1/events/9"} {
-		a := s.get(target).want(t, 404, "<h1>Not Found</h1>")
+		a := s.get(target).want(t, 404, "<h1>Not found</h1>")
 		if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
 			t.Errorf("%s: Content-Type is %q", target, got)
 		}

@@ -245,7 +245,24 @@ type Problem struct {
 	Back      URL // the page about the same thing, or empty
 }
 
-func (p Problem) title() string { return http.StatusText(p.Status) }
+// titles says in an operator's words what HTTP's status texts say in its own.
+var titles = map[int]string{
+	http.StatusForbidden:             "Not allowed",
+	http.StatusNotFound:              "Not found",
+	http.StatusConflict:              "Not possible now",
+	http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusUnprocessableEntity:   "That cannot be read",
+	http.StatusInternalServerError:   "Something went wrong",
+	http.StatusServiceUnavailable:    "Busy",
+	http.StatusGatewayTimeout:        "Not yet",
+}
+
+func (p Problem) title() string {
+	if title, ok := titles[p.Status]; ok {
+		return title
+	}
+	return http.StatusText(p.Status)
+}
 
 type namedText struct{ Name, Value string }
 
