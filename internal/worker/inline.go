@@ -112,13 +112,15 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 	if err != nil {
 		return false, errors.Join(err, w.settle(ctx, []*part{released(*claim, 0)}))
 	}
-	span := store.Claim{CampaignID: claim.CampaignID, Epoch: claim.Epoch, First: applied + 1, Last: applied + int64(w.BatchSize)}
+	span := store.Claim{CampaignID: claim.CampaignID, Epoch: claim.Epoch, First: applied + 1, Last: applied + int64(w.BatchSize),
+		Attempts: w.tries.of(claim.CampaignID, applied+1)}
 	parts, err := w.work(ctx, []store.Claim{span})
 	p := parts[0]
 	p.result.Claim = *claim // no rows are held
 	full := len(p.events) == w.BatchSize
 	lost := len(p.events) > 0 && p.result.Applied < p.events[len(p.events)-1].Seq
 	failure := p.result.Failure
+	w.tries.note(claim.CampaignID, p.result.Applied+1, failure != nil)
 	p.result.Failure = nil
 	done := p.result.Applied - applied
 	if settleErr := w.settle(ctx, parts); err != nil || settleErr != nil {
@@ -136,6 +138,47 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 	}
 	*claim, err = w.claimInline(ctx, claim.CampaignID)
 	return err == nil, err
+}
+
+// inlineTries counts how often the next event of a campaign has failed on the
+// request path, where no row keeps that number; it is forgotten with the
+// process. It decides when a projection has had its last attempt.
+type inlineTries struct {
+	mu     sync.Mutex
+	failed map[string]try
+}
+
+type try struct {
+	seq   int64
+	times int
+}
+
+func (t *inlineTries) of(campaign string, seq int64) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last := t.failed[campaign]; last.seq == seq {
+		return last.times
+	}
+	return 0
+}
+
+// note records what became of trying the event at seq.
+func (t *inlineTries) note(campaign string, seq int64, failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.failed[campaign]
+	switch {
+	case !failed:
+		delete(t.failed, campaign)
+		return
+	case t.failed == nil:
+		t.failed = make(map[string]try)
+	}
+	if last.seq != seq {
+		last = try{seq: seq}
+	}
+	last.times++
+	t.failed[campaign] = last
 }
 
 func released(c store.Claim, applied int64) *part {

@@ -105,3 +105,25 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	mustHaveBalances(t, b, "b 10")
 	b.mustBeSound(t)
 }
+
+func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger, lenientAccounts), mode(outbox.ModeInline), maxAttempts(3))
+	if err := b.appendInline(t, opened("a", 10), spent("a", 100)); err == nil {
+		t.Fatal("an event that cannot be applied was not refused")
+	}
+	if err := b.appendInline(t, noted("a")); err == nil {
+		t.Fatal("the second attempt was the last one")
+	}
+	if open := failures(t, b); len(open) > 0 {
+		t.Errorf("failures %q before the last attempt", open)
+	}
+	if err := b.appendInline(t, spent("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.mustHaveApplied(t, "a", 4)
+	if open, want := failures(t, b), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
+		t.Errorf("open failures %q, want %q", open, want)
+	}
+	mustHaveBalances(t, b, "a 10")
+}

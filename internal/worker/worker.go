@@ -49,6 +49,7 @@ type Worker struct {
 
 	ahead    ahead
 	inline   keyedMutex
+	tries    inlineTries
 	beat     heart
 	rehearse rehearsals
 }
