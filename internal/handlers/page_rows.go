@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -112,21 +113,15 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) requeueRowForm(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
-	if err != nil {
-		return err
-	}
-	if _, err := s.Store.RequeueRow(r.Context(), order, campaign, seq); err != nil {
-		return err
-	}
-	return s.done(w, r, to)
+	return s.rowForm(w, r, s.Store.RequeueRow)
 }
 
 func (s *server) retryRowForm(w http.ResponseWriter, r *http.Request) error {
+	return s.rowForm(w, r, s.Store.RetryRow)
+}
+
+// rowForm does an act on one row as a form asks for it.
+func (s *server) rowForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
 		return err
@@ -135,7 +130,7 @@ func (s *server) retryRowForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Store.RetryRow(r.Context(), order, campaign, seq); err != nil {
+	if _, err := act(r.Context(), order, campaign, seq); err != nil {
 		return err
 	}
 	return s.done(w, r, to)
