@@ -249,8 +249,11 @@ func (t *tx) acts(f outbox.ActFilter, before int64, limit int) ([]outbox.Act, er
 		acts = append(acts, a)
 		return err
 	}
+	var err error
 	if f.CampaignID == "" {
-		return acts, t.each(scan, selectActs, before, f.Actor, f.Action, limit)
+		err = t.each(scan, selectActs, before, f.Actor, f.Action, limit)
+	} else {
+		err = t.each(scan, selectCampaignActs, before, f.Actor, f.Action, limit, f.CampaignID, f.Seq)
 	}
-	return acts, t.each(scan, selectCampaignActs, before, f.Actor, f.Action, limit, f.CampaignID, f.Seq)
+	return acts, err
 }

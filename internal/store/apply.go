@@ -183,29 +183,34 @@ func (a *ApplyTx) Lost() bool { return a.t.err != nil }
 
 // SetAside lists the projections that do not follow the campaign any more.
 func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
-	names := make(map[string]bool)
-	err := a.t.each(func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
+	cursors, err := a.t.setAside(campaign)
+	names := make(map[string]bool, len(cursors))
+	for name := range cursors {
 		names[name] = true
-		return err
-	}, `select projection from projection_cursors where campaign_id = $1 and state = 'quarantined'`, campaign)
+	}
 	return names, err
 }
 
 // SetAside lists the projections that do not follow the campaign any more, each
 // with the seq it stands at.
 func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
-	cursors := make(map[string]int64)
-	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
-			var name string
-			var seq int64
-			err := rows.Scan(&name, &seq)
-			cursors[name] = seq
-			return err
-		}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state = 'quarantined'`, campaign)
+	var cursors map[string]int64
+	err := s.projections.read(ctx, func(t *tx) (err error) {
+		cursors, err = t.setAside(campaign)
+		return err
 	})
+	return cursors, err
+}
+
+func (t *tx) setAside(campaign string) (map[string]int64, error) {
+	cursors := make(map[string]int64)
+	err := t.each(func(rows *sql.Rows) error {
+		var name string
+		var seq int64
+		err := rows.Scan(&name, &seq)
+		cursors[name] = seq
+		return err
+	}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state = 'quarantined'`, campaign)
 	if err != nil {
 		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
 	}

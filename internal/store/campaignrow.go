@@ -133,6 +133,16 @@ func (t *tx) refreshHead(c *campaignRow) error {
 	return nil
 }
 
+// saveFromHead saves a campaign whose rows were changed: its head is read anew,
+// and when it may be claimed follows from that.
+func (t *tx) saveFromHead(c *campaignRow, now int64) error {
+	if err := t.refreshHead(c); err != nil {
+		return err
+	}
+	c.schedule(now)
+	return t.save(c, now)
+}
+
 // count returns the counter of a status, to be changed.
 func (c *campaignRow) count(status string) *int64 {
 	switch outbox.Status(status) {

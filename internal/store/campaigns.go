@@ -108,8 +108,34 @@ func (l campaignList) start(cursor string) (int64, string, error) {
 
 const farFuture = 1 << 62
 
-// A part of an id is looked for by taking it out and seeing whether anything
-// changed, which both databases know and which needs no escaping.
+// The keys of the orders. Each has an index over exactly this expression.
+const (
+	lagKey = `applied_seq - high_water_seq`
+	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
+)
+
+// byKey is the query of an order by a key. The keys are sorted first and the
+// rows fetched after, so that the sort carries two columns and not all of them.
+func byKey(key string) string {
+	return `
+select ` + campaignColumns + `, sort_key
+from (
+  select campaign_id as id, ` + key + ` as sort_key
+  from campaigns
+  where ` + key + ` >= $1
+    and (` + key + `, campaign_id) > ($1, $2)
+    and ` + idHasPart + `
+  order by ` + key + `, campaign_id
+  limit $4
+) as page
+join campaigns on campaign_id = id
+order by sort_key, id`
+}
+
+// idHasPart looks for a part of an id by taking it out and seeing whether
+// anything changed, which both databases know and which needs no escaping.
+const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
+
 var campaignLists = map[outbox.CampaignSort]campaignList{
 	outbox.SortID: {
 		query: `
@@ -117,44 +143,18 @@ select ` + campaignColumns + `, 0
 from campaigns
 where campaign_id > $2
   and $1 = 0
-  and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
+  and ` + idHasPart + `
 order by campaign_id
 limit $4`,
 		key: func(outbox.Campaign) int64 { return 0 },
 	},
-	// The keys are sorted first and the rows fetched after, so that the sort
-	// carries two columns and not all of them.
 	outbox.SortLag: {
-		query: `
-select ` + campaignColumns + `, sort_key
-from (
-  select campaign_id as id, applied_seq - high_water_seq as sort_key
-  from campaigns
-  where applied_seq - high_water_seq >= $1
-    and (applied_seq - high_water_seq, campaign_id) > ($1, $2)
-    and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
-  order by applied_seq - high_water_seq, campaign_id
-  limit $4
-) as page
-join campaigns on campaign_id = id
-order by sort_key, id`,
+		query: byKey(lagKey),
 		first: -farFuture,
 		key:   func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq },
 	},
 	outbox.SortAge: {
-		query: `
-select ` + campaignColumns + `, sort_key
-from (
-  select campaign_id as id, coalesce(oldest_enqueued_at, 4611686018427387904) as sort_key
-  from campaigns
-  where coalesce(oldest_enqueued_at, 4611686018427387904) >= $1
-    and (coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id) > ($1, $2)
-    and ($3 = '' or replace(campaign_id, $3, '') <> campaign_id)
-  order by coalesce(oldest_enqueued_at, 4611686018427387904), campaign_id
-  limit $4
-) as page
-join campaigns on campaign_id = id
-order by sort_key, id`,
+		query: byKey(ageKey),
 		first: -farFuture,
 		key: func(c outbox.Campaign) int64 {
 			if c.OldestEnqueuedAt.IsZero() {

@@ -56,7 +56,7 @@ limit $2`
 // error.
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
 	// Looking first costs an idle worker no write lock.
-	if due, err := s.anyDue(ctx); err != nil || !due {
+	if wait, any, err := s.UntilDue(ctx); err != nil || !any || wait > 0 {
 		return nil, err
 	}
 	var claims []Claim
@@ -87,20 +87,6 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	return claims, nil
-}
-
-func (s *Store) anyDue(ctx context.Context) (bool, error) {
-	found := false
-	err := s.journal.read(ctx, func(t *tx) error {
-		var one int
-		var err error
-		found, err = t.one([]any{&one}, `select 1 from campaigns where due_at <= $1 limit 1`, s.now())
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("look for due campaigns: %w", err)
-	}
-	return found, nil
 }
 
 // UntilDue is how long it takes until the next campaign may be claimed, not
@@ -172,11 +158,7 @@ func (t *tx) mend(c *campaignRow, now int64) error {
 	if err := t.recount(c); err != nil {
 		return err
 	}
-	if err := t.refreshHead(c); err != nil {
-		return err
-	}
-	c.schedule(now)
-	return t.save(c, now)
+	return t.saveFromHead(c, now)
 }
 
 const markRows = `

@@ -89,8 +89,8 @@ func TestPlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 			t.Errorf("%s\n\tfor %s", steps, query)
 		}
 	}
-	if found != 3 {
-		t.Errorf("%d statements look for due campaigns, want three", found)
+	if found != 2 {
+		t.Errorf("%d statements look for due campaigns, want two", found)
 	}
 }
 

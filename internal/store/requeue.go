@@ -19,23 +19,31 @@ where campaign_id = $1
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: "requeue", campaign: campaign, seq: seq}
+	return s.changeRow(ctx, o, "requeue", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+		if row.Status != outbox.Dead {
+			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+		}
+		if err := t.requeue(c, seq, now); err != nil {
+			return err
+		}
+		return t.finishRequeue(c, now)
+	})
+}
+
+// changeRow is an act on one row that is as the operator expects it. The audit
+// record tells the row's state before and after.
+func (s *Store) changeRow(ctx context.Context, o outbox.Order, action, campaign string, seq int64, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+	a := &act{order: o, action: action, campaign: campaign, seq: seq}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(campaign, seq, now)
+		if err == nil {
+			err = t.expect(o, row, c, now)
+		}
 		if err != nil {
 			return row, err
 		}
-		if err := t.expect(o, row, c, now); err != nil {
-			return row, err
-		}
-		if row.Status != outbox.Dead {
-			return row, outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
-		}
 		a.before = stateOf(row)
-		if err := t.requeue(c, seq, now); err != nil {
-			return row, err
-		}
-		if err := t.finishRequeue(c, now); err != nil {
+		if err := change(t, c, row, now); err != nil {
 			return row, err
 		}
 		_, row, err = t.rowForChange(campaign, seq, now)
@@ -56,11 +64,7 @@ func (t *tx) requeue(c *campaignRow, seq, now int64) error {
 
 func (t *tx) finishRequeue(c *campaignRow, now int64) error {
 	c.crashes, c.suspect = 0, 0
-	if err := t.refreshHead(c); err != nil {
-		return err
-	}
-	c.schedule(now)
-	return t.save(c, now)
+	return t.saveFromHead(c, now)
 }
 
 // rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
@@ -135,26 +139,17 @@ type rowKey struct {
 	seq      int64
 }
 
-const (
-	selectDead = `
+// selectDead walks the index of dead rows, also for one campaign: the rows of a
+// campaign may be very many, the dead ones are few.
+const selectDead = `
 select campaign_id, seq
 from projection_apply_outbox
 where status = 'dead'
   and ($1 = '' or event_type = $1)
   and ($2 = '' or fingerprint = $2)
+  and ($4 = '' or campaign_id = $4)
 order by next_attempt_at, seq, campaign_id
 limit $3`
-
-	selectCampaignDead = `
-select campaign_id, seq
-from projection_apply_outbox
-where status = 'dead'
-  and ($1 = '' or event_type = $1)
-  and ($2 = '' or fingerprint = $2)
-  and campaign_id = $4
-order by next_attempt_at, seq, campaign_id
-limit $3`
-)
 
 func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
 	if f.Limit < 0 || f.Limit > maxRequeue {
@@ -164,20 +159,19 @@ func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
 	if limit == 0 {
 		limit = 100
 	}
+	if f.CampaignID != "" {
+		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+			return nil, err
+		}
+	}
 	var chosen []rowKey
-	scan := func(rows *sql.Rows) error {
+	err := t.each(func(rows *sql.Rows) error {
 		var k rowKey
 		err := rows.Scan(&k.campaign, &k.seq)
 		chosen = append(chosen, k)
 		return err
-	}
-	if f.CampaignID == "" {
-		return chosen, t.each(scan, selectDead, f.EventType, f.Fingerprint, limit)
-	}
-	if _, err := t.existingCampaign(f.CampaignID); err != nil {
-		return nil, err
-	}
-	return chosen, t.each(scan, selectCampaignDead, f.EventType, f.Fingerprint, limit, f.CampaignID)
+	}, selectDead, f.EventType, f.Fingerprint, limit, f.CampaignID)
+	return chosen, err
 }
 
 // measureRequeue counts what requeueing the chosen rows releases, and reads
@@ -205,71 +199,60 @@ func (t *tx) measureRequeue(chosen []rowKey) (outbox.Requeued, map[string]*campa
 // RetryRow makes a failed head due now. Its attempts stay. A row that is not
 // a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: "retry", campaign: campaign, seq: seq}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(campaign, seq, now)
-		if err != nil {
-			return row, err
-		}
-		if err := t.expect(o, row, c, now); err != nil {
-			return row, err
-		}
+	return s.changeRow(ctx, o, "retry", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
-			return row, outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
-		a.before = stateOf(row)
 		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
-			return row, fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
+			return fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
 		}
 		c.headNext.Int64 = now
 		c.schedule(now)
-		if err := t.save(c, now); err != nil {
-			return row, err
-		}
-		_, row, err = t.rowForChange(campaign, seq, now)
-		a.after = stateOf(row)
-		return row, err
+		return t.save(c, now)
 	})
 }
 
 // PauseCampaign stops a campaign: no worker claims it until it is resumed. A
 // wave under way ends first. One that is paused already is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	a := &act{order: o, action: "pause", campaign: id, before: map[string]bool{"paused": false}, after: map[string]bool{"paused": true}}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
-		c, err := t.existingCampaign(id)
-		if err != nil {
-			return outbox.Campaign{}, err
-		}
-		if err := t.expectCampaign(o, c, now); err != nil {
-			return outbox.Campaign{}, err
-		}
+	return s.setPaused(ctx, &act{order: o, action: "pause", campaign: id}, func(t *tx, c *campaignRow, now int64) error {
 		if c.pausedAt.Valid {
-			return outbox.Campaign{}, outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
+			return outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
 		}
 		c.pausedAt = sql.NullInt64{Int64: now, Valid: true}
 		c.pausedBy, c.pausedWhy = o.By.Name, o.Reason
-		c.schedule(now)
-		return c.view(), t.save(c, now)
+		return nil
 	})
 }
 
 // ResumeCampaign lets a paused campaign go on. One that is not paused is
 // outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	a := &act{order: o, action: "resume", campaign: id, before: map[string]bool{"paused": true}, after: map[string]bool{"paused": false}}
+	return s.setPaused(ctx, &act{order: o, action: "resume", campaign: id}, func(t *tx, c *campaignRow, now int64) error {
+		if !c.pausedAt.Valid {
+			return outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
+		}
+		c.pausedAt, c.pausedBy, c.pausedWhy = sql.NullInt64{}, "", ""
+		return nil
+	})
+}
+
+// setPaused is an act that stops a campaign that is as the operator expects it,
+// or lets it go on.
+func (s *Store) setPaused(ctx context.Context, a *act, change func(*tx, *campaignRow, int64) error) (outbox.Campaign, error) {
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
-		c, err := t.existingCampaign(id)
+		c, err := t.existingCampaign(a.campaign)
+		if err == nil {
+			err = t.expectCampaign(a.order, c, now)
+		}
 		if err != nil {
 			return outbox.Campaign{}, err
 		}
-		if err := t.expectCampaign(o, c, now); err != nil {
+		a.before = map[string]bool{"paused": c.pausedAt.Valid}
+		if err := change(t, c, now); err != nil {
 			return outbox.Campaign{}, err
 		}
-		if !c.pausedAt.Valid {
-			return outbox.Campaign{}, outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
-		}
-		c.pausedAt, c.pausedBy, c.pausedWhy = sql.NullInt64{}, "", ""
+		a.after = map[string]bool{"paused": c.pausedAt.Valid}
 		c.schedule(now)
 		return c.view(), t.save(c, now)
 	})

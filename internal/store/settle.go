@@ -78,12 +78,8 @@ func (s *Store) settleCampaign(t *tx, r Result, w Worker, now int64, settled *Se
 	if r.Diverged != "" {
 		c.diverged = r.Diverged
 	}
-	if err := t.refreshHead(c); err != nil {
-		return err
-	}
 	c.leaseOwner, c.leaseExpiry = "", 0
-	c.schedule(now)
-	return t.save(c, now)
+	return t.saveFromHead(c, now)
 }
 
 // settleRows brings the rows of a claim, and the campaign's counts, up to its

@@ -74,7 +74,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 
 func (t *tx) oldest(sum *outbox.Summary, enqueued, now int64) error {
 	o := outbox.Oldest{EnqueuedAt: at(enqueued), AgeSeconds: max(0, float64(now-enqueued)/1e6)}
-	_, err := t.one([]any{&o.CampaignID, &o.Seq}, `select campaign_id, head_seq from campaigns where coalesce(oldest_enqueued_at, 4611686018427387904) = $1 limit 1`, enqueued)
+	_, err := t.one([]any{&o.CampaignID, &o.Seq}, `select campaign_id, head_seq from campaigns where `+ageKey+` = $1 limit 1`, enqueued)
 	sum.Oldest, sum.Lag.MaxSeconds = &o, o.AgeSeconds
 	return err
 }

@@ -115,11 +115,7 @@ func (s *Store) mustExist(ctx context.Context, campaign string) error {
 // AppliedSeq reads how far the projections of a campaign are; 0 for a campaign
 // they do not know.
 func (s *Store) AppliedSeq(ctx context.Context, campaign string) (int64, error) {
-	var w Watermark
-	err := s.projections.read(ctx, func(t *tx) (err error) {
-		w, _, err = t.watermark(campaign)
-		return err
-	})
+	w, err := s.watermarkOf(ctx, campaign)
 	return w.AppliedSeq, err
 }
 
