@@ -1,0 +1,221 @@
+// Package dbtest runs the tests of a package on both databases: once with
+// SQLite files, once with a private PostgreSQL server.
+//
+//	func TestMain(m *testing.M) {
+//		os.Exit(dbtest.Main(m, func(p dbtest.Pair) error { … migrate p … }))
+//	}
+//
+//	func TestClaim(t *testing.T) { p := dbtest.New(t); … open p.Journal and p.Projections … }
+//
+// Tests about one of the databases alone are named TestSQLite… or
+// TestPostgres…, and run on that one only. The flag -db picks one database.
+package dbtest
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver
+
+	"outboxweb/internal/pgtest"
+)
+
+// Pair names the two databases of one test.
+type Pair struct {
+	Journal, Projections string // URLs
+	// Dir is a directory of the test's own; on SQLite the files journal.db and
+	// projections.db are in it.
+	Dir string
+}
+
+var only = flag.String("db", "", "run the tests on this database alone: sqlite or postgres")
+
+// What the tests run on at the moment.
+var (
+	server *pgtest.Server // nil on SQLite
+	empty  string         // directory with a pair of migrated files; empty when there is none
+)
+
+// Postgres reports whether the tests run on PostgreSQL at the moment.
+func Postgres() bool { return server != nil }
+
+// Server is the server that the tests run on; nil on SQLite.
+func Server() *pgtest.Server { return server }
+
+// Main runs the tests of m on SQLite, then on PostgreSQL, and returns the exit
+// code. Each test's databases are copies of the pair that prepare has filled
+// and closed.
+func Main(m *testing.M, prepare func(Pair) error) int {
+	flag.Parse()
+	code := 0
+	for _, run := range []struct {
+		name string
+		with func(func(Pair) error, func() int) (int, error)
+		skip string
+	}{{"sqlite", onSQLite, "^TestPostgres"}, {"postgres", onPostgres, "^TestSQLite"}} {
+		if *only != "" && *only != run.name {
+			continue
+		}
+		if err := flag.Set("test.skip", run.skip); err != nil {
+			panic(err)
+		}
+		one, err := run.with(prepare, m.Run)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", run.name, err)
+			one = 1
+		}
+		if one != 0 {
+			fmt.Fprintf(os.Stderr, "FAIL on %s\n", run.name)
+		}
+		code = cmp.Or(code, one)
+	}
+	return code
+}
+
+func onSQLite(prepare func(Pair) error, run func() int) (int, error) {
+	dir, err := os.MkdirTemp("", "dbtest")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if err := prepare(Files(dir)); err != nil {
+		return 0, err
+	}
+	empty = dir
+	return run(), nil
+}
+
+func onPostgres(prepare func(Pair) error, run func() int) (int, error) {
+	started, err := pgtest.Start()
+	if err != nil {
+		return 0, err
+	}
+	server = started
+	err = server.Template(context.Background(), func(url string) error { return prepare(schemas(url)) })
+	code := 0
+	if err == nil {
+		code = run()
+	}
+	server = nil
+	return code, errors.Join(err, started.Stop())
+}
+
+// New makes a migrated, empty pair for one test.
+func New(tb testing.TB) Pair {
+	tb.Helper()
+	if server != nil {
+		p := schemas(server.Database(tb))
+		p.Dir = tb.TempDir()
+		return p
+	}
+	dir := tb.TempDir()
+	for _, name := range []string{"journal.db", "projections.db"} {
+		content, err := os.ReadFile(filepath.Join(empty, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return Files(dir)
+}
+
+var fresh atomic.Int64
+
+// Fresh makes an empty pair that is not migrated, for one test.
+func Fresh(tb testing.TB) Pair {
+	tb.Helper()
+	if server == nil {
+		return Files(tb.TempDir())
+	}
+	name := fmt.Sprintf("fresh_%d", fresh.Add(1))
+	if err := server.CreateDatabase(context.Background(), name); err != nil {
+		tb.Fatal(err)
+	}
+	p := schemas(server.URL(name))
+	p.Dir = tb.TempDir()
+	return p
+}
+
+// Files is the pair of SQLite files in a directory.
+func Files(dir string) Pair {
+	return Pair{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), Dir: dir}
+}
+
+// schemas is the pair of schemas in one PostgreSQL database.
+func schemas(database string) Pair {
+	return Pair{Journal: InSchema(database, "journal"), Projections: InSchema(database, "projections")}
+}
+
+// InSchema is the URL of a PostgreSQL database with a schema to work in.
+func InSchema(database, schema string) string {
+	u, err := url.Parse(database)
+	if err != nil {
+		panic(err)
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// Open connects to a database of a pair past the store, as somebody else would.
+// The connection is closed at the test's end.
+func Open(tb testing.TB, url string) *sql.DB {
+	tb.Helper()
+	var db *sql.DB
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		var err error
+		if db, err = sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)"); err != nil {
+			tb.Fatal(err)
+		}
+	} else {
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		db = stdlib.OpenDB(*config)
+	}
+	db.SetMaxOpenConns(2)
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Tables lists the tables of a database that Open connected to, by name.
+func Tables(tb testing.TB, db *sql.DB) []string {
+	tb.Helper()
+	query := `select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name`
+	if _, ok := db.Driver().(*stdlib.Driver); ok {
+		query = `select tablename from pg_tables where schemaname = current_schema() order by tablename collate "C"`
+	}
+	rows, err := db.Query(query)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			tb.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return names
+}

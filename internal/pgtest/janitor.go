@@ -1,0 +1,205 @@
+package pgtest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// janitorScript runs each line it reads and answers with its exit status; lines
+// may call its functions. When its input ends, because it was closed or because
+// the process that held it is gone, it ends its program by the signal $1 and
+// removes the directory $2. The program is its child, so that it leaves no
+// zombie where process 1 does not collect them. The traps keep it alive when
+// nobody reads its answer any more, or when everybody is told to end.
+const janitorScript = `
+# halt SIGNAL ends the program.
+halt() {
+	kill -s "$1" "$pid" && { wait "$pid"; pid=; }
+}
+# launch SECONDS starts PostgreSQL and waits until it accepts connections.
+launch() {
+	postgres -D data &
+	pid=$!
+	tries=$(($1 * 100))
+	until grep -qs "^$pid$" data/postmaster.pid && grep -qs '^ready' data/postmaster.pid; do
+		sleep 0.01
+		kill -s 0 "$pid" || return
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || { echo "not ready after $1 s"; return 1; }
+	done
+}
+trap : HUP INT TERM PIPE
+pid=
+while read -r line; do
+	eval "$line" </dev/null >>log 2>&1
+	echo $?
+done
+[ -z "$pid" ] || halt "$1" >>log 2>&1
+cd / && rm -rf "$2"
+`
+
+// A janitor is a shell that runs a program in a directory of its own and
+// cleans up after it even if this process is killed. Its methods may be
+// called concurrently.
+type janitor struct {
+	dir   string // working directory of the commands, which write to the file log in it
+	cmd   *exec.Cmd
+	stdin io.Closer
+
+	mu      sync.Mutex
+	command io.Writer
+	status  *bufio.Reader
+	ended   bool
+}
+
+// newJanitor starts a janitor in a new directory. Its commands find programs in
+// bin before the system's; signal is what ends its program when the janitor ends.
+func newJanitor(bin, signal string) (*janitor, error) {
+	account, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	// A socket's path may have 107 bytes at most, and the account must be able
+	// to enter all of it, so neither $TMPDIR nor testing.TB's directory will do.
+	dir, err := os.MkdirTemp("/tmp", "pg")
+	if err != nil {
+		return nil, err
+	}
+	j := &janitor{dir: dir, cmd: exec.Command("/bin/sh", "-c", janitorScript, "sh", signal, dir)}
+	if err := j.start(bin, account); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a shell in %s: %w", dir, err), os.RemoveAll(dir))
+	}
+	return j, nil
+}
+
+func (j *janitor) start(bin string, account *syscall.Credential) error {
+	if account != nil {
+		if err := os.Chown(j.dir, int(account.Uid), int(account.Gid)); err != nil {
+			return err
+		}
+	}
+	stdin, err := j.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := j.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	j.stdin, j.command, j.status = stdin, stdin, bufio.NewReader(stdout)
+	j.cmd.Dir = j.dir
+	j.cmd.Env = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin", "LC_ALL=C"}
+	// A process group of its own outlives the interrupt a terminal sends to ours.
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account, Setpgid: true}
+	return j.cmd.Start()
+}
+
+// run runs one line of shell and waits for it. An error carries the end of the log.
+func (j *janitor) run(line string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return fmt.Errorf("%s: the server was stopped", line)
+	}
+	if _, err := io.WriteString(j.command, line+"\n"); err != nil {
+		return fmt.Errorf("%s: %w", line, err)
+	}
+	status, err := j.status.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%s: %w", line, err)
+	}
+	if status != "0\n" {
+		return fmt.Errorf("%s: exit status %s: %s", line, strings.TrimSpace(status), j.logTail())
+	}
+	return nil
+}
+
+// end ends the program, removes the directory and waits for both. Further calls
+// do nothing.
+func (j *janitor) end() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return nil
+	}
+	j.ended = true
+	return errors.Join(j.stdin.Close(), j.cmd.Wait())
+}
+
+// logTail returns the last lines the commands wrote.
+func (j *janitor) logTail() string {
+	log, err := os.ReadFile(filepath.Join(j.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
+}
+
+// unprivileged returns the account to run servers under: nil for this process's
+// own, or that of the package's user "postgres" where this process is root,
+// which PostgreSQL and pgbouncer refuse.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root and needs its user, which its package makes: apt-get install postgresql: %w", err)
+	}
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// serverPrograms returns the directory of PostgreSQL's server programs: that of
+// the initdb on PATH, or Debian's of the highest version.
+func serverPrograms() (string, error) {
+	var dirs []string
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
+			dirs = append(dirs, filepath.Dir(initdb))
+		}
+	}
+	debian, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is well-formed
+	slices.SortFunc(debian, func(a, b string) int { return majorVersion(b) - majorVersion(a) })
+	for _, dir := range append(dirs, debian...) {
+		if hasPrograms(dir, "initdb", "postgres") {
+			return dir, nil
+		}
+	}
+	return "", errors.New("PostgreSQL's server is needed for these tests: apt-get install postgresql")
+}
+
+// majorVersion returns 15 for /usr/lib/postgresql/15/bin, 0 for what has none.
+func majorVersion(dir string) int {
+	version, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+	return version
+}
+
+func hasPrograms(dir string, names ...string) bool {
+	for _, name := range names {
+		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}

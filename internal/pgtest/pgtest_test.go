@@ -1,0 +1,361 @@
+package pgtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
+)
+
+// abandonEnv makes this binary start a server, or something that has not yet
+// come to its end, print the directory and wait to be killed.
+const (
+	abandonEnv = "PGTEST_ABANDON"
+	running    = "running"
+	starting   = "starting"
+)
+
+var shared *Server
+
+func TestMain(m *testing.M) {
+	if state := os.Getenv(abandonEnv); state != "" {
+		fmt.Fprintln(os.Stderr, abandon(state))
+		os.Exit(1)
+	}
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (int, error) {
+	var err error
+	if shared, err = Start(); err != nil {
+		return 0, err
+	}
+	if err := shared.Template(context.Background(), fillTemplate); err != nil {
+		return 0, errors.Join(err, shared.Stop())
+	}
+	code := m.Run()
+	return code, errors.Join(shared.Stop(), goleak.Find())
+}
+
+func fillTemplate(url string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "create table marks (mark text primary key)")
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func abandon(state string) error {
+	if state == starting {
+		j, err := newJanitor("/bin", immediate)
+		if err != nil {
+			return err
+		}
+		fmt.Println(j.dir)
+		return j.run("until [ -e proceed ]; do sleep 0.01; done")
+	}
+	s, err := Start()
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.janitor.dir)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+func TestDatabase_isSeparateCopyOfTemplate(t *testing.T) {
+	t.Parallel()
+	first, second := connect(t, shared.Database(t)), connect(t, shared.Database(t))
+	run(t, first, "insert into marks values ('first')")
+	if n := marks(t, first); n != 1 {
+		t.Errorf("first database has %d marks, want 1", n)
+	}
+	if n := marks(t, second); n != 0 {
+		t.Errorf("second database has %d marks, want 0", n)
+	}
+}
+
+func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
+	t.Parallel()
+	var address string
+	t.Run("uses it", func(t *testing.T) {
+		address = shared.Database(t)
+		conn, err := pgx.Connect(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	})
+	if _, err := pgx.Connect(t.Context(), address); code(err) != "3D000" {
+		t.Errorf("connecting after the test: %v, want an unknown database", err)
+	}
+}
+
+func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s, err := Start("max_connections=20")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Template(t.Context(), fillTemplate); err != nil {
+		t.Fatal(err)
+	}
+	database := s.Database(t)
+	awaitBroken(t, s, database, func() error { return s.Restart(t.Context()) })
+
+	conn := connect(t, database)
+	run(t, conn, "insert into marks values ('before the crash')")
+	if err := s.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pgx.Connect(t.Context(), database); err == nil {
+		t.Error("a crashed server accepts connections")
+	}
+	if err := s.Launch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := marks(t, connect(t, database)); n != 1 {
+		t.Errorf("%d marks after the crash, want 1", n)
+	}
+	if n := marks(t, connect(t, s.Database(t))); n != 0 {
+		t.Errorf("%d marks in a database made after the crash, want 0", n)
+	}
+}
+
+// awaitBroken checks that stop ends a statement that is running, with the code
+// that a restarted server gives.
+func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
+	t.Helper()
+	sleeper, watcher := connect(t, database), connect(t, s.URL("postgres"))
+	broken := make(chan error, 1)
+	go func() {
+		_, err := sleeper.Exec(context.Background(), "select pg_sleep(600)")
+		broken <- err
+	}()
+	await(t, "the statement to run", func() bool {
+		var n int
+		err := watcher.QueryRow(t.Context(), "select count(*) from pg_stat_activity where wait_event = 'PgSleep'").Scan(&n)
+		return err == nil && n == 1
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-broken; code(err) != "57P01" {
+		t.Errorf("statement under a restart: %v, want the code 57P01", err)
+	}
+}
+
+func TestStop_leavesNothing(t *testing.T) {
+	t.Parallel()
+	s, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := postmaster(t, s.janitor.dir)
+	for range 2 {
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !gone(s.janitor.dir, pid) {
+		t.Errorf("%s or process %d is left", s.janitor.dir, pid)
+	}
+}
+
+func TestStart_endsWithKilledProcess(t *testing.T) {
+	t.Parallel()
+	dir, kill := abandoned(t, running)
+	pid := postmaster(t, dir)
+	kill()
+	await(t, "the server of a killed process to go", func() bool { return gone(dir, pid) })
+}
+
+func TestStart_cleansUpWhenKilledHalfway(t *testing.T) {
+	t.Parallel()
+	dir, kill := abandoned(t, starting)
+	kill()
+	if err := os.WriteFile(filepath.Join(dir, "proceed"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the directory of a killed process to go", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// abandoned runs this binary until it has printed the directory it works in.
+// The function it returns kills it.
+func abandoned(t *testing.T, state string) (dir string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), abandonEnv+"="+state)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close() })
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line), func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+	}
+}
+
+func TestPooler_movesClientBetweenConnections(t *testing.T) {
+	t.Parallel()
+	database := shared.Database(t)
+	pooled := shared.Pooler(t)(database)
+	config, err := pgx.ParseConfig(pooled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	backends := map[int]bool{}
+	await(t, "a second backend", func() bool {
+		var backend, again int
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			return errors.Join(
+				tx.QueryRow(t.Context(), "select pg_backend_pid()").Scan(&backend),
+				tx.QueryRow(t.Context(), "select pg_backend_pid()").Scan(&again))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if backend != again {
+			t.Fatalf("one transaction ran in the backends %d and %d", backend, again)
+		}
+		backends[backend] = true
+		return len(backends) > 1
+	})
+}
+
+func TestPooler_keepsDatabaseAndParameters(t *testing.T) {
+	t.Parallel()
+	pooled, err := throughPooler(shared.URL("a b")+"&application_name=x", "/tmp/pooler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := url.Parse(pooled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const query = "application_name=x&host=%2Ftmp%2Fpooler&port=6432&sslmode=disable"
+	if got.Path != "/a b" || got.RawQuery != query || got.User.Username() != "postgres" {
+		t.Errorf("throughPooler = %s", pooled)
+	}
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func run(t *testing.T, conn *pgx.Conn, statement string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func marks(t *testing.T, conn *pgx.Conn) (n int) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), "select count(*) from marks").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// code returns PostgreSQL's code of an error, or "".
+func code(err error) string {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		return refusal.Code
+	}
+	return ""
+}
+
+// postmaster returns the process id of the server that runs in dir.
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// gone tells whether neither the directory nor the process exists.
+func gone(dir string, pid int) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// await checks a condition until it holds, for half a minute at most.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

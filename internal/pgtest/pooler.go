@@ -1,0 +1,120 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// poolerConfig passes every database on to the server in the directory it names.
+// Several server connections are kept open for each and taken in turn, so that
+// even a single client's transactions move between them.
+const poolerConfig = `[databases]
+* = host=%s port=5432 user=postgres
+
+[pgbouncer]
+unix_socket_dir = %s
+listen_port = 6432
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+min_pool_size = 4
+server_round_robin = 1
+max_client_conn = 1000
+`
+
+// Pooler starts a pgbouncer in front of the server, which gives a client a
+// connection for one transaction at a time, and stops it when the test ends.
+// The function it returns rewrites a URL of the server to go through it. At
+// most four connections to each database are open at a time.
+func (s *Server) Pooler(tb testing.TB) func(url string) string {
+	tb.Helper()
+	j, err := s.startPooler()
+	if err != nil {
+		tb.Fatalf("start pgbouncer: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := j.end(); err != nil {
+			tb.Errorf("stop pgbouncer: %v", err)
+		}
+	})
+	return func(direct string) string {
+		tb.Helper()
+		pooled, err := throughPooler(direct, j.dir)
+		if err != nil {
+			tb.Fatalf("lead %q through pgbouncer: %v", direct, err)
+		}
+		return pooled
+	}
+}
+
+func (s *Server) startPooler() (*janitor, error) {
+	program, err := poolerProgram()
+	if err != nil {
+		return nil, err
+	}
+	j, err := newJanitor(filepath.Dir(program), "KILL")
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(poolerConfig, s.janitor.dir, j.dir)
+	err = os.WriteFile(filepath.Join(j.dir, "pgbouncer.ini"), []byte(config), 0o644)
+	if err == nil {
+		err = j.run("pgbouncer pgbouncer.ini & pid=$!")
+	}
+	if err == nil {
+		err = awaitSocket(filepath.Join(j.dir, ".s.PGSQL.6432"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, errors.New(j.logTail()), j.end())
+	}
+	return j, nil
+}
+
+func poolerProgram() (string, error) {
+	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
+		if program, err := exec.LookPath(name); err == nil {
+			return program, nil
+		}
+	}
+	return "", errors.New("pgbouncer is needed for these tests: apt-get install pgbouncer")
+}
+
+// awaitSocket returns once somebody listens on the socket, or with the last
+// refusal after ten seconds.
+func awaitSocket(path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func throughPooler(direct, dir string) (string, error) {
+	address, err := url.Parse(direct)
+	if err != nil {
+		return "", err
+	}
+	query := address.Query()
+	query.Set("host", dir)
+	query.Set("port", "6432")
+	address.RawQuery = query.Encode()
+	return address.String(), nil
+}

@@ -1,0 +1,178 @@
+// Package pgtest runs a PostgreSQL server for the tests of one package, with a
+// database for each test, and pgbouncer in front of it.
+//
+// A test binary starts one server, in TestMain, and prepares the template that
+// its tests' databases are copied from:
+//
+//	func TestMain(m *testing.M) {
+//		server, err := pgtest.Start()
+//		…
+//		err = server.Template(ctx, func(url string) error { return migrate(ctx, url) })
+//		…
+//		code := m.Run()
+//		err = server.Stop()
+//		…
+//	}
+//
+//	func TestClaim(t *testing.T) {
+//		t.Parallel()
+//		st := open(t, server.Database(t))
+//		…
+//	}
+//
+// A test that restarts or crashes the server starts one of its own, or does
+// not run in parallel with others. Servers of several processes do not meet:
+// each listens on a Unix socket in a directory of its own only. A server ends
+// and its directory goes even when the process that started it is killed.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What PostgreSQL calls its ways to shut down, as signals.
+const (
+	fast      = "INT"
+	immediate = "QUIT"
+)
+
+// defaults make a server fast that may lose its data with the machine, though
+// not with a crash of the server alone.
+var defaults = []string{
+	"listen_addresses=''",
+	"port=5432",
+	"fsync=off",
+	"full_page_writes=off",
+	"wal_level=minimal",
+	"max_wal_senders=0",
+	"max_connections=300",
+	"shared_buffers=64MB",
+	"autovacuum=off",
+	"jit=off",
+}
+
+// A Server is a running PostgreSQL server. Its methods may be called concurrently.
+type Server struct {
+	janitor *janitor
+	clones  chan clone
+
+	mu        sync.Mutex // held while the server starts and ends
+	templated bool
+	stock     *stock
+}
+
+// Start initialises and starts a server in a directory of its own. settings are
+// further lines "name=value" of postgresql.conf; they win over the defaults,
+// which among others turn fsync off.
+func Start(settings ...string) (*Server, error) {
+	bin, err := serverPrograms()
+	if err != nil {
+		return nil, err
+	}
+	j, err := newJanitor(bin, immediate)
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	s := &Server{janitor: j, clones: make(chan clone, 3)}
+	if err := s.initialise(settings); err != nil {
+		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), j.end())
+	}
+	return s, nil
+}
+
+func (s *Server) initialise(settings []string) error {
+	if err := s.janitor.run("initdb -D data -U postgres -E UTF8 --locale=C.UTF-8 -A trust --no-sync"); err != nil {
+		return err
+	}
+	conf, err := os.OpenFile(filepath.Join(s.janitor.dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	lines := append(append(defaults[:len(defaults):len(defaults)], "unix_socket_directories='"+s.janitor.dir+"'"), settings...)
+	_, err = conf.WriteString("\n" + strings.Join(lines, "\n") + "\n")
+	if err := errors.Join(err, conf.Close()); err != nil {
+		return err
+	}
+	return s.Launch(context.Background())
+}
+
+// URL returns the address of a database on the server, for pgx and for
+// PostgreSQL's own programs, as the superuser postgres. The database need not exist.
+func (s *Server) URL(database string) string {
+	address := url.URL{
+		Scheme: "postgres",
+		User:   url.User("postgres"),
+		Path:   "/" + database,
+		// The port keeps PGPORT of the environment out.
+		RawQuery: "host=" + s.janitor.dir + "&port=5432&sslmode=disable",
+	}
+	return address.String()
+}
+
+// Stop ends the server at once and removes its directory. Further calls do nothing.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeStock()
+	if err := s.janitor.end(); err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// Restart stops the server and starts it again with its data. Connections break
+// with the code 57P01 (admin_shutdown). The start heeds the deadline of ctx.
+func (s *Server) Restart(ctx context.Context) error {
+	if err := s.halt(fast); err != nil {
+		return fmt.Errorf("restart PostgreSQL: %w", err)
+	}
+	return s.Launch(ctx)
+}
+
+// Crash ends the server without letting it write its state down: connections
+// break, and the next Launch recovers from the write-ahead log.
+func (s *Server) Crash() error {
+	if err := s.halt(immediate); err != nil {
+		return fmt.Errorf("crash PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) halt(signal string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeStock()
+	return s.janitor.run("halt " + signal)
+}
+
+// Launch starts the server again after Crash and returns once it accepts
+// connections. It heeds the deadline of ctx.
+func (s *Server) Launch(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.janitor.run("launch " + waitingSeconds(ctx)); err != nil {
+		return fmt.Errorf("launch PostgreSQL: %w", err)
+	}
+	s.openStock()
+	return nil
+}
+
+// waitingSeconds returns the whole seconds until the deadline of ctx, or a
+// minute when it has none.
+func waitingSeconds(ctx context.Context) string {
+	wait := time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(time.Until(deadline), 0)
+	}
+	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
+}
