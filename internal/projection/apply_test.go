@@ -38,7 +38,7 @@ func testEvent() *outbox.Event {
 		RecordedAt: time.Date(2026, 11, 21, 7, 10, 4, 0, time.UTC),
 		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
 		SessionID: "s-1", RequestID: "r-1", CorrelationID: "co-1", CausationID: "ca-1", EventHash: "beef",
-		Payload: json.RawMessage(`{"name":"Ash","n":7,"big":9223372036854775808,"small":-9223372036854775808,"float":1.50,"exp":1e3,"huge":1e999,
+		Payload: json.RawMessage(`{"name":"Ash","n":7,"big":9223372036854775808,"small":-9223372036854775808,"float":1.50,"exp":1e3,"whole":-2.0,"far":1e300,"huge":1e999,
 			"yes":true,"no":false,"nil":null,"empty":"","esc":"a\"\u00e9\n","a":{"b":{"c":"deep"}},"list":[1,{"x":"y"}],"a.b":"dotted","*":"star","@this":"at","a b":"blank"}`),
 		Metadata: json.RawMessage(`{"system":"x"}`),
 		Tags:     json.RawMessage(`{"wallet_id":"w-1"}`),
@@ -58,7 +58,7 @@ func TestApply_bindsValues(t *testing.T) {
 		":metadata.system": "x", ":tags.wallet_id": "w-1", ":tags.other": nil,
 		":payload.name": "Ash", ":payload.name!": "Ash", ":payload.empty!": "", ":payload.missing": nil, ":payload.nil": nil, ":payload.name.deeper": nil,
 		":payload.n": int64(7), ":payload.big": "9223372036854775808", ":payload.small": int64(-9223372036854775808),
-		":payload.float": 1.5, ":payload.exp": 1000.0, ":payload.huge": "1e999", ":payload.yes": int64(1), ":payload.no": int64(0),
+		":payload.float": 1.5, ":payload.exp": int64(1000), ":payload.whole": int64(-2), ":payload.far": 1e300, ":payload.huge": "1e999", ":payload.yes": int64(1), ":payload.no": int64(0),
 		":payload.esc": "a\"é\n", ":payload.a.b.c": "deep", ":payload.a.b": `{"c":"deep"}`, ":payload.list": `[1,{"x":"y"}]`, ":payload.list.1.x": "y",
 		`:payload."a.b"`: "dotted", `:payload."*"`: "star", `:payload."@this"`: "at", `:payload."a b"!`: "blank", `:payload."na*"`: nil, `:payload."#"`: nil,
 	} {

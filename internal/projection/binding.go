@@ -3,6 +3,7 @@ package projection
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -173,7 +174,7 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 	case gjson.String:
 		return r.Str, nil
 	case gjson.Number:
-		return numberArg(r.Raw), nil
+		return boundNumber(r.Raw), nil
 	case gjson.True:
 		return int64(1), nil
 	case gjson.False:
@@ -188,6 +189,17 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("%s is required, and the event says null", v.name)
 	}
 	return nil, nil
+}
+
+// boundNumber is numberArg in which a whole number is an integer however it is
+// written, such as 1e3 or 2.0, so that it reads the same in a column of text on
+// every database.
+func boundNumber(raw string) any {
+	n := numberArg(raw)
+	if f, ok := n.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
+		return int64(f)
+	}
+	return n
 }
 
 // numberArg keeps a JSON number exact where the database can: integers that

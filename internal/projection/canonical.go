@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,7 +18,8 @@ import (
 // order and no blanks; integers in decimal, other numbers as strings with
 // their shortest decimal form (databases and languages print floats
 // differently), truth values as 1 and 0, blobs as strings of hex digits, NULL
-// as null.
+// as null. A decimal of PostgreSQL, which sums of integers are too, is written
+// as the integer or the number that SQLite has in its place.
 type rowEncoder struct {
 	rows   *sql.Rows
 	values []any
@@ -26,9 +28,10 @@ type rowEncoder struct {
 }
 
 type encodedField struct {
-	key    []byte // "name":
-	column int
-	json   bool
+	key     []byte // "name":
+	column  int
+	json    bool
+	decimal bool
 }
 
 func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
@@ -41,10 +44,15 @@ func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
 			return nil, fmt.Errorf("the digest has no column %q to read as JSON; it has %s", name, strings.Join(names, ", "))
 		}
 	}
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return nil, err
+	}
 	enc := &rowEncoder{rows: rows, values: make([]any, len(names)), into: make([]any, len(names))}
 	for i, name := range names {
 		enc.into[i] = &enc.values[i]
-		enc.fields = append(enc.fields, encodedField{append(appendString(nil, name), ':'), i, slices.Contains(jsonColumns, name)})
+		enc.fields = append(enc.fields, encodedField{key: append(appendString(nil, name), ':'), column: i,
+			json: slices.Contains(jsonColumns, name), decimal: types[i].DatabaseTypeName() == "NUMERIC"})
 	}
 	slices.SortFunc(enc.fields, func(a, b encodedField) int { return strings.Compare(names[a.column], names[b.column]) })
 	for i := 1; i < len(enc.fields); i++ {
@@ -73,9 +81,27 @@ func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 			}
 			continue
 		}
+		if decimal, ok := enc.values[f.column].(string); ok && f.decimal {
+			b = appendDecimal(b, decimal)
+			continue
+		}
 		b = appendValue(b, enc.values[f.column])
 	}
 	return append(b, '}'), nil
+}
+
+// appendDecimal writes a decimal without the zeros that end its fraction.
+func appendDecimal(b []byte, s string) []byte {
+	if _, err := strconv.ParseFloat(s, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+		return appendString(b, s)
+	}
+	if strings.Contains(s, ".") {
+		s = strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+	}
+	if strings.Trim(s, "-0123456789") == "" {
+		return append(b, s...)
+	}
+	return appendString(b, s)
 }
 
 func appendValue(b []byte, v any) []byte {

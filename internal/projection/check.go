@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -66,17 +67,24 @@ func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error
 			return err
 		}
 		if err := prepare(st.SQL); err != nil {
-			return st.refuse(err)
+			return st.Refuse(err)
 		}
 	}
 	return nil
 }
 
 var (
-	// sqliteNoise is what the SQLite driver wraps around SQLite's sentence.
-	sqliteNoise = regexp.MustCompile(`^(?:SQL logic error|constraint failed): (.*) \(\d+\)$`)
+	// sqliteNoise and postgresNoise are what the drivers wrap around the
+	// sentence of their database.
+	sqliteNoise   = regexp.MustCompile(`^(?:SQL logic error|constraint failed): (.*) \(\d+\)$`)
+	postgresNoise = regexp.MustCompile(`(^|: )\p{Lu}+: (.*) \(SQLSTATE [0-9A-Z]{5}\)$`)
 	// culprit is the word a database complains about.
-	culprit = regexp.MustCompile(`(?:near|no such \w+:|has no column named|ambiguous column name:|column|relation|function:?) "?([A-Za-z_][A-Za-z0-9_]*)`)
+	culprit = regexp.MustCompile(`(?:(?:near|no such \w+:|has no column named|ambiguous column name:|column(?: reference)?|relation|entry for table|collation|function:?) "?|type (?:[\w ]+: )?")(?:\w+\.)*([A-Za-z_]\w*)`)
+	// parameter is a binding as the database knows it.
+	parameter = regexp.MustCompile(`\$\d+`)
+	// untyped is said of a parameter whose type the statement leaves open, or
+	// of which it needs two.
+	untyped = regexp.MustCompile(`(?:data type of|types deduced for) parameter (:\S+)`)
 )
 
 // plain is a database's complaint on one line, without what the driver wraps
@@ -86,26 +94,43 @@ func plain(err error) string {
 	if m := sqliteNoise.FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
-	return text
+	return postgresNoise.ReplaceAllString(text, "$1$2")
 }
 
-// refuse turns a database's complaint about the statement into a sentence
-// with the file and, where the word it complains about stands once in the
-// statement, that word's line.
-func (s Statement) refuse(err error) error {
-	text := plain(err)
-	line := s.Line
-	if m := culprit.FindStringSubmatch(text); m != nil {
-		found := 0
-		for _, t := range s.tokens {
-			if strings.EqualFold(t.text, m[1]) {
-				line = t.line
-				found++
-			}
+// Refuse turns a database's complaint about the statement into an
+// *outbox.Refusal with outbox.ErrSetup that begins with FILE:LINE; the line is
+// that of the word complained about, where it stands once in the statement.
+func (s Statement) Refuse(err error) error {
+	blamed := ""
+	text := parameter.ReplaceAllStringFunc(plain(err), func(numbered string) string {
+		n, _ := strconv.Atoi(numbered[1:])
+		if n < 1 || n > len(s.bindings) {
+			return numbered
 		}
-		if found != 1 {
-			line = s.Line
+		blamed = s.bindings[n-1]
+		return blamed
+	})
+	if m := culprit.FindStringSubmatch(text); m != nil {
+		blamed = m[1]
+	}
+	if m := untyped.FindStringSubmatch(text); m != nil {
+		text += "; say which with cast(" + m[1] + " as text), or as bigint"
+	}
+	return outbox.Setup("%s:%d: %s", s.File, s.lineOf(blamed), text)
+}
+
+// lineOf is the line of a word or binding that stands once in the statement,
+// or the statement's own.
+func (s Statement) lineOf(blamed string) int {
+	line, found := s.Line, 0
+	for _, t := range s.tokens {
+		if strings.EqualFold(strings.Trim(t.text, "'\"`!"), blamed) {
+			line = t.line
+			found++
 		}
 	}
-	return outbox.Setup("%s:%d: %s", s.File, line, text)
+	if found != 1 {
+		return s.Line
+	}
+	return line
 }

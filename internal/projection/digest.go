@@ -94,10 +94,13 @@ func (r *parser) finishDigests() error {
 	return nil
 }
 
+// byteOrder is the collation that orders text by its bytes.
+var byteOrder = map[string]string{"sqlite": "binary", "postgres": `"C"`}
+
 // selectAll reads the rows of one campaign by primary key, or by all columns
-// where there is none, in byte order on both databases.
+// where there is none, in byte order and NULL first on both databases.
 func (t *table) selectAll(dialect string) string {
-	key := t.key
+	key, nulls := t.key, ""
 	var names []string
 	asText := map[string]bool{}
 	for _, c := range t.columns {
@@ -106,14 +109,17 @@ func (t *table) selectAll(dialect string) string {
 	}
 	if len(key) == 0 {
 		key = names
+		if dialect == "postgres" {
+			nulls = " nulls first"
+		}
 	}
 	var order []string
 	for _, name := range key {
 		term := quoteName(name)
-		if asText[name] && dialect == "postgres" {
-			term += ` collate "C"`
+		if asText[name] {
+			term += " collate " + byteOrder[dialect]
 		}
-		order = append(order, term)
+		order = append(order, term+nulls)
 	}
 	columns := make([]string, len(names))
 	for i, name := range names {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
 
@@ -20,16 +21,21 @@ func sum(canonical string) string {
 
 const zoo = `-- projection: zoo
 -- tables: zebras, apes
--- schema
+-- schema @sqlite
 create table zebras (campaign_id text, "Name" text, n integer, f real, b blob, primary key ("Name" desc, campaign_id));
+-- schema @postgres
+create table zebras (campaign_id text, "Name" text, n bigint, f double precision, b bytea, primary key ("Name", campaign_id));
+-- schema
 create table apes (campaign_id text, y text, x integer);
--- on: zebra
+-- on: zebra @sqlite
 insert into zebras values (:campaign_id, :payload.name, :payload.n, :payload.f, cast(:payload.b as blob));
+-- on: zebra @postgres
+insert into zebras values (:campaign_id, :payload.name, :payload.n, :payload.f, convert_to(:payload.b, 'UTF8'));
 -- on: ape
 insert into apes values (:campaign_id, :payload.y, :payload.x);
 `
 
-func foldInto(t *testing.T, c *Scratch, campaign, eventType string, payloads ...string) {
+func foldInto(t testing.TB, c fold, campaign, eventType string, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
 		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}); err != nil {
@@ -40,7 +46,7 @@ func foldInto(t *testing.T, c *Scratch, campaign, eventType string, payloads ...
 
 func TestDigests_canonicalForm(t *testing.T) {
 	t.Parallel()
-	c := newScratch(t, loadText(t, zoo))
+	c := foldText(t, zoo)
 	foldInto(t, c, "c", "zebra", `{"name":"zoë\"\\\n\u0001</","n":9007199254740993,"f":0.1,"b":"AZ"}`, `{"name":"Abe","n":-1,"f":2}`, `{"name":"B","f":1e21}`)
 	foldInto(t, c, "c", "ape", `{"y":"b","x":1}`, `{"y":"a","x":2}`, `{"x":3}`)
 	foldInto(t, c, "other", "ape", `{"y":"a","x":2}`)
@@ -69,7 +75,7 @@ func TestDigests_canonicalForm(t *testing.T) {
 func TestDigests_coverWhatTheFileNames(t *testing.T) {
 	t.Parallel()
 	fill := func(digest string) map[string]string {
-		c := newScratch(t, loadText(t, zoo+digest))
+		c := foldText(t, zoo+digest)
 		foldInto(t, c, "c", "ape", `{"y":{"b":[1,2.50,true,null,12345678901234567890],"a":"x"},"x":1}`, `{"x":2}`, `{"y":"10","x":3}`)
 		digests, _, err := c.Digests(t.Context(), "c")
 		if err != nil {
@@ -86,8 +92,43 @@ func TestDigests_coverWhatTheFileNames(t *testing.T) {
 		{"of this dialect", "-- digest @sqlite: select 1 as one where :campaign_id = 'c'\n-- digest @postgres: select 2 as two where :campaign_id = 'c'", `[{"one":1}]`},
 	}
 	for _, tt := range tests {
+		if dbtest.Postgres() {
+			tt.want = strings.Replace(tt.want, `"one":1`, `"two":2`, 1)
+		}
 		if got := fill(tt.digest)["zoo"]; got != sum(tt.want) {
 			t.Errorf("%s: digest %s, want that of %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// One text orders by bytes on both databases, whatever order they have of
+// their own.
+func TestDigests_collateCIsTheOrderOfBytes(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, "t.sql", `-- projection: p
+-- tables: t
+-- schema
+create table t (campaign_id text, name text);
+-- on: a
+insert into t values (:campaign_id, :payload.name);
+-- digest: select name from (select campaign_id, name collate nocase as name from t) s where campaign_id = :campaign_id order by name COLLATE "C";
+`)
+	c := newScratch(t, mustLoad(t, dir))
+	foldInto(t, c, "c", "a", `{"name":"é"}`, `{"name":"b"}`, `{"name":"a b"}`, `{"name":"a"}`, `{"name":"C"}`, `{"name":"a\""}`)
+	digests, _, err := c.Digests(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := sum(`[{"name":"C"},{"name":"a"},{"name":"a b"},{"name":"a\""},{"name":"b"},{"name":"é"}]`); digests["p"] != want {
+		t.Errorf("digest %s, want that of rows in the order of bytes", digests["p"])
+	}
+	for dialect, want := range map[string]string{"sqlite": "order by name COLLATE binary", "postgres": `order by name COLLATE "C"`} {
+		s, err := Load(dialect, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Projections()[0].digests[0].SQL; !strings.HasSuffix(got, want) {
+			t.Errorf("%s: digest %s, want it to end with %s", dialect, got, want)
 		}
 	}
 }
@@ -95,18 +136,18 @@ func TestDigests_coverWhatTheFileNames(t *testing.T) {
 func TestDigests_refuses(t *testing.T) {
 	t.Parallel()
 	for digest, want := range map[string]string{
-		"-- digest: select x, y as x from apes where campaign_id = :campaign_id":   `test.sql:10: the digest has two columns named "x"`,
-		"-- digest (json: z): select x from apes where campaign_id = :campaign_id": `test.sql:10: the digest has no column "z" to read as JSON; it has x`,
-		"-- digest (json: y): select y from apes where campaign_id = :campaign_id": `test.sql:10: column "y" is not JSON`,
-		"-- digest (json: x): select x from apes where campaign_id = :campaign_id": `test.sql:10: column "x" holds int64, not JSON text`,
+		"-- digest: select x, y as x from apes where campaign_id = :campaign_id":   `test.sql:15: the digest has two columns named "x"`,
+		"-- digest (json: z): select x from apes where campaign_id = :campaign_id": `test.sql:15: the digest has no column "z" to read as JSON; it has x`,
+		"-- digest (json: y): select y from apes where campaign_id = :campaign_id": `test.sql:15: column "y" is not JSON`,
+		"-- digest (json: x): select x from apes where campaign_id = :campaign_id": `test.sql:15: column "x" holds int64, not JSON text`,
 	} {
-		c := newScratch(t, loadText(t, zoo+digest))
+		c := foldText(t, zoo+digest)
 		foldInto(t, c, "c", "ape", `{"y":"not json","x":1}`)
 		if _, _, err := c.Digests(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n error %v, want %q", digest, err, want)
 		}
 	}
-	c := newScratch(t, loadText(t, zoo))
+	c := foldText(t, zoo)
 	if _, _, err := c.Digests(t.Context(), "c", "zoo", "nope"); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
@@ -114,7 +155,7 @@ func TestDigests_refuses(t *testing.T) {
 
 func TestDigests_ofSomeProjections(t *testing.T) {
 	t.Parallel()
-	c := newScratch(t, mustLoad(t, "builtin:campaigns"))
+	c := newFold(t, "builtin:campaigns")
 	all, full, err := c.Digests(t.Context(), "c")
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +176,7 @@ func TestDigests_ofSomeProjections(t *testing.T) {
 // recorded so far is worthless: it must fail only where that is intended.
 func TestDigests_areStable(t *testing.T) {
 	t.Parallel()
-	c := newScratch(t, mustLoad(t, "builtin:campaigns"))
+	c := newFold(t, "builtin:campaigns")
 	for _, e := range []outbox.Event{
 		{EventType: "campaign.created", EntityID: "c-1", Payload: json.RawMessage(`{"name":"Harbor","locale":"pt_br","game_system":"daggerheart"}`)},
 		{EventType: "participant.joined", EntityID: "p-1", Payload: json.RawMessage(`{"name":"Ana","user_id":"u-1","role":"gm"}`)},

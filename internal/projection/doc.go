@@ -43,7 +43,10 @@
 //     :campaign_id is the only binding there. Several digests have a name each:
 //     -- digest NAME: select …. Columns that hold JSON text are named in
 //     -- digest NAME (json: COLUMN, …): select …. Without a digest section
-//     every column of every table counts.
+//     every column of every table counts. Rows are digested in the order the
+//     select asks for, so text needs collate "C", which is the order of bytes on
+//     both databases, and a column with NULLs needs nulls first; without an
+//     order by they are sorted by their canonical form.
 //
 // A section may end its line with @sqlite or @postgres and is then left out on
 // the other database. Handlers insert, update and delete rows of the
@@ -69,10 +72,44 @@
 //   - :payload.a.b, and likewise for the others: one value. A part that is not
 //     letters, digits and _ is quoted, as in :payload."half-life"; a number
 //     picks from an array. What is missing or null is NULL; strings are text;
-//     integers are integers, or exact decimal text beyond 64 bits; other numbers
-//     are floats; true and false are 1 and 0; objects and arrays are their JSON
-//     text.
+//     whole numbers, also those written as 2.0 or 1e3, are integers, or exact
+//     decimal text beyond 64 bits; other numbers are floats; true and false are
+//     1 and 0; objects and arrays are their JSON text.
 //
 // With ! behind it (:payload.name!) a value is required: an event without it
 // fails, and the error names it.
+//
+// # PostgreSQL
+//
+// One file serves both databases, and a campaign's digests are the same on both,
+// as long as it keeps to what both mean alike. PostgreSQL is the stricter one:
+//
+//   - A binding has the type that its place asks for: that of the column it is
+//     written to or compared with, of the other operand, of the argument. Its
+//     value travels as text and is read as that type, so a number fits a column
+//     of text, "42" a bigint, and 1 and 0 a boolean. What cannot be read as the
+//     type, such as "one", 1.5 or more than 64 bits for a bigint, fails the event,
+//     where SQLite stores it as it is.
+//   - Beside a whole number written out, a binding is a 4-byte integer, which
+//     :occurred_at / 1000 and coalesce(:payload.n, 0) are soon too large for.
+//     Write cast(:occurred_at as bigint) / 1000, coalesce(cast(:payload.n as
+//     bigint), 0).
+//   - A binding has one type in all of a statement. Where it would have two,
+//     as in values (:seq, 'e' || :seq), or none, as in :payload.x is null, cast
+//     it: 'e' || cast(:seq as bigint), cast(:payload.x as text) is null.
+//   - Columns are text, bigint, double precision or boolean; integer and real
+//     have 4 bytes there. JSON is text, a time is a bigint or text. Fractions
+//     belong in double precision, since as text the two databases write them
+//     with different digits.
+//   - In on conflict … do update, a column of the row that is there is written
+//     with its table: set n = counts.n + 1.
+//   - upper and lower follow the language of the database, and on SQLite know A
+//     to Z alone; upper(:payload.role collate "C") is the same on both.
+//   - ifnull, iif, max of two values, insert or replace and others are SQLite's
+//     alone. There is mostly a way that both know: coalesce, case, on conflict;
+//     the rest goes into sections for one database.
+//
+// [Check] finds out what SQLite does not accept. What PostgreSQL does not
+// accept comes to light when a process starts on it, with file and line, before
+// the first event.
 package projection

@@ -93,7 +93,7 @@ func builtins() []string {
 
 func readBuiltin(source string) ([]file, error) {
 	if !slices.Contains(builtins(), source) {
-		return nil, outbox.Setup("there is no built-in set of projections %q; there is %s", source, strings.Join(builtins(), ", "))
+		return nil, outbox.Setup("there is no built-in set of projections %q; there are %s", source, strings.Join(builtins(), ", "))
 	}
 	dir, err := fs.Sub(builtin, "builtin/"+strings.TrimPrefix(source, builtinPrefix))
 	if err != nil {

@@ -232,9 +232,9 @@ func TestLoad_refusesSources(t *testing.T) {
 		sources []string
 		want    []string
 	}{
-		{"no source", "sqlite", nil, []string{"no projections are named", "builtin:campaigns"}},
+		{"no source", "sqlite", nil, []string{"no projections are named", "builtin:campaigns, builtin:traces"}},
 		{"unknown dialect", "mysql", []string{"builtin:campaigns"}, []string{`unknown dialect "mysql"`, "sqlite and postgres"}},
-		{"unknown built-in set", "sqlite", []string{"builtin:nope"}, []string{`"builtin:nope"`, "there is builtin:campaigns"}},
+		{"unknown built-in set", "sqlite", []string{"builtin:nope"}, []string{`"builtin:nope"`, "there are builtin:campaigns, builtin:traces"}},
 		{"no directory", "sqlite", []string{"/nonexistent"}, []string{`"/nonexistent" does not exist`}},
 		{"a file", "sqlite", []string{filepath.Join(writeFiles(t, "a.sql", one), "a.sql")}, []string{"is not a directory"}},
 		{"no files", "sqlite", []string{writeFiles(t, "a.txt", one)}, []string{"has no .sql file"}},

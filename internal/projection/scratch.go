@@ -30,7 +30,7 @@ func (s *Set) NewScratch(ctx context.Context) (*Scratch, error) {
 	for _, st := range c.set.schema() {
 		if _, err := c.conn.ExecContext(ctx, st.SQL); err != nil {
 			c.Close()
-			return nil, st.refuse(err)
+			return nil, st.Refuse(err)
 		}
 	}
 	return c, nil

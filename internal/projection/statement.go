@@ -15,7 +15,8 @@ type Statement struct {
 	File string // the file it stands in
 	Line int    // the line it begins in, from 1
 
-	tokens []token
+	tokens   []token
+	bindings []string // what $1…$n stand for, as written, without !
 }
 
 // section is what happens on some event types.
@@ -59,7 +60,7 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 			return Statement{}, nil, faultf(t.line, "%s begins a parameter of the database's own; name the value instead, such as :campaign_id or :payload.name", t.text)
 		}
 		if t.kind != binding {
-			sql.WriteString(t.text)
+			sql.WriteString(r.spell(tokens, i))
 			continue
 		}
 		v, err := parseBinding(t.text)
@@ -77,7 +78,20 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 		args[n].required = args[n].required || v.required
 		sql.WriteString("$" + strconv.Itoa(n+1))
 	}
-	return Statement{SQL: sql.String(), File: r.name, Line: tokens[0].line, tokens: tokens}, args, nil
+	st := Statement{SQL: sql.String(), File: r.name, Line: tokens[0].line, tokens: tokens}
+	for _, v := range args {
+		st.bindings = append(st.bindings, ":"+v.name)
+	}
+	return st, args, nil
+}
+
+// spell is how the dialect writes a token that is no binding. Only the collation
+// of byte order differs: PostgreSQL's "C" is SQLite's binary.
+func (r *parser) spell(tokens []token, i int) string {
+	if tokens[i].text == `"C"` && next(tokens, i-1).is("collate") {
+		return byteOrder[r.dialect]
+	}
+	return tokens[i].text
 }
 
 // strayParameter finds SQLite's ? and @name, which nothing would bind. Both

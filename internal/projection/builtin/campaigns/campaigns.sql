@@ -11,7 +11,8 @@
 -- its own, as in sessions.sql beside this file.
 --
 -- Times are microseconds since 1970. Enumerations are stored in capitals,
--- whatever the event writes.
+-- whatever the event writes: collate "C" is for changing A to Z and nothing
+-- else, whatever the language of the database.
 
 -- schema
 create table campaigns (
@@ -80,12 +81,12 @@ insert into campaigns (
   :campaign_id,
   trim(:payload.name!),
   -- Two locales are offered, whatever their spelling; any other becomes the default.
-  case when lower(:payload.locale) in ('pt-br', 'pt_br') then 'pt-BR' else 'en-US' end,
-  upper(trim(coalesce(:payload.game_system, ''))),
+  case when lower(:payload.locale collate "C") in ('pt-br', 'pt_br') then 'pt-BR' else 'en-US' end,
+  upper(trim(coalesce(:payload.game_system, '')) collate "C"),
   'DRAFT',
-  upper(trim(coalesce(:payload.gm_mode, 'human'))),
-  upper(trim(coalesce(:payload.intent, 'standard'))),
-  upper(trim(coalesce(:payload.access_policy, 'private'))),
+  upper(trim(coalesce(:payload.gm_mode, 'human')) collate "C"),
+  upper(trim(coalesce(:payload.intent, 'standard')) collate "C"),
+  upper(trim(coalesce(:payload.access_policy, 'private')) collate "C"),
   trim(coalesce(:payload.theme_prompt, '')),
   :occurred_at,
   :occurred_at
@@ -112,20 +113,20 @@ update campaigns set
   name = coalesce(nullif(trim(:payload.fields.name), ''), name),
   theme_prompt = coalesce(trim(:payload.fields.theme_prompt), theme_prompt),
   locale = case
-    when lower(:payload.fields.locale) in ('pt-br', 'pt_br') then 'pt-BR'
-    when lower(:payload.fields.locale) in ('en-us', 'en_us') then 'en-US'
+    when lower(:payload.fields.locale collate "C") in ('pt-br', 'pt_br') then 'pt-BR'
+    when lower(:payload.fields.locale collate "C") in ('en-us', 'en_us') then 'en-US'
     else locale
   end,
-  status = coalesce(upper(trim(:payload.fields.status)), status),
+  status = coalesce(upper(trim(:payload.fields.status) collate "C"), status),
   -- The first time counts. Bringing an archived campaign back to draft forgets both.
   completed_at = case
-    when upper(trim(:payload.fields.status)) = 'COMPLETED' then coalesce(completed_at, :occurred_at)
-    when upper(trim(:payload.fields.status)) = 'DRAFT' and status = 'ARCHIVED' then null
+    when upper(trim(:payload.fields.status) collate "C") = 'COMPLETED' then coalesce(completed_at, :occurred_at)
+    when upper(trim(:payload.fields.status) collate "C") = 'DRAFT' and status = 'ARCHIVED' then null
     else completed_at
   end,
   archived_at = case
-    when upper(trim(:payload.fields.status)) = 'ARCHIVED' then coalesce(archived_at, :occurred_at)
-    when upper(trim(:payload.fields.status)) = 'DRAFT' and status = 'ARCHIVED' then null
+    when upper(trim(:payload.fields.status) collate "C") = 'ARCHIVED' then coalesce(archived_at, :occurred_at)
+    when upper(trim(:payload.fields.status) collate "C") = 'DRAFT' and status = 'ARCHIVED' then null
     else archived_at
   end,
   updated_at = :occurred_at
@@ -164,9 +165,9 @@ insert into participants (
   :entity_id,
   trim(coalesce(:payload.user_id, '')),
   trim(:payload.name!),
-  upper(trim(coalesce(:payload.role, 'player'))),
-  upper(trim(coalesce(:payload.controller, 'human'))),
-  upper(trim(coalesce(:payload.campaign_access, 'member'))),
+  upper(trim(coalesce(:payload.role, 'player')) collate "C"),
+  upper(trim(coalesce(:payload.controller, 'human')) collate "C"),
+  upper(trim(coalesce(:payload.campaign_access, 'member')) collate "C"),
   trim(coalesce(:payload.pronouns, '')),
   :occurred_at,
   :occurred_at
@@ -185,9 +186,9 @@ on conflict (campaign_id, id) do update set
 update participants set
   user_id = coalesce(trim(:payload.fields.user_id), user_id),
   display_name = coalesce(nullif(trim(:payload.fields.name), ''), display_name),
-  role = coalesce(upper(trim(:payload.fields.role)), role),
-  controller = coalesce(upper(trim(:payload.fields.controller)), controller),
-  campaign_access = coalesce(upper(trim(:payload.fields.campaign_access)), campaign_access),
+  role = coalesce(upper(trim(:payload.fields.role) collate "C"), role),
+  controller = coalesce(upper(trim(:payload.fields.controller) collate "C"), controller),
+  campaign_access = coalesce(upper(trim(:payload.fields.campaign_access) collate "C"), campaign_access),
   pronouns = coalesce(trim(:payload.fields.pronouns), pronouns),
   updated_at = :occurred_at
 where campaign_id = :campaign_id
@@ -250,7 +251,7 @@ insert into characters (
   -- Whoever creates a character owns it, unless the event names somebody else.
   coalesce(nullif(trim(:payload.owner_participant_id), ''), :actor_id),
   trim(:payload.name!),
-  upper(trim(coalesce(:payload.kind, 'pc'))),
+  upper(trim(coalesce(:payload.kind, 'pc')) collate "C"),
   trim(coalesce(:payload.notes, '')),
   trim(coalesce(:payload.pronouns, '')),
   -- An array binds as its JSON text.
@@ -272,7 +273,7 @@ on conflict (campaign_id, id) do update set
 update characters set
   owner_participant_id = coalesce(trim(:payload.fields.owner_participant_id), owner_participant_id),
   name = coalesce(nullif(trim(:payload.fields.name), ''), name),
-  kind = coalesce(upper(trim(:payload.fields.kind)), kind),
+  kind = coalesce(upper(trim(:payload.fields.kind) collate "C"), kind),
   notes = coalesce(trim(:payload.fields.notes), notes),
   pronouns = coalesce(trim(:payload.fields.pronouns), pronouns),
   -- Here the event writes the array as a string that holds JSON.

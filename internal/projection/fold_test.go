@@ -1,0 +1,166 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// TestMain runs the tests twice. Only what asks newFold for its tables differs
+// the second time.
+func TestMain(m *testing.M) {
+	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
+		if !dbtest.Postgres() {
+			return nil // a Scratch is in memory
+		}
+		ctx := context.Background()
+		conn, err := pgx.Connect(ctx, p.Projections)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, "create schema projections")
+		return err
+	}))
+}
+
+// fold is the tables of projections, and events applied to them: a Scratch, or
+// what workers make of the same on PostgreSQL.
+type fold interface {
+	Queryer
+	Apply(ctx context.Context, e *outbox.Event) error
+	Reset(ctx context.Context) error
+	Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error)
+}
+
+// newFold loads projections for the database that the tests run on at the
+// moment, and makes their tables.
+func newFold(t testing.TB, sources ...string) fold {
+	t.Helper()
+	if !dbtest.Postgres() {
+		return newScratch(t, mustLoad(t, sources...))
+	}
+	l := newLive(t, sources...)
+	if err := l.install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func foldText(t testing.TB, content string) fold {
+	t.Helper()
+	return newFold(t, writeFiles(t, "test.sql", content))
+}
+
+// live is a fold on PostgreSQL.
+type live struct {
+	set             *Set
+	writing, digest *sql.DB
+}
+
+// newLive makes a fold without its tables.
+func newLive(t testing.TB, sources ...string) *live {
+	t.Helper()
+	set, err := Load("postgres", sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := dbtest.New(t).Projections
+	l := &live{set: set, writing: dbtest.Open(t, url)}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // as digests are read behind a proxy
+	l.digest = stdlib.OpenDB(*config)
+	t.Cleanup(func() { l.digest.Close() })
+	return l
+}
+
+// install makes the tables and prepares every statement, as a starting process
+// does.
+func (l *live) install(ctx context.Context) error {
+	for _, st := range l.set.schema() {
+		for range 2 { // creating what is there changes nothing
+			if _, err := l.writing.ExecContext(ctx, st.SQL); err != nil {
+				return st.Refuse(err)
+			}
+		}
+	}
+	return CheckPrepared(ctx, l.set, l.prepare)
+}
+
+func (l *live) prepare(query string) error {
+	stmt, err := l.writing.Prepare(query)
+	if err != nil {
+		return err
+	}
+	return stmt.Close()
+}
+
+func (l *live) Apply(ctx context.Context, e *outbox.Event) error {
+	tx, err := l.writing.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := l.set.Apply(ctx, liveTx{tx}, e, nil); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+type liveTx struct{ tx *sql.Tx }
+
+// Exec sends every argument as text, as workers do, in which the database reads
+// whatever type the statement wants.
+func (t liveTx) Exec(ctx context.Context, query string, args []any) error {
+	texts := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case int64:
+			texts[i] = strconv.FormatInt(v, 10)
+		case float64:
+			texts[i] = floatText(v)
+		default:
+			texts[i] = v
+		}
+	}
+	_, err := t.tx.ExecContext(ctx, query, texts...)
+	return err
+}
+
+func floatText(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+func (l *live) Reset(ctx context.Context) error {
+	for _, p := range l.set.projections {
+		for _, t := range p.tables {
+			if _, err := l.writing.ExecContext(ctx, "delete from "+quoteName(t.name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *live) Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error) {
+	return l.set.Digests(ctx, l.digest, campaignID, only...)
+}
+
+func (l *live) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return l.writing.QueryContext(ctx, query, args...)
+}

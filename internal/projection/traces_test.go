@@ -1,0 +1,544 @@
+package projection
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// recordedTraces are the decision traces that somebody else recorded, each in a
+// campaign of its own.
+var recordedTraces = []string{"dealdesk", "release_rejected", "renewal", "support", "sync_failure"}
+
+// recordedTrace reads the events of one, as they are stored.
+func recordedTrace(t testing.TB, name string) []outbox.Event {
+	t.Helper()
+	var events []outbox.Event
+	lines := bufio.NewScanner(realFile(t, "traces/"+name+".jsonl"))
+	for lines.Scan() {
+		e, err := outbox.ParseEvent(lines.Bytes())
+		if err == nil {
+			err = e.Normalize(outbox.DefaultMaxPayload)
+		}
+		if err != nil {
+			t.Fatalf("%s, line %d: %v", name, len(events)+1, err)
+		}
+		e.Seq = int64(len(events) + 1)
+		events = append(events, e)
+	}
+	if err := lines.Err(); err != nil || len(events) == 0 {
+		t.Fatalf("%s has %d events: %v", name, len(events), err)
+	}
+	return events
+}
+
+// publishedDigests reads the digests published with the recorded traces, by
+// trace and projection, the full one under "full".
+func publishedDigests(t testing.TB) map[string]map[string]string {
+	t.Helper()
+	var published map[string]map[string]string
+	if err := json.NewDecoder(realFile(t, "traces/expected_digests.json")).Decode(&published); err != nil {
+		t.Fatal(err)
+	}
+	for name, digests := range published {
+		if len(digests) != 4 || digests["full_projection"] == "" {
+			t.Fatalf("the published digests of %s are %v", name, digests)
+		}
+		digests["full"] = digests["full_projection"]
+		delete(digests, "full_projection")
+	}
+	if len(published) != 2 {
+		t.Fatalf("digests of %d traces are published, want 2", len(published))
+	}
+	return published
+}
+
+// allDigests is the campaign's digest by projection, and the full one.
+func allDigests(t testing.TB, c fold, campaign string) map[string]string {
+	t.Helper()
+	digests, full, err := c.Digests(t.Context(), campaign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests["full"] = full
+	return digests
+}
+
+func foldAll(t testing.TB, c fold, events []outbox.Event) {
+	t.Helper()
+	if n, err := foldCampaign(t.Context(), c, events); err != nil {
+		t.Fatalf("event %d: %v", n+1, err)
+	}
+}
+
+func TestTraces_loadInTheOrderOfTheFullDigest(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range dialects {
+		s, err := Load(dialect, "builtin:traces", "builtin:campaigns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range s.Projections() {
+			got = append(got, p.Name)
+		}
+		if diff := cmp.Diff([]string{"context_graph", "trace_summary", "precedent_index", "campaigns", "sessions"}, got); diff != "" {
+			t.Errorf("%s: %s", dialect, diff)
+		}
+	}
+}
+
+// The digests are the published ones wherever and however often the traces are
+// folded: alone, beside each other, and again after everything was emptied.
+func TestTraces_haveThePublishedDigests(t *testing.T) {
+	t.Parallel()
+	published := publishedDigests(t)
+	c := newFold(t, "builtin:traces")
+	for range 3 {
+		for _, name := range recordedTraces {
+			foldAll(t, c, recordedTrace(t, name))
+		}
+		for name, want := range published {
+			if diff := cmp.Diff(want, allDigests(t, c, name)); diff != "" {
+				t.Errorf("%s (-published +got):\n%s", name, diff)
+			}
+		}
+		if err := c.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range published {
+		alone := newFold(t, "builtin:traces")
+		foldAll(t, alone, recordedTrace(t, name))
+		if diff := cmp.Diff(want, allDigests(t, alone, name)); diff != "" {
+			t.Errorf("%s alone (-published +got):\n%s", name, diff)
+		}
+	}
+}
+
+// What stands after k events is what a fresh fold of the first k makes, and
+// each event changes some digest.
+func TestTraces_prefixIsThatOfAFreshFold(t *testing.T) {
+	t.Parallel()
+	for _, name := range recordedTraces {
+		events := recordedTrace(t, name)
+		growing, fresh := newFold(t, "builtin:traces"), newFold(t, "builtin:traces")
+		seen := []string{allDigests(t, growing, name)["full"]}
+		for k := range events {
+			foldAll(t, growing, events[k:k+1])
+			if err := fresh.Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			foldAll(t, fresh, events[:k+1])
+			got := allDigests(t, growing, name)
+			if diff := cmp.Diff(allDigests(t, fresh, name), got); diff != "" {
+				t.Errorf("%s after %d events (-fresh +growing):\n%s", name, k+1, diff)
+			}
+			if slices.Contains(seen, got["full"]) {
+				t.Errorf("%s: event %d, a %s, changed nothing", name, k+1, events[k].EventType)
+			}
+			seen = append(seen, got["full"])
+		}
+	}
+}
+
+// traceFold applies invented events one after another.
+type traceFold struct {
+	*testing.T
+	fold
+	trace string // what the events are about
+	seq   int64
+}
+
+func newTraceFold(t *testing.T) *traceFold {
+	return &traceFold{T: t, fold: newFold(t, "builtin:traces"), trace: "T"}
+}
+
+// event is the next one, named e and its seq, in the second after 2026 began
+// that its seq tells.
+func (f *traceFold) event(eventType, payload string) *outbox.Event {
+	f.seq++
+	return &outbox.Event{CampaignID: "c", Seq: f.seq, EventID: fmt.Sprint("e", f.seq), EventType: eventType,
+		EntityType: "trace", EntityID: f.trace, ActorType: "service", ActorID: "bot",
+		OccurredAt: time.Date(2026, 1, 1, 0, 0, int(f.seq), 0, time.UTC), Payload: json.RawMessage(payload)}
+}
+
+func (f *traceFold) apply(eventType, payload string) {
+	f.Helper()
+	if err := f.Apply(f.T.Context(), f.event(eventType, payload)); err != nil {
+		f.Fatalf("%s: %v", eventType, err)
+	}
+}
+
+// lines are the rows of a query, their columns joined by blanks, NULL as null.
+func (f *traceFold) lines(query string) []string {
+	f.Helper()
+	rows, err := f.QueryContext(f.T.Context(), query)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer rows.Close()
+	enc, err := newRowEncoder(rows, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	lines := []string{}
+	for rows.Next() {
+		if _, err := enc.append(nil); err != nil {
+			f.Fatal(err)
+		}
+		var fields []string
+		for _, v := range enc.values {
+			if v == nil {
+				v = "null"
+			}
+			fields = append(fields, fmt.Sprint(v))
+		}
+		lines = append(lines, strings.Join(fields, " "))
+	}
+	if err := rows.Err(); err != nil {
+		f.Fatal(err)
+	}
+	return lines
+}
+
+// nodes are "id type trace seq second" and edges "id seq second" of what the
+// events from a seq on have added.
+func (f *traceFold) nodes(from int64) []string {
+	f.Helper()
+	return f.lines(fmt.Sprintf(`select node_id, node_type, trace_id, log_seq, substr(created_at, 18) from context_nodes where attrs = '{}' and log_seq >= %d order by log_seq, node_id`, from))
+}
+
+func (f *traceFold) edges(from int64) []string {
+	f.Helper()
+	return f.lines(fmt.Sprintf(`select edge_id, log_seq, substr(created_at, 18) from context_edges where attrs = '{}' and log_seq >= %d order by log_seq, edge_id`, from))
+}
+
+func (f *traceFold) expect(what string, got []string, want ...string) {
+	f.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		f.Errorf("%s after event %d (-want +got):\n%s", what, f.seq, diff)
+	}
+}
+
+const (
+	started   = `{"workflow":"renewal","title":"Renew it","primary_entity":{"entity_type":"account","entity_id":"a:1","system":"crm"}}`
+	evaluated = `{"policy":{"policy_id":"cap","policy_version":"3.2"},"decision":"allow"}`
+	requested = `{"exception_id":"x:1","policy":{"policy_id":"cap","policy_version":"3.2"}}`
+	approved  = `{"approver":{"actor_type":"person","actor_id":"vp"},"decision":"approved","subject":{"subject_type":"exception","subject_id":"x:1","exception_id":"x:1","action_id":null}}`
+	proposed  = `{"action_id":"act:1","action_type":"update","target_entity":{"entity_type":"ticket","entity_id":"t1","system":"desk"}}`
+	committed = `{"action_id":"act:1","status":"success"}`
+	finished  = `{"outcome":"success"}`
+)
+
+// traceSteps is a trace in which every event type occurs, and the nodes and
+// edges that each event adds.
+var traceSteps = []struct {
+	eventType, payload string
+	nodes, edges       []string
+}{
+	{"TraceStarted", started,
+		[]string{"actor:service:bot actor T 1 01Z", "entity:account:a:1 entity T 1 01Z", "trace:T trace T 1 01Z"},
+		[]string{"trace_involves_entity:trace:T:entity:account:a:1:e1 1 01Z"}},
+	{"EntityObserved", `{"entity":{"entity_type":"order","entity_id":"o1","system":"shop"},"role":"related"}`,
+		[]string{"entity:order:o1 entity T 2 02Z"},
+		[]string{"trace_involves_entity:trace:T:entity:order:o1:e2 2 02Z"}},
+	{"InputObserved", `{"input_id":"input:size","source":{"object_id":"a:1"}}`,
+		[]string{"input:input:size input T 3 03Z"},
+		[]string{"trace_observed_input:trace:T:input:input:size:e3 3 03Z"}},
+	{"PolicyEvaluated", evaluated,
+		[]string{"policy:cap:3.2 policy T 4 04Z"},
+		[]string{"trace_evaluated_policy:trace:T:policy:cap:3.2:e4 4 04Z"}},
+	{"ExceptionRequested", requested,
+		[]string{"exception:x:1 exception T 5 05Z"},
+		[]string{"trace_requested_exception:trace:T:exception:x:1:e5 5 05Z"}},
+	{"PrecedentCited", `{"cited_trace_id":"OLD"}`,
+		[]string{"trace:OLD trace OLD 6 06Z"},
+		[]string{"trace_cited_precedent:trace:T:trace:OLD:e6 6 06Z"}},
+	{"ApprovalRecorded", approved,
+		[]string{"actor:person:vp actor T 7 07Z"},
+		[]string{"exception_approved_by:exception:x:1:actor:person:vp:e7 7 07Z"}},
+	{"ActionProposed", proposed,
+		[]string{"action:act:1 action T 8 08Z", "entity:ticket:t1 entity T 8 08Z"},
+		[]string{"action_targets_entity:action:act:1:entity:ticket:t1:e8 8 08Z", "trace_proposed_action:trace:T:action:act:1:e8 8 08Z"}},
+	{"ActionCommitted", committed,
+		nil,
+		[]string{"trace_committed_action:trace:T:action:act:1:e9 9 09Z"}},
+	{"TraceFinished", finished, nil, nil},
+}
+
+func TestTraces_nodesAndEdgesOfEachEventType(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	for _, step := range traceSteps {
+		f.apply(step.eventType, step.payload)
+		f.expect(step.eventType+": nodes", f.nodes(f.seq), step.nodes...)
+		f.expect(step.eventType+": edges", f.edges(f.seq), step.edges...)
+	}
+	// An edge's id says what its other columns say.
+	f.expect("edges whose id is not made of their parts", f.lines(`select edge_id from context_edges
+		where edge_id <> edge_type || ':' || from_node_id || ':' || to_node_id || ':e' || log_seq or trace_id <> 'T'`))
+	f.expect("edges with an end that is no node", f.lines(`select edge_id from context_edges e where 2 <>
+		(select count(*) from context_nodes n where n.campaign_id = e.campaign_id and n.node_id in (e.from_node_id, e.to_node_id))`))
+}
+
+// Nothing is handled in the five recorded traces that traceSteps leaves out.
+func TestTraces_recordedEventTypesAreAllCovered(t *testing.T) {
+	t.Parallel()
+	set := mustLoad(t, "builtin:traces")
+	covered, recorded := map[string]bool{}, map[string]bool{}
+	for _, step := range traceSteps {
+		covered[step.eventType] = true
+	}
+	for _, name := range recordedTraces {
+		for _, e := range recordedTrace(t, name) {
+			recorded[e.EventType] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(covered))); diff != "" {
+		t.Errorf("event types (-recorded +covered):\n%s", diff)
+	}
+	for eventType := range recorded {
+		if !set.Handles(eventType) {
+			t.Errorf("no projection does anything on %s", eventType)
+		}
+	}
+}
+
+// A plain clone has no recorded traces, so that the digests of an invented one
+// are kept here as well. They may change only where that is intended.
+func TestTraces_digestsAreStable(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	for _, step := range traceSteps {
+		f.apply(step.eventType, step.payload)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"context_graph":   "sha256:c1c066e70943308e7d0be66a20289a8bf0efa02249cd183dd0aa3cff2278cef1",
+		"trace_summary":   "sha256:a6692fc06b0ec4b9ddd6bf93e5f1cce7e7bd880ff7c14b3b3593937764f7ef65",
+		"precedent_index": "sha256:58809952b53b53c4a276e3b223536f6d5bf8e6abed7a294228bf6825359b9950",
+		"full":            "sha256:16c6824d896f2753f67810130107743624067521b9043596226ff4618210dabd",
+	}, allDigests(t, f.fold, "c")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The recorded traces come out row by row as somebody who reads them would say.
+func TestTraces_recordedRows(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	for _, name := range recordedTraces {
+		foldAll(t, f.fold, recordedTrace(t, name))
+	}
+	f.expect("summaries", f.lines(`select campaign_id, workflow, primary_entity_type, primary_entity_id, outcome, started_at, finished_at, event_count, last_log_seq
+		from trace_summaries order by campaign_id`),
+		"dealdesk deal_approval opportunity sf:opp:789 success 2025-12-31T12:00:00Z 2025-12-31T12:06:01Z 2 9",
+		"release_rejected payout_release transaction pay:txn:1001 failure 2025-12-31T13:00:00Z 2025-12-31T13:01:01Z 2 7",
+		"renewal renewal_discount account sf:acct:001 success 2025-12-31T10:00:00Z 2025-12-31T10:06:01Z 2 9",
+		"support support_escalation ticket ZD-456 success 2025-12-31T11:00:00Z 2025-12-31T11:00:07Z 2 8",
+		"sync_failure crm_sync account crm:acct:42 abandoned 2025-12-31T14:00:00Z 2025-12-31T14:00:06Z 2 7")
+	f.expect("precedents", f.lines(`select campaign_id, log_seq, policy_id, policy_version, exception_id, primary_entity_type, primary_entity_system, primary_entity_id
+		from precedents order by campaign_id, log_seq`),
+		"dealdesk 4 baseline_discount 1.0 null opportunity salesforce sf:opp:789",
+		"dealdesk 5 baseline_discount 1.0 exc:healthcare_extra_discount opportunity salesforce sf:opp:789",
+		"release_rejected 4 payout_risk_gate 4.0 null transaction payments-ledger pay:txn:1001",
+		"renewal 4 renewal_discount_cap 3.2 null account salesforce sf:acct:001",
+		"renewal 6 renewal_discount_cap 3.2 exc:renewal_discount_over_cap account salesforce sf:acct:001",
+		"support 6 escalation_criteria 2.1 null ticket zendesk ZD-456",
+		"sync_failure 4 sync_guard 1.4 null account crm crm:acct:42")
+	f.expect("nodes and edges", f.lines(`select campaign_id, count(*) as nodes, (select count(*) from context_edges e where e.campaign_id = n.campaign_id) as edges
+		from context_nodes n group by campaign_id order by campaign_id`),
+		"dealdesk 10 8", "release_rejected 7 6", "renewal 9 8", "support 8 7", "sync_failure 6 7")
+	f.expect("approvals", f.lines(`select campaign_id, from_node_id, to_node_id from context_edges where edge_type = 'exception_approved_by' order by campaign_id`),
+		"dealdesk exception:exc:healthcare_extra_discount actor:person:deal_desk_lead_456",
+		"renewal exception:exc:renewal_discount_over_cap actor:person:vp_finance_123")
+}
+
+func TestTraces_firstWriterWins(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	f.apply("TraceStarted", started)
+	f.apply("EntityObserved", `{"entity":{"entity_type":"account","entity_id":"a:1"}}`)
+	f.apply("PrecedentCited", `{"cited_trace_id":"U"}`)
+	f.trace = "U"
+	f.apply("TraceStarted", started)
+	f.expect("nodes", f.nodes(1),
+		"actor:service:bot actor T 1 01Z", "entity:account:a:1 entity T 1 01Z", "trace:T trace T 1 01Z", "trace:U trace U 3 03Z")
+	f.expect("edges", f.edges(1),
+		"trace_involves_entity:trace:T:entity:account:a:1:e1 1 01Z", "trace_involves_entity:trace:T:entity:account:a:1:e2 2 02Z",
+		"trace_cited_precedent:trace:T:trace:U:e3 3 03Z", "trace_involves_entity:trace:U:entity:account:a:1:e4 4 04Z")
+	again := f.event("TraceStarted", started) // the same event_id, later
+	again.EventID = "e4"
+	if err := f.Apply(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	f.expect("edges that an event's repetition adds", f.edges(5))
+}
+
+// Campaigns in which the same happens have the same rows and never each other's.
+func TestTraces_campaignsAreApart(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	for _, step := range traceSteps {
+		e := f.event(step.eventType, step.payload)
+		for _, id := range []string{"c", "d"} {
+			e.CampaignID = id
+			other := strings.Trim("cd", id)
+			before := allDigests(t, f.fold, other)
+			if err := f.Apply(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, allDigests(t, f.fold, other)); diff != "" {
+				t.Errorf("%s in campaign %s changed campaign %s:\n%s", step.eventType, id, other, diff)
+			}
+		}
+		if diff := cmp.Diff(allDigests(t, f.fold, "c"), allDigests(t, f.fold, "d")); diff != "" {
+			t.Errorf("after %s the campaigns differ:\n%s", step.eventType, diff)
+		}
+	}
+}
+
+func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		eventType, payload string
+		nodes              []string
+	}{
+		{"EntityObserved", `{"entity":{"entity_type":"order","entity_id":"o1"}}`, []string{"entity:order:o1 entity T 1 01Z", "trace:T trace T 1 01Z"}},
+		{"InputObserved", `{"input_id":"i"}`, []string{"input:i input T 1 01Z", "trace:T trace T 1 01Z"}},
+		{"PolicyEvaluated", evaluated, []string{"policy:cap:3.2 policy T 1 01Z", "trace:T trace T 1 01Z"}},
+		{"ExceptionRequested", requested, []string{"exception:x:1 exception T 1 01Z", "trace:T trace T 1 01Z"}},
+		{"PrecedentCited", `{"cited_trace_id":"OLD"}`, []string{"trace:OLD trace OLD 1 01Z", "trace:T trace T 1 01Z"}},
+		{"ApprovalRecorded", approved, []string{"actor:person:vp actor T 1 01Z", "exception:x:1 exception T 1 01Z"}},
+		{"ActionProposed", proposed, []string{"action:act:1 action T 1 01Z", "entity:ticket:t1 entity T 1 01Z", "trace:T trace T 1 01Z"}},
+		{"ActionCommitted", committed, []string{"action:act:1 action T 1 01Z", "trace:T trace T 1 01Z"}},
+	} {
+		f := newTraceFold(t)
+		f.apply(tt.eventType, tt.payload)
+		f.expect(tt.eventType+" alone: nodes", f.nodes(1), tt.nodes...)
+	}
+}
+
+// An approval of an action names its approver and is no edge. That of an
+// exception is one whatever was decided.
+func TestTraces_approvalIsAnEdgeOnlyOfAnException(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"m"},"decision":"rejected","subject":{"subject_type":"action","subject_id":"act:1","action_id":"act:1","exception_id":null}}`)
+	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"n"},"decision":"approved"}`)
+	f.expect("nodes", f.nodes(1), "actor:person:m actor T 1 01Z", "actor:person:n actor T 2 02Z")
+	f.expect("edges", f.edges(1))
+	f.apply("ApprovalRecorded", strings.Replace(approved, `"approved"`, `"rejected"`, 1))
+	f.expect("edges", f.edges(1), "exception_approved_by:exception:x:1:actor:person:vp:e3 3 03Z")
+}
+
+func TestTraces_entitiesAreOptionalWhereATraceMayHaveNone(t *testing.T) {
+	t.Parallel()
+	f := newTraceFold(t)
+	f.apply("TraceStarted", `{"primary_entity":null}`)
+	f.apply("ActionProposed", `{"action_id":"act:1"}`)
+	f.apply("PolicyEvaluated", evaluated)
+	f.apply("TraceFinished", finished)
+	f.expect("nodes", f.nodes(1), "actor:service:bot actor T 1 01Z", "trace:T trace T 1 01Z", "action:act:1 action T 2 02Z", "policy:cap:3.2 policy T 3 03Z")
+	f.expect("edges", f.edges(1), "trace_proposed_action:trace:T:action:act:1:e2 2 02Z", "trace_evaluated_policy:trace:T:policy:cap:3.2:e3 3 03Z")
+	f.expect("summary", f.lines(`select workflow || '.' || title || '.', primary_entity_type, primary_entity_id from trace_summaries`), ".. null null")
+	f.expect("precedents", f.lines(`select policy_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents`), "cap null null null")
+}
+
+// The summary knows a trace's start and end and nothing of what is between.
+func TestTraces_summaryCountsStartsAndEnds(t *testing.T) {
+	t.Parallel()
+	const summary = `select workflow, title, primary_entity_type, primary_entity_id, outcome, substr(started_at, 18) as started, substr(finished_at, 18) as finished, event_count, last_log_seq from trace_summaries`
+	f := newTraceFold(t)
+	f.apply("TraceFinished", finished)
+	f.expect("the end of a trace that never began", f.lines(summary))
+	f.apply("TraceStarted", started)
+	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 null 02Z null 1 2")
+	for _, step := range traceSteps[1 : len(traceSteps)-1] {
+		f.apply(step.eventType, step.payload)
+	}
+	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 null 02Z null 1 2")
+	f.apply("TraceFinished", finished)
+	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 success 02Z 11Z 2 11")
+	f.apply("TraceStarted", `{"workflow":"other","title":"Other","primary_entity":{"entity_type":"order","entity_id":"o1"}}`)
+	f.expect("a second start", f.lines(summary), "renewal Renew it account a:1 success 02Z 11Z 3 12")
+	f.apply("TraceFinished", `{"outcome":"failure"}`)
+	f.expect("a second end", f.lines(summary), "renewal Renew it account a:1 failure 02Z 13Z 4 13")
+}
+
+func TestTraces_precedentsAppearAtTheEnd(t *testing.T) {
+	t.Parallel()
+	const precedents = `select source_event_id, log_seq, trace_id, policy_id, policy_version, exception_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents order by log_seq`
+	f := newTraceFold(t)
+	for _, step := range traceSteps[:len(traceSteps)-1] {
+		f.apply(step.eventType, step.payload)
+		f.expect("precedents of an unfinished trace", f.lines(precedents))
+	}
+	f.trace = "U"
+	f.apply("PolicyEvaluated", evaluated)
+	f.trace = "T"
+	f.apply("TraceFinished", finished)
+	first := []string{"e4 4 T cap 3.2 null account crm a:1", "e5 5 T cap 3.2 x:1 account crm a:1"}
+	f.expect("precedents", f.lines(precedents), first...)
+	f.apply("PolicyEvaluated", strings.Replace(evaluated, "3.2", "4", 1))
+	f.apply("TraceFinished", finished)
+	f.expect("precedents after a second end", f.lines(precedents), append(first, "e12 12 T cap 4 null account crm a:1")...)
+	f.expect("candidates", f.lines(`select trace_id, source_event_id from precedent_candidates`), "U e10")
+	f.trace = "U"
+	f.apply("TraceStarted", `{"primary_entity":{"entity_type":"order","entity_id":"o1","system":"shop"}}`)
+	f.apply("TraceStarted", started)
+	f.apply("TraceFinished", finished)
+	f.expect("precedents of the other trace", f.lines(precedents)[2:], "e10 10 U cap 3.2 null order shop o1", "e12 12 T cap 4 null account crm a:1")
+	f.trace = "V"
+	f.apply("PolicyEvaluated", evaluated)
+	f.apply("TraceFinished", finished)
+	f.expect("precedents of a trace that never began", f.lines(precedents)[4:], "e17 17 V cap 3.2 null null null null")
+}
+
+// What identifies a node must be there: an event without it fails and undoes
+// itself.
+func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
+	t.Parallel()
+	for eventType, faults := range map[string]map[string]string{
+		"TraceStarted":       {`{"primary_entity":{"entity_id":"a"}}`: "context_nodes.node_id", `{"primary_entity":{"entity_type":"a"}}`: "context_nodes.node_id"},
+		"EntityObserved":     {`{}`: "payload.entity.entity_type", `{"entity":{"entity_type":"a"}}`: "payload.entity.entity_id"},
+		"InputObserved":      {`{}`: "payload.input_id"},
+		"PolicyEvaluated":    {`{}`: "payload.policy.policy_id", `{"policy":{"policy_id":"a"}}`: "payload.policy.policy_version"},
+		"ExceptionRequested": {`{"policy":{"policy_id":"a","policy_version":"1"}}`: "payload.exception_id", `{"exception_id":"x"}`: "payload.policy.policy_id"},
+		"PrecedentCited":     {`{}`: "payload.cited_trace_id"},
+		"ApprovalRecorded": {`{}`: "payload.approver.actor_type", `{"approver":{"actor_type":"a"}}`: "payload.approver.actor_id",
+			`{"approver":{"actor_type":"a","actor_id":"b"},"subject":{"subject_type":"exception"}}`: "context_nodes.node_id"},
+		"ActionProposed":  {`{}`: "payload.action_id", `{"action_id":"a","target_entity":{"entity_id":"b"}}`: "context_nodes.node_id"},
+		"ActionCommitted": {`{}`: "payload.action_id"},
+		"TraceFinished":   {`{}`: "payload.outcome"},
+	} {
+		f := newTraceFold(t)
+		before := allDigests(t, f.fold, "c")
+		for payload, want := range faults {
+			if column, null := strings.CutPrefix(want, "context_nodes."); null && dbtest.Postgres() {
+				want = `"` + column + `" of relation "context_nodes"`
+			}
+			if err := f.Apply(t.Context(), f.event(eventType, payload)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %s: error %v, want one about %s", eventType, payload, err, want)
+			}
+		}
+		nameless := f.event(eventType, `{}`)
+		nameless.EntityID = ""
+		if err := f.Apply(t.Context(), nameless); err == nil {
+			t.Errorf("%s without a trace was applied", eventType)
+		}
+		if diff := cmp.Diff(before, allDigests(t, f.fold, "c")); diff != "" {
+			t.Errorf("%s failed and left something:\n%s", eventType, diff)
+		}
+	}
+}
