@@ -9,13 +9,13 @@ import (
 // the person; test with errors.Is.
 var (
 	ErrNotFound = errors.New("not found")
-	ErrInvalid  = errors.New("invalid")            // the request itself is wrong
-	ErrTooLarge = errors.New("too large")          // over a configured size
-	ErrConflict = errors.New("conflict")           // the state does not allow it, or is not the one expected
-	ErrNotYet   = errors.New("not yet")            // what was waited for did not come in time
-	ErrReadOnly = errors.New("read-only")          // this process refuses every change
-	ErrSetup    = errors.New("cannot start")       // configuration, file or database that has to be mended first
-	ErrBusy     = errors.New("database is locked") // contention; the same call may succeed later
+	ErrInvalid  = errors.New("invalid")                      // the request itself is wrong
+	ErrTooLarge = errors.New("too large")                    // over a configured size
+	ErrConflict = errors.New("conflict")                     // the state does not allow it, or is not the one expected
+	ErrNotYet   = errors.New("not yet")                      // what was waited for did not come in time
+	ErrReadOnly = errors.New("read-only")                    // this process refuses every change
+	ErrSetup    = errors.New("cannot start")                 // configuration, file or database that has to be mended first
+	ErrBusy     = errors.New("the database is busy or away") // contention, or a server that is not there; the same call may succeed later
 )
 
 // ErrLeaseLost is returned to a worker whose epoch no longer holds the

@@ -56,24 +56,6 @@ type WorkerSummary struct {
 	Fenced   int64      `json:"fenced_total"`
 }
 
-// InstanceState is one process with a worker. While it idles on SQLite it
-// writes nothing, so LastSeen is the last time it had work; StoppedAt tells a
-// clean stop.
-type InstanceState struct {
-	ID        string     `json:"id"`
-	Host      string     `json:"host"`
-	PID       int        `json:"pid"`
-	Version   string     `json:"version"`
-	Mode      Mode       `json:"mode"`
-	StartedAt time.Time  `json:"started_at"`
-	LastSeen  time.Time  `json:"last_seen"`
-	StoppedAt *time.Time `json:"stopped_at"`
-	Applied   int64      `json:"applied_total"`
-	Failed    int64      `json:"failed_total"`
-	Fenced    int64      `json:"fenced_total"`
-	Rates     Throughput `json:"throughput"`
-}
-
 // ProjectionInfo describes a loaded projection.
 type ProjectionInfo struct {
 	Name                string   `json:"name"`

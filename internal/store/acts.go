@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -32,6 +31,9 @@ func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int6
 		return none, err
 	}
 	err := s.journal.write(ctx, func(t *tx) error {
+		if err := t.lockKey(a.order.IdempotencyKey); err != nil {
+			return err
+		}
 		repeated, err := t.repeatedAct(a, &result)
 		if err != nil || repeated {
 			return err
@@ -55,6 +57,15 @@ func (s *Store) admit(o outbox.Order) error {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), maxReason)
 	}
 	return s.refuseReadOnly()
+}
+
+// lockKey lets acts under one idempotency key happen one after the other, where
+// transactions do not do so anyway.
+func (t *tx) lockKey(key string) error {
+	if key == "" || !t.database.dialect.several {
+		return nil
+	}
+	return t.each(func(scanner) error { return nil }, `select pg_advisory_xact_lock($1, hashtext($2))`, 0x6f757463, t.database.schema+" "+key)
 }
 
 // repeatedAct reports whether the act was done before under the order's
@@ -219,7 +230,7 @@ const (
 	selectActs = `
 select id, at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id
 from operator_acts
-where ($1 = 0 or id < $1)
+where (cast($1 as bigint) = 0 or id < $1)
   and ($2 = '' or actor = $2)
   and ($3 = '' or action = $3)
 order by id desc
@@ -228,18 +239,18 @@ limit $4`
 	selectCampaignActs = `
 select id, at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id
 from operator_acts
-where ($1 = 0 or id < $1)
+where (cast($1 as bigint) = 0 or id < $1)
   and ($2 = '' or actor = $2)
   and ($3 = '' or action = $3)
   and campaign_id = $5
-  and ($6 = 0 or seq = $6)
+  and (cast($6 as bigint) = 0 or seq = $6)
 order by id desc
 limit $4`
 )
 
 func (t *tx) acts(f outbox.ActFilter, before int64, limit int) ([]outbox.Act, error) {
 	acts := []outbox.Act{}
-	scan := func(rows *sql.Rows) error {
+	scan := func(rows scanner) error {
 		var a outbox.Act
 		var when int64
 		var beforeText, afterText string

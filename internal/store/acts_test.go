@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
 
@@ -36,6 +37,17 @@ func gap(f *fixture) {
 	f.append("a", 3)
 	f.raw(`delete from projection_apply_outbox`)
 	f.raw(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
+}
+
+// forbidAudit lets every audit record fail with a message.
+func (f *fixture) forbidAudit(message string) {
+	f.tb.Helper()
+	if !dbtest.Postgres() {
+		f.raw(`create trigger no_audit before insert on operator_acts begin select raise(abort, '` + message + `'); end`)
+		return
+	}
+	f.raw(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
+	f.raw(`create trigger no_audit before insert on operator_acts for each row execute function no_audit()`)
 }
 
 func (f *fixture) rows(status outbox.Status) int64 {
@@ -113,7 +125,7 @@ func TestAct_leavesOneAuditRecord(t *testing.T) {
 func TestAct_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
 	t.Parallel()
 	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		f.raw(`create trigger no_audit before insert on operator_acts begin select raise(abort, 'no audit today'); end`)
+		f.forbidAudit("no audit today")
 		_, err := op.do(f, ana(""))
 		if err == nil || !strings.Contains(err.Error(), "no audit today") {
 			t.Errorf("got error %v", err)

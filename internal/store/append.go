@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -55,7 +58,7 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
 		}
 	}
-	call := &appendCall{events: events, expected: a.ExpectedSeq, done: make(chan struct{})}
+	call := &appendCall{events: events, expected: a.ExpectedSeq, until: time.Now().Add(lockWaitLimit), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
@@ -77,6 +80,7 @@ func atIndex(err error, i int) error {
 type appendCall struct {
 	events   []outbox.Event
 	expected *int64
+	until    time.Time // how long it waits for its turn
 	result   []Appended
 	err      error
 	done     chan struct{}
@@ -132,9 +136,11 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 // commitGroup runs the calls in one transaction. As long as none is refused
 // they need no savepoints; when one is, the group is run again with each call
 // in a savepoint of its own, so that the refused ones undo only themselves. The
-// leader's context must not decide over the others.
+// leader's context must not decide over the others, but how long it has waited
+// does: none has waited longer.
 func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), calls[0].until)
+	defer cancel()
 	err := s.commitTogether(ctx, calls)
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) && len(calls) > 1 {
@@ -151,94 +157,191 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 }
 
 func (s *Store) commitTogether(ctx context.Context, calls []*appendCall) error {
-	return s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
-		for _, call := range calls {
-			var err error
-			if call.result, err = s.appendEvents(t, call, now); err != nil {
-				return err
-			}
-		}
-		return nil
+	return s.appendGroup(ctx, calls, func(a *appending, call *appendCall) error {
+		return a.call(call)
 	})
 }
 
 func (s *Store) commitApart(ctx context.Context, calls []*appendCall) error {
-	return s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	return s.appendGroup(ctx, calls, (*appending).callApart)
+}
+
+// appendGroup runs each call in one transaction. The campaigns are locked
+// beforehand, all in one order, so that two groups never wait for each other,
+// and saved once at the end.
+func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
+	return s.journal.writeFrom(ctx, s.journal.beginAppend, func(t *tx) error {
+		a := &appending{store: s, t: t, now: s.now()}
+		if err := a.open(calls); err != nil {
+			return err
+		}
 		for _, call := range calls {
-			if err := s.appendInSavepoint(t, call, now); err != nil {
+			if err := run(a, call); err != nil {
 				return err
 			}
 		}
-		return nil
+		return a.close()
 	})
 }
 
-// appendInSavepoint runs one call. It returns an error only when the whole
-// transaction is lost; a refusal stays with the call.
-func (s *Store) appendInSavepoint(t *tx, call *appendCall, now int64) error {
-	if _, err := t.exec("savepoint call"); err != nil {
-		return err
-	}
-	var refusal *outbox.Refusal
-	call.result, call.err = s.appendEvents(t, call, now)
-	if call.err != nil {
-		if !errors.As(call.err, &refusal) {
-			return call.err
-		}
-		if _, err := t.exec("rollback to savepoint call"); err != nil {
-			return err
-		}
-	}
-	_, err := t.exec("release savepoint call")
-	return err
+// appending is a transaction that appends events.
+type appending struct {
+	store     *Store
+	t         *tx
+	now       int64
+	campaigns map[string]*appendTarget
+	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
+	added     []eventKey                 // what the call under way added to taken
+	queue     batch
 }
 
-// appendEvents writes the events of one call, campaign rows last.
-func (s *Store) appendEvents(t *tx, call *appendCall, now int64) ([]Appended, error) {
-	campaigns := make(map[string]*appendTarget, 1)
-	results := make([]Appended, len(call.events))
-	for i := range call.events {
-		id := call.events[i].CampaignID
-		target, ok := campaigns[id]
-		if !ok {
-			var err error
-			if target, err = t.appendTarget(id, now); err != nil {
-				return nil, err
-			}
-			campaigns[id] = target
-		}
-		result, err := s.appendEvent(t, target, call.events[i], call.expected, now)
-		if err != nil {
-			return nil, atIndex(err, i)
-		}
-		results[i] = result
-	}
-	for _, target := range campaigns {
-		if err := s.saveTarget(t, target, now); err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
-}
+type eventKey struct{ campaign, eventID string }
 
 // appendTarget is a campaign while events are appended to it.
 type appendTarget struct {
 	row    *campaignRow
+	stored int64 // high-water seq when the transaction began
 	before int64 // high-water seq when the call began
 }
 
-func (t *tx) appendTarget(id string, now int64) (*appendTarget, error) {
-	row, found, err := t.campaign(id)
-	if err == nil && !found {
-		_, err = t.exec(insertCampaign, id, now)
-		row = &campaignRow{id: id, createdAt: now}
+// open locks the campaigns of all calls, creating those that are new, and
+// looks up which events are there already where inserts travel together.
+func (a *appending) open(calls []*appendCall) error {
+	var ids []string
+	for _, call := range calls {
+		for i := range call.events {
+			if id := call.events[i].CampaignID; !slices.Contains(ids[max(0, len(ids)-1):], id) {
+				ids = append(ids, id)
+			}
+		}
 	}
+	rows, err := a.t.openCampaigns(ids, a.now)
 	if err != nil {
-		return nil, fmt.Errorf("open campaign %q: %w", id, err)
+		return err
 	}
-	return &appendTarget{row: row, before: row.highWater}, nil
+	a.campaigns = make(map[string]*appendTarget, len(rows))
+	for id, row := range rows {
+		a.campaigns[id] = &appendTarget{row: row, stored: row.highWater}
+	}
+	if !a.store.journal.dialect.several {
+		return nil
+	}
+	return a.lookUp(calls)
+}
+
+func (a *appending) lookUp(calls []*appendCall) error {
+	a.taken = make(map[eventKey]*outbox.Event)
+	var b batch
+	for _, call := range calls {
+		for i := range call.events {
+			e := &call.events[i]
+			if e.EventID == "" || a.campaigns[e.CampaignID].stored == 0 {
+				continue
+			}
+			b.each(func(row scanner) error {
+				stored, err := scanEvent(row)
+				a.taken[eventKey{e.CampaignID, e.EventID}] = &stored
+				return err
+			}, selectEventByID, e.CampaignID, e.EventID)
+		}
+	}
+	if err := a.t.runAll(&b); err != nil {
+		return fmt.Errorf("look for events that are there already: %w", err)
+	}
+	return nil
+}
+
+// openCampaigns reads the rows of campaigns, locked for a change in this
+// transaction, and creates those that are missing.
+func (t *tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, error) {
+	rows, err := t.campaigns(ids)
+	if err != nil {
+		return nil, err
+	}
+	var missing batch
+	var made []string
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // in one order, so that nobody waits in a circle
+		if rows[id] == nil {
+			made = append(made, id)
+			missing.exec(nil, insertCampaign, id, now)
+		}
+	}
+	if len(made) == 0 {
+		return rows, nil
+	}
+	if err := t.runAll(&missing); err != nil {
+		return nil, fmt.Errorf("create campaigns: %w", err)
+	}
+	more, err := t.campaigns(made) // another append may have been faster
+	maps.Copy(rows, more)
+	return rows, err
+}
+
+// call appends the events of one call, except for what is still queued.
+func (a *appending) call(call *appendCall) error {
+	for i := range call.events {
+		target := a.campaigns[call.events[i].CampaignID]
+		target.before = target.row.highWater
+	}
+	call.result = make([]Appended, len(call.events))
+	a.added = a.added[:0]
+	for i := range call.events {
+		if err := a.event(call, i); err != nil {
+			return atIndex(err, i)
+		}
+	}
+	return nil
+}
+
+// callApart is call in a savepoint. It returns an error only when the whole
+// transaction is lost; a refusal stays with the call, and leaves nothing.
+func (a *appending) callApart(call *appendCall) error {
+	before := make(map[string]campaignRow)
+	for i := range call.events {
+		id := call.events[i].CampaignID
+		before[id] = *a.campaigns[id].row
+	}
+	if _, err := a.t.exec("savepoint call"); err != nil {
+		return err
+	}
+	var refusal *outbox.Refusal
+	call.err = a.call(call)
+	if call.err == nil {
+		call.err = a.flush()
+	}
+	if call.err != nil {
+		if !errors.As(call.err, &refusal) {
+			return call.err
+		}
+		a.queue = batch{}
+		for _, key := range a.added {
+			delete(a.taken, key)
+		}
+		for id, row := range before {
+			*a.campaigns[id].row = row
+		}
+		if _, err := a.t.exec("rollback to savepoint call"); err != nil {
+			return err
+		}
+	}
+	_, err := a.t.exec("release savepoint call")
+	return err
+}
+
+// flush sends what is queued.
+func (a *appending) flush() error {
+	if err := a.t.runAll(&a.queue); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// close sends what is queued, with the campaigns' rows brought up to it.
+func (a *appending) close() error {
+	for _, target := range a.campaigns {
+		a.save(target)
+	}
+	return a.flush()
 }
 
 // insertEvent inserts nothing when the event_id is taken. An "on conflict do
@@ -255,57 +358,91 @@ const insertRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 values ($1, $2, $3, $4, $4, $4)`
 
-// appendEvent writes one event. It leaves what was given as it is, since the
-// call may be run a second time.
-func (s *Store) appendEvent(t *tx, target *appendTarget, given outbox.Event, expected *int64, now int64) (Appended, error) {
-	c, e := target.row, given
+// event appends one event of a call. It leaves what was given as it is, since
+// the call may be run a second time.
+func (a *appending) event(call *appendCall, i int) error {
+	given := &call.events[i]
+	if stored, taken := a.taken[eventKey{given.CampaignID, given.EventID}]; taken {
+		return a.repeat(call, i, stored)
+	}
+	target := a.campaigns[given.CampaignID]
+	c, e := target.row, *given
 	if e.EventID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return Appended{}, fmt.Errorf("make an event id: %w", err)
+			return fmt.Errorf("make an event id: %w", err)
 		}
 		e.EventID = id.String()
 	}
 	if e.OccurredAt.IsZero() {
-		e.OccurredAt = at(now)
+		e.OccurredAt = at(a.now)
 	}
 	seq := c.highWater + 1
 	e.EventHash = e.ContentHash()
 	e.ChainHash = outbox.NextChainHash(c.chainHash, seq, e.EventHash)
-	var position int64
-	inserted, err := t.one([]any{&position}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), now,
+	result := &call.result[i]
+	*result = Appended{CampaignID: c.id, Seq: seq, EventID: e.EventID}
+	inserted := false
+	a.queue.each(func(row scanner) error {
+		inserted = true
+		return row.Scan(&result.Position)
+	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,
 		e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
 		string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
-	switch {
-	case err != nil:
-		return Appended{}, fmt.Errorf("insert event into campaign %q: %w", e.CampaignID, err)
-	case !inserted:
-		return t.sameEvent(given)
-	case expected != nil && target.before != *expected:
-		return Appended{}, outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.id, target.before, *expected)
-	case given.Seq != 0 && given.Seq != seq:
-		return Appended{}, outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.id, seq)
-	}
-	if s.options.Mode.Enqueues() {
-		if _, err := t.exec(insertRow, c.id, seq, e.EventType, now); err != nil {
-			return Appended{}, fmt.Errorf("insert the outbox row of campaign %q seq %d: %w", c.id, seq, err)
+	if a.taken == nil {
+		if err := a.flush(); err != nil {
+			return err
+		}
+		if !inserted {
+			return a.repeat(call, i, nil)
 		}
 	}
+	switch {
+	case call.expected != nil && target.before != *call.expected:
+		return outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.id, target.before, *call.expected)
+	case given.Seq != 0 && given.Seq != seq:
+		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.id, seq)
+	}
+	if a.store.options.Mode.Enqueues() {
+		a.queue.exec(nil, insertRow, c.id, seq, e.EventType, a.now)
+	}
+	if a.taken != nil {
+		key := eventKey{e.CampaignID, e.EventID}
+		a.taken[key], a.added = nil, append(a.added, key)
+	}
 	c.highWater, c.chainHash = seq, e.ChainHash
-	return Appended{CampaignID: c.id, Seq: seq, Position: position, EventID: e.EventID}, nil
+	return nil
 }
 
-// sameEvent answers an append whose event_id is taken: the stored event if it
-// says the same, a conflict otherwise. What the writer left to be assigned is
-// not compared.
-func (t *tx) sameEvent(given outbox.Event) (Appended, error) {
-	stored, found, err := t.event(selectEvent+` where campaign_id = $1 and event_id = $2`, given.CampaignID, given.EventID)
-	if err != nil {
-		return Appended{}, err
+const selectEventByID = selectEvent + `
+where campaign_id = $1
+  and event_id = $2`
+
+// repeat answers an event whose event_id is there already: with the stored
+// event, which is read if it is not known, when it says the same, and with a
+// conflict otherwise.
+func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err error) {
+	given := call.events[i]
+	if stored == nil {
+		if err := a.flush(); err != nil {
+			return err
+		}
+		e, found, err := a.t.event(selectEventByID, given.CampaignID, given.EventID)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("event %q of campaign %q is taken and cannot be found", given.EventID, given.CampaignID)
+		}
+		stored = &e
 	}
-	if !found {
-		return Appended{}, fmt.Errorf("event %q of campaign %q is taken and cannot be found", given.EventID, given.CampaignID)
-	}
+	call.result[i], err = sameEvent(given, *stored)
+	return err
+}
+
+// sameEvent compares what is appended with what is stored. What the writer left
+// to be assigned is not compared.
+func sameEvent(given, stored outbox.Event) (Appended, error) {
 	if given.OccurredAt.IsZero() {
 		given.OccurredAt = stored.OccurredAt
 	}
@@ -318,22 +455,22 @@ func (t *tx) sameEvent(given outbox.Event) (Appended, error) {
 	return Appended{CampaignID: stored.CampaignID, Seq: stored.Seq, Position: stored.Position, EventID: stored.EventID, Existed: true}, nil
 }
 
-// saveTarget brings the campaign's row up to the events just written.
-func (s *Store) saveTarget(t *tx, target *appendTarget, now int64) error {
+// save queues the change of the campaign's row, if events were appended.
+func (a *appending) save(target *appendTarget) {
 	c := target.row
-	added := c.highWater - target.before
+	added := c.highWater - target.stored
 	if added == 0 {
-		return nil
+		return
 	}
-	if s.options.Mode.Enqueues() {
+	if a.store.options.Mode.Enqueues() {
 		c.counts.Pending += added
 		if !c.head.Valid {
-			c.head = sql.NullInt64{Int64: target.before + 1, Valid: true}
+			c.head = sql.NullInt64{Int64: target.stored + 1, Valid: true}
 			c.headStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
-			c.headNext = sql.NullInt64{Int64: now, Valid: true}
+			c.headNext = sql.NullInt64{Int64: a.now, Valid: true}
 			c.oldest = c.headNext
-			c.schedule(now)
+			c.schedule(a.now)
 		}
 	}
-	return t.save(c, now)
+	c.saveInto(&a.queue, a.now)
 }

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 
 	"outboxweb/internal/outbox"
 )
@@ -18,12 +20,12 @@ func (s *Store) Load(ctx context.Context, claims []Claim) (events [][]outbox.Eve
 		if auditOnly, err = t.auditOnly(); err != nil {
 			return err
 		}
+		var b batch
 		for i, c := range claims {
-			if events[i], err = t.events(c.CampaignID, c.First, c.Last); err != nil {
-				return err
-			}
+			events[i] = make([]outbox.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
+			b.each(collectEvents(&events[i]), eventsInRange, c.CampaignID, c.First, c.Last)
 		}
-		return nil
+		return t.runAll(&b)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("load events: %w", err)
@@ -59,14 +61,22 @@ type Watermark struct {
 type ApplyTx struct {
 	t       *tx
 	now     int64
-	reached map[string]int64 // watermarks to announce after the commit
+	marks   map[string]Watermark // read ahead
+	reached map[string]int64     // watermarks to announce after the commit
+
+	gathering bool
+	queue     batch
+}
+
+func (s *Store) newApplyTx() *ApplyTx {
+	return &ApplyTx{now: s.now(), reached: make(map[string]int64)}
 }
 
 // Apply runs fn in one transaction on the projections database and commits
 // when fn returns nil. ctx bounds the wait for the lock only.
 func (s *Store) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
-	a := &ApplyTx{now: s.now(), reached: make(map[string]int64)}
-	err := s.projections.write(ctx, func(t *tx) error {
+	a := s.newApplyTx()
+	err := s.projections.writeFrom(ctx, s.projections.beginApply, func(t *tx) error {
 		a.t = t
 		return fn(a)
 	})
@@ -81,8 +91,10 @@ var errRehearsed = errors.New("rehearsed")
 
 // Rehearse is Apply that is always rolled back.
 func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
-	err := s.projections.write(ctx, func(t *tx) error {
-		if err := fn(&ApplyTx{t: t, now: s.now(), reached: make(map[string]int64)}); err != nil {
+	a := s.newApplyTx()
+	err := s.projections.writeFrom(ctx, s.projections.beginApply, func(t *tx) error {
+		a.t = t
+		if err := fn(a); err != nil {
 			return err
 		}
 		return errRehearsed
@@ -98,23 +110,70 @@ select applied_seq, applied_hash, fence_epoch, set_aside
 from projection_watermarks
 where campaign_id = $1`
 
-// Watermark reads a campaign's watermark, locked for this transaction,
-// starting one at 0 if there is none.
-func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
-	w, found, err := a.t.watermark(campaign)
-	if err == nil && !found {
-		_, err = a.t.exec(`insert into projection_watermarks (campaign_id, updated_at) values ($1, $2)`, campaign, a.now)
+const insertWatermark = `
+insert into projection_watermarks (campaign_id, updated_at)
+values ($1, $2)
+on conflict (campaign_id) do nothing
+returning applied_seq, applied_hash, fence_epoch, set_aside`
+
+// ReadAhead locks the watermarks of several campaigns, starting those at 0 that
+// there are none of. Watermark then answers at once.
+func (a *ApplyTx) ReadAhead(campaigns []string) error {
+	if a.marks == nil {
+		a.marks = make(map[string]Watermark, len(campaigns))
 	}
+	ids := slices.Compact(slices.Sorted(slices.Values(campaigns))) // in one order, so that nobody waits in a circle
+	// Those that another transaction starts at the same moment are read last.
+	for _, query := range []string{selectWatermark + a.t.forUpdate, insertWatermark, selectWatermark + a.t.forUpdate} {
+		if err := a.readMarks(ids, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readMarks runs the query for each campaign whose watermark is not known.
+func (a *ApplyTx) readMarks(ids []string, query string) error {
+	var b batch
+	for _, id := range ids {
+		if _, known := a.marks[id]; known {
+			continue
+		}
+		args := []any{id}
+		if query == insertWatermark {
+			args = append(args, a.now)
+		}
+		b.each(func(row scanner) error {
+			w, err := scanWatermark(row)
+			a.marks[id] = w
+			return err
+		}, query, args...)
+	}
+	if err := a.t.runAll(&b); err != nil {
+		return fmt.Errorf("read watermarks: %w", err)
+	}
+	return nil
+}
+
+func scanWatermark(row scanner) (w Watermark, err error) {
+	err = row.Scan(&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside)
 	return w, err
 }
 
-func (t *tx) watermark(campaign string) (Watermark, bool, error) {
-	var w Watermark
-	found, err := t.one([]any{&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside}, selectWatermark+t.database.dialect.forUpdate, campaign)
-	if err != nil {
-		return w, false, fmt.Errorf("read the watermark of campaign %q: %w", campaign, err)
+// Watermark reads a campaign's watermark, locked for this transaction,
+// starting one at 0 if there is none.
+func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
+	w, ahead := a.marks[campaign]
+	if ahead {
+		delete(a.marks, campaign) // it may change from here on
+		return w, nil
 	}
-	return w, found, nil
+	if err := a.ReadAhead([]string{campaign}); err != nil {
+		return w, err
+	}
+	w = a.marks[campaign]
+	delete(a.marks, campaign)
+	return w, nil
 }
 
 // Fence raises the campaign's fence to epoch, so that whoever holds a lower
@@ -138,29 +197,66 @@ where campaign_id = $1
 // hash, under epoch. When the watermark is elsewhere or the fence is higher it
 // changes nothing and returns outbox.ErrLeaseLost.
 func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) error {
-	n, err := a.t.exec(advanceWatermark, campaign, epoch, from, to, hash, a.now)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return outbox.ErrLeaseLost
-	}
-	a.reached[campaign] = to
-	return nil
+	return a.do(func(n int64) error {
+		if n == 0 {
+			return outbox.ErrLeaseLost
+		}
+		a.reached[campaign] = to
+		return nil
+	}, advanceWatermark, campaign, epoch, from, to, hash, a.now)
 }
 
-// Exec runs one statement of a projection.
+// do runs a statement, or lets it wait for the others that are gathered.
+func (a *ApplyTx) do(count func(int64) error, query string, args ...any) error {
+	if a.t.err != nil {
+		return a.t.err
+	}
+	if a.gathering {
+		a.queue.exec(count, query, args...)
+		return nil
+	}
+	n, err := a.t.exec(query, args...)
+	if err == nil && count != nil {
+		err = count(n)
+	}
+	return err
+}
+
+// Exec runs one statement of a projection. ctx carries its deadline, if any; a
+// statement that was cut off is context.DeadlineExceeded.
 func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
+	if a.t.database.dialect.several {
+		return a.do(nil, query, asTexts(args)...)
+	}
 	_, err := a.t.execContext(ctx, query, args...)
 	return err
 }
 
+// Gather lets statements wait, on PostgreSQL, until Flush sends them together.
+// Until then they report no errors. On SQLite it does nothing, and returns
+// false.
+func (a *ApplyTx) Gather() bool {
+	a.gathering = a.t.database.dialect.several
+	return a.gathering
+}
+
+// Gathered is how many statements wait.
+func (a *ApplyTx) Gathered() int { return a.queue.len() }
+
+// Flush sends the statements that wait and returns how many of them took
+// effect; where it is not all, err is that of the next one. From then on
+// statements no longer wait.
+func (a *ApplyTx) Flush() (done int, err error) {
+	a.gathering = false
+	return a.t.run(&a.queue)
+}
+
+// Forget drops the statements that wait.
+func (a *ApplyTx) Forget() { a.gathering, a.queue = false, batch{} }
+
 // Savepoint marks where RollbackTo returns to; Release forgets the mark. They
 // nest.
-func (a *ApplyTx) Savepoint() error {
-	_, err := a.t.exec("savepoint campaign")
-	return err
-}
+func (a *ApplyTx) Savepoint() error { return a.do(nil, "savepoint campaign") }
 
 // RollbackTo undoes everything since the innermost Savepoint, which stays. It
 // fails when the statement that failed took the transaction with it.
@@ -173,9 +269,32 @@ func (a *ApplyTx) RollbackTo() error {
 }
 
 // Release forgets the innermost savepoint and keeps what was done since.
-func (a *ApplyTx) Release() error {
-	_, err := a.t.exec("release savepoint campaign")
-	return err
+func (a *ApplyTx) Release() error { return a.do(nil, "release savepoint campaign") }
+
+// asTexts is args as their texts, in which PostgreSQL reads every type. So a
+// number fits into a column of text, and the other way round, as on SQLite.
+func asTexts(args []any) []any {
+	texts := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case int64:
+			texts[i] = strconv.FormatInt(v, 10)
+		case float64:
+			texts[i] = floatText(v)
+		default:
+			texts[i] = v
+		}
+	}
+	return texts
+}
+
+// floatText writes a whole number without a fraction or exponent, since a
+// column of integers refuses those.
+func floatText(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
 // Lost reports whether the transaction can no longer be used.
@@ -204,13 +323,13 @@ func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64
 
 func (t *tx) setAside(campaign string) (map[string]int64, error) {
 	cursors := make(map[string]int64)
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var name string
 		var seq int64
 		err := rows.Scan(&name, &seq)
 		cursors[name] = seq
 		return err
-	}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state = 'quarantined'`, campaign)
+	}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state || '' = 'quarantined'`, campaign)
 	if err != nil {
 		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
 	}
@@ -248,16 +367,15 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event, f Failure, atte
 func (s *Store) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
 	err := s.projections.read(ctx, func(t *tx) error {
+		var b batch
 		for _, id := range campaigns {
-			w, found, err := t.watermark(id)
-			if err != nil {
-				return err
-			}
-			if found {
+			b.each(func(row scanner) error {
+				w, err := scanWatermark(row)
 				marks[id] = w
-			}
+				return err
+			}, selectWatermark, id)
 		}
-		return nil
+		return t.runAll(&b)
 	})
 	return marks, err
 }

@@ -11,15 +11,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-const (
-	journalFile     = "journal.db"
-	projectionsFile = "projections.db"
-)
-
 // Backup writes a consistent copy of each database into dir, which must not
 // exist or be empty. The projections go first: the copy of the journal then
 // has every event they were built from, and a restore finds only rows to write
-// again, never events that are missing.
+// again, never events that are missing. PostgreSQL is copied by pg_dump, which
+// must be installed.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return outbox.Setup("cannot create the backup directory %s: %v", dir, reason(err))
@@ -31,27 +27,39 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(done, tota
 	if len(entries) > 0 {
 		return outbox.Setup("the backup directory %s is not empty; name a new one", dir)
 	}
-	for i, part := range []struct {
-		d    *database
-		name string
-	}{{s.projections, projectionsFile}, {s.journal, journalFile}} {
+	for i, d := range []*database{s.projections, s.journal} {
 		progress(int64(i), 2)
 		// The file appears under its name only when it is complete.
-		path := filepath.Join(dir, part.name)
-		if err := part.d.copyInto(ctx, path+".part"); err != nil {
-			return fmt.Errorf("back up the %s database: %w", part.d.name, err)
+		path := filepath.Join(dir, d.backupFile())
+		if err := d.copyInto(ctx, path+".part"); err != nil {
+			return fmt.Errorf("back up the %s database: %w", d.name, err)
 		}
 		if err := publish(path); err != nil {
-			return fmt.Errorf("back up the %s database: %w", part.d.name, err)
+			return fmt.Errorf("back up the %s database: %w", d.name, err)
 		}
 	}
 	progress(2, 2)
 	return nil
 }
 
-// copyInto writes a consistent copy. It needs a reading connection without
-// query_only, which refuses "vacuum into" although that changes nothing here.
+// backupFile is the name of the database's copy. The one of a PostgreSQL
+// schema tells the schema, which is the only one it can be restored to.
+func (d *database) backupFile() string {
+	if d.schema != "" {
+		return d.name + "." + d.schema + ".dump"
+	}
+	return d.name + ".db"
+}
+
 func (d *database) copyInto(ctx context.Context, path string) error {
+	if d.schema != "" {
+		return d.dumpInto(ctx, path)
+	}
+	return d.vacuumInto(ctx, path)
+}
+
+// vacuumInto needs a reading connection without query_only, which refuses "vacuum into" although that changes nothing here.
+func (d *database) vacuumInto(ctx context.Context, path string) error {
 	conn, err := d.readerPool.Conn(ctx)
 	if err != nil {
 		return err
@@ -87,33 +95,24 @@ func syncDir(dir string) error {
 }
 
 // Restore copies a backup to where o names its databases, which must not
-// exist, and then gives events applied after the backup of the projections
-// their rows back.
+// exist, or be schemas without a table, and then gives events applied after
+// the backup of the projections their rows back.
 func Restore(ctx context.Context, dir string, o Options) error {
-	type part struct{ name, from, to string }
-	var parts []part
-	for _, p := range []struct{ name, flag, url, file string }{
-		{"journal", "journal-db", o.Journal, journalFile},
-		{"projections", "projections-db", o.Projections, projectionsFile},
+	if _, err := os.Stat(dir); err != nil {
+		return outbox.Setup("%s is no backup: %v", dir, reason(err))
+	}
+	var parts []restoration
+	for _, p := range []restoration{
+		{name: "journal", flag: "journal-db", url: o.Journal},
+		{name: "projections", flag: "projections-db", url: o.Projections},
 	} {
-		to, err := parseURL(p.flag, p.url)
-		if err != nil {
+		if err := p.examine(ctx, dir, o); err != nil {
 			return err
 		}
-		from := filepath.Join(dir, p.file)
-		if _, err := os.Stat(from); err != nil {
-			return outbox.Setup("%s is no backup: cannot read %s: %v", dir, from, reason(err))
-		}
-		// A log left behind would be replayed into the restored database.
-		for _, path := range []string{to, to + "-wal", to + "-shm"} {
-			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-				return outbox.Setup("the %s database's file %s exists already; move it away before restoring", p.name, path)
-			}
-		}
-		parts = append(parts, part{p.name, from, to})
+		parts = append(parts, p)
 	}
 	for _, p := range parts {
-		if err := copyFile(p.from, p.to); err != nil {
+		if err := p.run(ctx); err != nil {
 			return fmt.Errorf("restore the %s database: %w", p.name, err)
 		}
 	}
@@ -121,12 +120,47 @@ func Restore(ctx context.Context, dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	// The holders of leases that came along work on the files that were
+	// The holders of leases that came along work on the databases that were
 	// copied, not on these.
 	if err = s.EndLeases(ctx, ""); err == nil {
 		_, err = s.Reconcile(ctx)
 	}
 	return errors.Join(err, s.Close())
+}
+
+// restoration is one database on its way back.
+type restoration struct {
+	name, flag, url string
+	from            string // the copy
+	to              location
+}
+
+// examine finds the copy and makes sure that nothing is in its way.
+func (r *restoration) examine(ctx context.Context, dir string, o Options) (err error) {
+	if r.to, err = parseURL(r.flag, r.url); err != nil {
+		return err
+	}
+	if r.to.postgres != nil {
+		return r.examinePostgres(ctx, dir, o)
+	}
+	r.from = filepath.Join(dir, r.name+".db")
+	if _, err := os.Stat(r.from); err != nil {
+		return outbox.Setup("%s is no backup for --%s: cannot read %s: %v", dir, r.flag, r.from, reason(err))
+	}
+	// A log left behind would be replayed into the restored database.
+	for _, path := range []string{r.to.path, r.to.path + "-wal", r.to.path + "-shm"} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return outbox.Setup("the %s database's file %s exists already; move it away before restoring", r.name, path)
+		}
+	}
+	return nil
+}
+
+func (r *restoration) run(ctx context.Context) error {
+	if r.to.postgres != nil {
+		return r.to.postgres.restore(ctx, r.from)
+	}
+	return copyFile(r.from, r.to.path)
 }
 
 func copyFile(from, to string) error {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -18,7 +19,7 @@ func (f *fixture) restore(from, to string) error {
 	return store.Restore(f.ctx, from, o)
 }
 
-func TestBackup_restoresToASoundCopy(t *testing.T) {
+func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.append("a", 5)
@@ -49,7 +50,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	if err := f.restore(dir, restored); err != nil {
 		t.Fatal(err)
 	}
-	r := openIn(t, restored, f.clock)
+	r := openPair(t, dbtest.Files(restored), f.clock)
 	r.sound()
 	if c := r.campaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
 		t.Errorf("campaign a is %+v", c)
@@ -67,7 +68,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	}
 }
 
-func TestRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
+func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.append("a", 4)
@@ -93,7 +94,7 @@ func TestRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	if err := f.restore(current, restored); err != nil {
 		t.Fatal(err)
 	}
-	r := openIn(t, restored, f.clock)
+	r := openPair(t, dbtest.Files(restored), f.clock)
 	if c := r.campaign("a"); c.AppliedSeq != 0 || c.Counts.Pending != 4 {
 		t.Errorf("campaign is %+v, want its four rows back", c)
 	}
@@ -102,7 +103,7 @@ func TestRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	r.sound()
 }
 
-func TestBackup_refusesADirectoryInUse(t *testing.T) {
+func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	dir := t.TempDir()
@@ -116,7 +117,7 @@ func TestBackup_refusesADirectoryInUse(t *testing.T) {
 	}
 }
 
-func TestRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
+func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.append("a", 2)
@@ -125,7 +126,7 @@ func TestRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
-		refused(t, store.Restore(f.ctx, dir, optionsIn(f.dir)), outbox.ErrSetup, "exists already", "move it away")
+		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair)), outbox.ErrSetup, "exists already", "move it away")
 	})
 	refused(t, store.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir())), outbox.ErrSetup, "is no backup")
 	// A write-ahead log left by the databases that were moved away would be
@@ -140,15 +141,22 @@ func TestRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	}
 }
 
-func TestBackup_leavesTheReadersReadOnly(t *testing.T) {
+func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, name := range []string{"1", "2", "3"} {
 		if err := f.Backup(f.ctx, filepath.Join(t.TempDir(), name), quiet); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.ProjectionsReader().Exec(`create table intruder (x)`); err == nil {
+		snapshot, err := f.ProjectionsSnapshot(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := snapshot.Exec(`create table intruder (x)`); err == nil {
 			t.Error("a reader wrote")
+		}
+		if err := snapshot.Rollback(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"outboxweb/internal/outbox"
 )
@@ -54,11 +55,31 @@ where campaign_id = $1`
 // It is false when there is none.
 func (t *tx) campaign(id string) (*campaignRow, bool, error) {
 	var c campaignRow
-	found, err := t.one(c.dest(), selectCampaign+t.database.dialect.forUpdate, id)
+	found, err := t.one(c.dest(), selectCampaign+t.forUpdate, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("read campaign %q: %w", id, err)
 	}
 	return &c, found, nil
+}
+
+// campaigns reads the rows of several campaigns, locked for a change in this
+// transaction, always in the order of their ids, so that transactions that
+// want the same ones never wait for each other in a circle. Unknown ones are
+// left out.
+func (t *tx) campaigns(ids []string) (map[string]*campaignRow, error) {
+	rows := make(map[string]*campaignRow, len(ids))
+	var b batch
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		b.each(func(row scanner) error {
+			c := new(campaignRow)
+			rows[id] = c
+			return row.Scan(c.dest()...)
+		}, selectCampaign+t.forUpdate, id)
+	}
+	if err := t.runAll(&b); err != nil {
+		return nil, fmt.Errorf("read campaigns: %w", err)
+	}
+	return rows, nil
 }
 
 // existingCampaign is campaign for callers to whom a missing one is a refusal.
@@ -76,7 +97,8 @@ func unknownCampaign(id string) error {
 
 const insertCampaign = `
 insert into campaigns (campaign_id, created_at, updated_at)
-values ($1, $2, $2)`
+values ($1, $2, $2)
+on conflict (campaign_id) do nothing`
 
 const updateCampaign = `
 update campaigns
@@ -86,13 +108,19 @@ set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_
   paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, updated_at = $23
 where campaign_id = $1`
 
-func (t *tx) save(c *campaignRow, now int64) error {
+// saveInto adds the statement that writes the row to a batch.
+func (c *campaignRow) saveInto(b *batch, now int64) {
 	c.updatedAt = now
-	_, err := t.exec(updateCampaign, c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
+	b.exec(nil, updateCampaign, c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
 		c.oldest, c.due, c.counts.Pending, c.counts.Processing, c.counts.Failed, c.counts.Dead,
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry, c.crashes, c.suspect,
 		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, now)
-	if err != nil {
+}
+
+func (t *tx) save(c *campaignRow, now int64) error {
+	var b batch
+	c.saveInto(&b, now)
+	if err := t.runAll(&b); err != nil {
 		return fmt.Errorf("update campaign %q: %w", c.id, err)
 	}
 	return nil
@@ -117,20 +145,27 @@ const selectHead = `
 select seq, status, next_attempt_at, enqueued_at
 from projection_apply_outbox
 where campaign_id = $1
+  and seq >= $2
 order by seq
 limit 1`
 
 // refreshHead reads the lowest row of the campaign into c.
 func (t *tx) refreshHead(c *campaignRow) error {
-	c.head, c.headStatus, c.headNext, c.oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
-	if c.counts.Total() == 0 {
-		return nil
-	}
-	_, err := t.one([]any{&c.head, &c.headStatus, &c.headNext, &c.oldest}, selectHead, c.id)
-	if err != nil {
+	var b batch
+	c.headInto(&b, 0)
+	if err := t.runAll(&b); err != nil {
 		return fmt.Errorf("read the head of campaign %q: %w", c.id, err)
 	}
 	return nil
+}
+
+// headInto adds the query that refreshHead is to a batch. There is no row below
+// from: on PostgreSQL what was deleted there is still to be passed over.
+func (c *campaignRow) headInto(b *batch, from int64) {
+	c.head, c.headStatus, c.headNext, c.oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
+	if c.counts.Total() > 0 {
+		b.each(func(row scanner) error { return row.Scan(&c.head, &c.headStatus, &c.headNext, &c.oldest) }, selectHead, c.id, from)
+	}
 }
 
 // saveFromHead saves a campaign whose rows were changed: its head is read anew,

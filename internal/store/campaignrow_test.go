@@ -4,11 +4,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -17,8 +19,10 @@ import (
 // rows, past the store, says it must be.
 func (f *fixture) exact(id string) {
 	f.tb.Helper()
-	if problem := f.inexact(id); problem != "" {
-		f.tb.Errorf("the row of campaign %s: %s", id, problem)
+	for _, c := range f.recount() {
+		if c.id == id && c.problem != "" {
+			f.tb.Errorf("the row of campaign %s: %s", id, c.problem)
+		}
 	}
 }
 
@@ -31,57 +35,73 @@ select
   c.processing = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'processing'),
   c.failed = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'failed'),
   c.dead = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'dead'),
-  c.head_seq is h.seq,
-  c.head_status is h.status,
-  c.head_next_attempt_at is h.next_attempt_at,
-  c.oldest_enqueued_at is h.enqueued_at
+  c.head_seq is not distinct from h.seq,
+  c.head_status is not distinct from h.status,
+  c.head_next_attempt_at is not distinct from h.next_attempt_at,
+  c.oldest_enqueued_at is not distinct from h.enqueued_at,
+  c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at
 from campaigns c
 left join projection_apply_outbox h on h.campaign_id = c.campaign_id
-  and h.seq = (select min(seq) from projection_apply_outbox o where o.campaign_id = c.campaign_id)
-where c.campaign_id = $1`
+  and h.seq = (select min(seq) from projection_apply_outbox o where o.campaign_id = c.campaign_id)`
 
-var recounted = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest"}
+var recountedParts = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest"}
 
-func (f *fixture) inexact(id string) string {
+// recounted is what a recount says of one campaign.
+type recounted struct {
+	id      string
+	epoch   int64
+	problem string // empty when the campaign's row is exact
+
+	due, next, paused sql.NullInt64
+	status            sql.NullString
+	diverged, owner   string
+	expiry            int64
+}
+
+// recount recounts all campaigns, past the store.
+func (f *fixture) recount() []recounted {
 	f.tb.Helper()
-	right := make([]bool, len(recounted))
-	dest := make([]any, len(right))
-	for i := range right {
-		dest[i] = &right[i]
+	rows, err := f.journal.Query(recount)
+	if err != nil {
+		f.tb.Fatal(err)
 	}
-	if err := f.journal.QueryRow(recount, id).Scan(dest...); err != nil {
-		return err.Error()
-	}
-	for i, name := range recounted {
-		if !right[i] {
-			return name + " is wrong"
+	defer rows.Close()
+	var all []recounted
+	for rows.Next() {
+		var c recounted
+		right := make([]bool, len(recountedParts))
+		var dest []any
+		for i := range right {
+			dest = append(dest, &right[i])
 		}
+		if err := rows.Scan(append(dest, &c.id, &c.epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry)...); err != nil {
+			f.tb.Fatal(err)
+		}
+		if i := slices.Index(right, false); i >= 0 {
+			c.problem = recountedParts[i] + " is wrong"
+		} else {
+			c.problem = c.wrongDue(f.clock.now().UnixMicro())
+		}
+		all = append(all, c)
 	}
-	return f.wrongDue(id)
+	if err := rows.Err(); err != nil {
+		f.tb.Fatal(err)
+	}
+	return all
 }
 
 // wrongDue checks due_at against its definition: nothing for a campaign that
 // no passing of time makes claimable, the lease's end while one stands, the
 // head's next attempt otherwise, or the later moment at which it became ready.
-func (f *fixture) wrongDue(id string) string {
-	f.tb.Helper()
-	var due, next, paused sql.NullInt64
-	var status sql.NullString
-	var diverged, owner string
-	var expiry int64
-	err := f.journal.QueryRow(`select due_at, head_next_attempt_at, paused_at, head_status, diverged, lease_owner, lease_expires_at from campaigns where campaign_id = $1`, id).
-		Scan(&due, &next, &paused, &status, &diverged, &owner, &expiry)
-	now := f.clock.now().UnixMicro()
-	idle := diverged != "" || paused.Valid || !next.Valid || status.String == "dead"
+func (c *recounted) wrongDue(now int64) string {
+	idle := c.diverged != "" || c.paused.Valid || !c.next.Valid || c.status.String == "dead"
 	switch {
-	case err != nil:
-		return err.Error()
-	case idle != !due.Valid:
-		return fmt.Sprintf("due_at is %v, head %v, paused %v", due, status, paused)
-	case !idle && owner != "" && due.Int64 != expiry:
-		return fmt.Sprintf("due_at is %d, the lease ends at %d", due.Int64, expiry)
-	case !idle && owner == "" && due != next && (due.Int64 < next.Int64 || due.Int64 > now):
-		return fmt.Sprintf("due_at is %d, the head's next attempt %d, now %d", due.Int64, next.Int64, now)
+	case idle != !c.due.Valid:
+		return fmt.Sprintf("due_at is %v, head %v, paused %v", c.due, c.status, c.paused)
+	case !idle && c.owner != "" && c.due.Int64 != c.expiry:
+		return fmt.Sprintf("due_at is %d, the lease ends at %d", c.due.Int64, c.expiry)
+	case !idle && c.owner == "" && c.due != c.next && (c.due.Int64 < c.next.Int64 || c.due.Int64 > now):
+		return fmt.Sprintf("due_at is %d, the head's next attempt %d, now %d", c.due.Int64, c.next.Int64, now)
 	}
 	return ""
 }
@@ -217,26 +237,30 @@ func (h *history) loses() {
 	}
 }
 
-// holds checks everything that must be true after every step.
+// holds checks what must be true of every campaign after every step.
 func (h *history) holds() {
-	for _, id := range h.ids {
-		c, err := h.Campaign(h.ctx, id)
-		if errors.Is(err, outbox.ErrNotFound) {
-			continue
+	marks, err := h.Watermarks(h.ctx, h.ids)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, c := range h.recount() {
+		if c.problem != "" {
+			h.t.Fatalf("the row of campaign %s: %s", c.id, c.problem)
 		}
-		if problem := h.inexact(id); problem != "" {
-			h.t.Fatalf("the row of campaign %s: %s", id, problem)
+		applied := marks[c.id].AppliedSeq
+		if applied < h.applied[c.id] || c.epoch < h.epochs[c.id] {
+			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", c.id, applied, h.applied[c.id], c.epoch, h.epochs[c.id])
 		}
-		epoch := h.number(`select lease_epoch from campaigns where campaign_id = $1`, id)
-		if c.AppliedSeq < h.applied[id] || epoch < h.epochs[id] {
-			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", id, c.AppliedSeq, h.applied[id], epoch, h.epochs[id])
-		}
-		h.applied[id], h.epochs[id] = c.AppliedSeq, epoch
-		if h.stray[id] && h.number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, id, c.AppliedSeq) == 0 {
-			h.stray[id] = false
+		h.applied[c.id], h.epochs[c.id] = applied, c.epoch
+		if h.stray[c.id] && h.number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, c.id, applied) == 0 {
+			h.stray[c.id] = false
 		}
 	}
-	report, err := h.Check(h.ctx, func(int64, int64) {})
+}
+
+// checks asks the store itself whether it is sound.
+func (h *history) checks() {
+	report, err := h.Check(h.ctx, quiet)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -249,11 +273,24 @@ func (h *history) holds() {
 	}
 }
 
+// checkEvery is after how many steps of a history the store is checked, which
+// takes longer than the step.
+const checkEvery = 4
+
 func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 	t.Parallel()
+	var ended *fixture // a store whose history has ended well, for the next one
 	rapid.Check(t, func(rt *rapid.T) {
-		f := open(t, maxAttempts(3))
-		defer f.release()
+		f := ended
+		if f == nil {
+			f = open(t, maxAttempts(3))
+		}
+		ended = nil
+		defer func() {
+			if ended == nil {
+				f.release()
+			}
+		}()
 		h := &history{fixture: f, t: rt, ids: []string{"a", "b", "ü'%"}, stray: map[string]bool{}, applied: map[string]int64{}, epochs: map[string]int64{}}
 		steps := map[string]func(){
 			"append": h.appends, "claim": h.claims, "claim again": h.claims, "work": h.works, "work again": h.works, "renew": h.renews,
@@ -261,12 +298,47 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 		}
 		names := []string{"append", "claim", "claim again", "lose", "operate", "operate again", "renew", "wait", "work", "work again"}
 		h.appends()
-		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+		for i := range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
 			h.holds()
+			if i%checkEvery == 0 {
+				h.checks()
+			}
 		}
+		h.checks()
 		h.drainsAfterAll()
+		if f.empty() {
+			ended = f
+		}
 	})
+}
+
+// empty empties both databases past the store, and returns false where that is
+// more trouble than opening others.
+func (f *fixture) empty() bool {
+	f.tb.Helper()
+	if !dbtest.Postgres() {
+		return false
+	}
+	for _, db := range []*sql.DB{f.journal, f.projections} {
+		statements := []string{`begin`, `set local session_replication_role = replica`} // without triggers
+		for _, table := range dbtest.Tables(f.tb, db) {
+			if table != "goose_db_version" {
+				statements = append(statements, `delete from `+table)
+			}
+		}
+		conn, err := db.Conn(f.ctx)
+		if err != nil {
+			f.tb.Fatal(err)
+		}
+		for _, statement := range append(statements, `commit`) {
+			if _, err := conn.ExecContext(f.ctx, statement); err != nil {
+				f.tb.Fatalf("%s: %v", statement, err)
+			}
+		}
+		conn.Close()
+	}
+	return true
 }
 
 // drainsAfterAll: once faults have stopped and operators have released what
@@ -276,15 +348,18 @@ func (h *history) drainsAfterAll() {
 		_, err := h.ResumeCampaign(h.ctx, ana(""), id)
 		h.acted(err)
 	}
-	for range 20 {
+	left := int64(1)
+	for tries := 0; tries < 20 && left > 0; tries++ {
 		_, err := h.RequeueDead(h.ctx, ana(""), outbox.RequeueFilter{})
 		h.acted(err)
 		h.clock.advance(6 * time.Minute)
 		h.drain()
+		left = h.number(`select count(*) from projection_apply_outbox`)
 	}
-	if n := h.number(`select count(*) from projection_apply_outbox`); n != 0 {
-		h.t.Fatalf("%d rows are left though nothing fails any more", n)
+	if left != 0 {
+		h.t.Fatalf("%d rows are left though nothing fails any more", left)
 	}
 	clear(h.stray)
 	h.holds()
+	h.checks()
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 
@@ -44,7 +43,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 	}
 	err = s.journal.read(ctx, func(t *tx) error {
 		looked := 0
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var c campaignRow
 			var key int64
 			if err := rows.Scan(append(c.dest(), &key)...); err != nil {
@@ -142,7 +141,7 @@ var campaignLists = map[outbox.CampaignSort]campaignList{
 select ` + campaignColumns + `, 0
 from campaigns
 where campaign_id > $2
-  and $1 = 0
+  and cast($1 as bigint) = 0
   and ` + idHasPart + `
 order by campaign_id
 limit $4`,
@@ -170,7 +169,7 @@ limit $4`,
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	campaigns := []outbox.Campaign{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)
 			campaigns = append(campaigns, c.view())

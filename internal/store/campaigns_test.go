@@ -109,7 +109,7 @@ func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
 			f := open(t)
 			f.raw(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
-select printf('c-%05d', i), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
+select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
 			want := texts(t, f.journal, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
 			got := ids(f.visitCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
 			if diff := cmp.Diff(want, got); diff != "" {

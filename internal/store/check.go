@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"outboxweb/internal/outbox"
@@ -107,7 +106,7 @@ func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark) (*fin
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
 func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 	chain := ""
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		e, err := scanEvent(rows)
 		if err != nil {
 			return err
@@ -147,7 +146,7 @@ func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error 
 	var counts campaignRow
 	next := w.AppliedSeq + 1
 	var head outbox.Row
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		r, err := scanRow(rows)
 		if err != nil {
 			return err
@@ -190,7 +189,7 @@ func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error 
 func (s *Store) checkOrphans(ctx context.Context, report *CheckReport) error {
 	var marks []string
 	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var id string
 			err := rows.Scan(&id)
 			marks = append(marks, id)
@@ -225,7 +224,7 @@ func (s *Store) SelfCheck(ctx context.Context, after string, campaigns int) (str
 	last := ""
 	err := s.journal.read(ctx, func(t *tx) error {
 		var page []*campaignRow
-		err := t.each(func(rows *sql.Rows) error {
+		err := t.each(func(rows scanner) error {
 			c := new(campaignRow)
 			err := rows.Scan(c.dest()...)
 			page = append(page, c)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -11,8 +12,12 @@ import (
 // tamper changes events past the triggers that forbid it.
 func (f *fixture) tamper(query string, args ...any) {
 	f.tb.Helper()
-	f.raw(`drop trigger events_refuse_update`)
-	f.raw(`drop trigger events_refuse_delete`)
+	of := ""
+	if dbtest.Postgres() {
+		of = ` on events`
+	}
+	f.raw(`drop trigger events_refuse_update` + of)
+	f.raw(`drop trigger events_refuse_delete` + of)
 	f.raw(query, args...)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -47,44 +49,38 @@ const selectDue = `
 select ` + campaignColumns + `
 from campaigns
 where due_at <= $1
+  and (due_at, campaign_id) > ($3, $4)
 order by due_at, campaign_id
 limit $2`
 
 // Claim takes a wave: the campaigns that have been due the longest, a run of
 // consecutive rows of each from its head on, marked processing under a new
 // epoch. Campaigns whose lease ran out are taken over. No campaigns are no
-// error.
+// error. Claims beside an error may be held or not, since the answer to the
+// commit was lost: the caller settles them with nothing applied.
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
-	// Looking first costs an idle worker no write lock.
-	if wait, any, err := s.UntilDue(ctx); err != nil || !any || wait > 0 {
-		return nil, err
+	if !s.journal.dialect.several {
+		// Looking first costs an idle worker no write lock.
+		if wait, any, err := s.UntilDue(ctx); err != nil || !any || wait > 0 {
+			return nil, err
+		}
 	}
 	var claims []Claim
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
 		due, err := t.dueCampaigns(now, limits.Rows)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		taken, err := s.take(t, due, w, limits, now)
 		if err != nil {
 			return err
 		}
-		left := limits.Rows
-		share := max(leastShare(limits.Rows), limits.Rows/max(1, len(due)))
-		for _, c := range due {
-			if left <= 0 {
-				break
-			}
-			claim, ok, err := s.claimCampaign(t, c, w, min(share, left), limits.Lease, now)
-			if err != nil {
-				return err
-			}
-			if ok {
-				claims = append(claims, claim)
-				left -= int(claim.Last - claim.First + 1)
-			}
-		}
-		return nil
+		claims, err = t.hold(taken, w, limits.Lease, now)
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+		return claims, fmt.Errorf("claim: %w", err)
 	}
 	return claims, nil
 }
@@ -107,50 +103,117 @@ func (s *Store) UntilDue(ctx context.Context) (time.Duration, bool, error) {
 // many others are due.
 func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
-// dueCampaigns reads due campaigns until their shares fill the wave.
+// dueCampaigns reads due campaigns until their shares fill the wave. It reads,
+// and with that locks, few at first and more as long as they are small.
 func (t *tx) dueCampaigns(now int64, rowLimit int) ([]*campaignRow, error) {
 	var due []*campaignRow
-	filled := int64(0)
-	err := t.each(func(rows *sql.Rows) error {
-		c := new(campaignRow)
-		if err := rows.Scan(c.dest()...); err != nil {
-			return err
+	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
+	for step := t.database.dialect.claimStep; filled < int64(rowLimit) && len(due) < waveCampaigns; step *= 2 {
+		want, before := min(step, waveCampaigns-len(due)), len(due)
+		err := t.each(func(row scanner) error {
+			c := new(campaignRow)
+			if err := row.Scan(c.dest()...); err != nil {
+				return err
+			}
+			due = append(due, c)
+			lastDue, lastID = c.due.Int64, c.id
+			if filled += min(c.counts.Total(), int64(leastShare(rowLimit))); filled >= int64(rowLimit) {
+				return errEnough
+			}
+			return nil
+		}, selectDue+t.skipLocked, now, want, lastDue, lastID)
+		if err != nil || len(due)-before < want {
+			return due, err
 		}
-		due = append(due, c)
-		if filled += min(c.counts.Total(), int64(leastShare(rowLimit))); filled >= int64(rowLimit) {
-			return errEnough
-		}
-		return nil
-	}, selectDue+t.database.dialect.skipLocked, now, waveCampaigns)
-	return due, err
+	}
+	return due, nil
 }
 
-// claimCampaign takes one due campaign. It returns false when taking over
-// found the head to be dead, or to have failed and to be tried again later.
-func (s *Store) claimCampaign(t *tx, c *campaignRow, w Worker, limit int, lease time.Duration, now int64) (Claim, bool, error) {
-	if c.leaseOwner != "" {
-		if err := s.takeOver(t, c, w, now); err != nil {
-			return Claim{}, false, err
+// taking is a campaign on its way to being claimed.
+type taking struct {
+	c      *campaignRow
+	claim  Claim
+	want   int64 // rows to mark
+	marked int64
+}
+
+// take ends leases that ran out and marks the rows of each campaign that is to
+// be claimed. Campaigns whose head turns out to be dead, or to be tried again
+// later, are left out.
+func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
+	var taken []*taking
+	var marks batch
+	left := int64(limits.Rows)
+	share := int64(max(leastShare(limits.Rows), limits.Rows/len(due)))
+	for _, c := range due {
+		if left <= 0 {
+			break
 		}
-		if c.headStatus.String == string(outbox.Dead) || c.headNext.Int64 > now {
-			c.schedule(now)
-			return Claim{}, false, t.save(c, now)
+		if c.leaseOwner != "" {
+			if err := s.takeOver(t, c, w, now); err != nil {
+				return nil, err
+			}
+			if c.headStatus.String == string(outbox.Dead) || c.headNext.Int64 > now {
+				c.schedule(now)
+				if err := t.save(c, now); err != nil {
+					return nil, err
+				}
+				continue
+			}
 		}
+		k := newTaking(c, min(share, left))
+		marks.exec(into(&k.marked), markRows, c.id, k.claim.First, k.claim.Last, k.claim.Epoch, now)
+		taken = append(taken, k)
+		left -= k.want
 	}
-	claim := Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64}
-	claim.Counted = c.crashes >= 2
-	if claim.Counted {
+	if err := t.runAll(&marks); err != nil {
+		return nil, fmt.Errorf("mark rows: %w", err)
+	}
+	return taken, nil
+}
+
+func newTaking(c *campaignRow, limit int64) *taking {
+	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.crashes >= 2}}
+	if k.claim.Counted {
 		limit = 1
 	}
-	if err := t.mark(c, &claim, limit, now); err != nil {
-		return Claim{}, false, fmt.Errorf("mark rows of campaign %q: %w", c.id, err)
+	there := c.counts.Pending
+	if k.retried() {
+		there++
 	}
-	if claim.Last < claim.First {
-		return Claim{}, false, t.mend(c, now)
+	k.want = min(limit, there)
+	k.claim.Last = k.claim.First + k.want - 1
+	return k
+}
+
+// retried reports whether the head has failed before and is tried again.
+func (k *taking) retried() bool { return k.c.headStatus.String == string(outbox.Failed) }
+
+// hold gives the worker the leases of campaigns whose rows are marked, and
+// brings their counts up to that.
+func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
+	var claims []Claim
+	var saves batch
+	for _, k := range taken {
+		c := k.c
+		if err := t.settleMarks(k, now); err != nil {
+			return nil, fmt.Errorf("mark rows of campaign %q: %w", c.id, err)
+		}
+		if k.claim.Last < k.claim.First {
+			if err := t.mend(c, now); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, k.claim.Epoch, now+lease.Microseconds()
+		c.schedule(now)
+		c.saveInto(&saves, now)
+		claims = append(claims, k.claim)
 	}
-	c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, claim.Epoch, now+lease.Microseconds()
-	c.schedule(now)
-	return claim, true, t.save(c, now)
+	if err := t.runAll(&saves); err != nil {
+		return nil, fmt.Errorf("lease campaigns: %w", err)
+	}
+	return claims, nil
 }
 
 // mend sets a campaign's row right that promised rows which are not there.
@@ -175,27 +238,18 @@ where campaign_id = $1
   and seq = $2
   and status = 'processing'`
 
-// mark sets up to limit rows from the head on to processing and fills in
-// what the claim holds. A hole or a dead row further on ends the run.
-func (t *tx) mark(c *campaignRow, claim *Claim, limit int, now int64) error {
-	failed := c.headStatus.String == string(outbox.Failed)
-	want := min(int64(limit), c.counts.Pending)
-	if failed {
-		want = min(int64(limit), c.counts.Pending+1)
-	}
-	claim.Last = claim.First + want - 1
-	marked, err := t.exec(markRows, c.id, claim.First, claim.Last, claim.Epoch, now)
-	if err != nil {
-		return err
-	}
-	if marked != want {
-		if marked, err = t.keepRun(c, claim, now); err != nil {
+// settleMarks brings the campaign's counts up to the rows that were marked and
+// fills in what the claim holds. A hole or a dead row further on ends the run.
+func (t *tx) settleMarks(k *taking, now int64) (err error) {
+	c, claim := k.c, &k.claim
+	if k.marked != k.want {
+		if k.marked, err = t.keepRun(c, claim, now); err != nil {
 			return err
 		}
 	}
 	// A head that was tried and given back is pending again, due since its
 	// last failure and not since its append.
-	if failed || c.crashes > 0 || c.headNext != c.oldest {
+	if k.retried() || c.crashes > 0 || c.headNext != c.oldest {
 		if _, err := t.one([]any{&claim.Attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
 			return err
 		}
@@ -205,15 +259,16 @@ func (t *tx) mark(c *campaignRow, claim *Claim, limit int, now int64) error {
 			return err
 		}
 	}
-	if failed && marked > 0 {
+	if k.marked == 0 {
+		return nil
+	}
+	if k.retried() {
 		c.counts.Failed--
 		c.counts.Pending++
 	}
-	c.counts.Pending -= marked
-	c.counts.Processing += marked
-	if marked > 0 {
-		c.headStatus.String = string(outbox.Processing)
-	}
+	c.counts.Pending -= k.marked
+	c.counts.Processing += k.marked
+	c.headStatus.String = string(outbox.Processing)
 	return nil
 }
 
@@ -229,7 +284,7 @@ where campaign_id = $1
 // length of the run that stays marked.
 func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var seq, epoch int64
 		var status string
 		if err := rows.Scan(&seq, &status, &epoch); err != nil {
@@ -290,9 +345,12 @@ func (s *Store) recordCrash(t *tx, c *campaignRow, w Worker, now int64) error {
 	return nil
 }
 
+// byCampaign is the order in which campaigns are locked.
+func byCampaign(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) }
+
 const renewLease = `
 update campaigns
-set lease_expires_at = $4, due_at = case when due_at is null then null else $4 end
+set lease_expires_at = $4, due_at = case when due_at is null then null else cast($4 as bigint) end
 where campaign_id = $1
   and lease_owner = $2
   and lease_epoch = $3`
@@ -303,15 +361,16 @@ where campaign_id = $1
 func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
 	lost := false
 	err := s.journal.write(ctx, func(t *tx) error {
+		lost = false
 		expires := s.now() + lease.Microseconds()
-		for _, c := range claims {
-			n, err := t.exec(renewLease, c.CampaignID, w.ID, c.Epoch, expires)
-			if err != nil {
-				return err
-			}
-			lost = lost || n == 0
+		var b batch
+		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
+			b.exec(func(n int64) error {
+				lost = lost || n == 0
+				return nil
+			}, renewLease, c.CampaignID, w.ID, c.Epoch, expires)
 		}
-		return nil
+		return t.runAll(&b)
 	})
 	if err != nil {
 		return fmt.Errorf("renew leases: %w", err)
@@ -322,19 +381,25 @@ func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return nil
 }
 
+// endLeases ends with a query that takes the campaigns in the order in which
+// everybody does; a lock suffix and a parenthesis are to follow.
 const endLeases = `
 update campaigns
-set lease_expires_at = $1, due_at = case when due_at is null then null else $1 end
-where lease_owner <> ''
-  and ($2 = '' or lease_owner = $2)
-  and lease_expires_at > $1`
+set lease_expires_at = $1, due_at = case when due_at is null then null else cast($1 as bigint) end
+where campaign_id in (
+  select campaign_id
+  from campaigns
+  where lease_owner <> ''
+    and ($2 = '' or lease_owner = $2)
+    and lease_expires_at > $1
+  order by campaign_id`
 
 // EndLeases lets the leases of a worker that is known to be gone run out now
 // instead of at their time; an empty owner stands for all. Should the worker
 // live after all, its epoch keeps it from doing harm.
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.exec(endLeases, s.now(), owner)
+		_, err := t.exec(endLeases+t.forUpdate+")", s.now(), owner)
 		return err
 	})
 	if err != nil {
@@ -345,7 +410,8 @@ func (s *Store) EndLeases(ctx context.Context, owner string) error {
 
 // ClaimInline takes the lease of one campaign without holding any row, for
 // applying on the request path. It returns false when another holds it. The
-// claim covers the events from First on, as far as they go.
+// claim covers the events from First on, as far as they go. One beside an error
+// may be held or not.
 func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time.Duration) (Claim, bool, error) {
 	var claim Claim
 	ok := false

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"cmp"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -240,15 +242,23 @@ func TestClaim_epochOnlyGrowsOverReleases(t *testing.T) {
 	}
 }
 
-// modified is when either of a database's files was last written, and how
-// large they are.
-func modified(tb testing.TB, dir string) string {
-	tb.Helper()
+// modified tells when either database was last written: the times and sizes of
+// SQLite's files, the youngest transaction in each of PostgreSQL's tables.
+func (f *fixture) modified() string {
+	f.tb.Helper()
 	var b strings.Builder
+	if dbtest.Postgres() {
+		for _, db := range []*sql.DB{f.journal, f.projections} {
+			for _, table := range dbtest.Tables(f.tb, db) {
+				fmt.Fprintln(&b, table, texts(f.tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
+			}
+		}
+		return b.String()
+	}
 	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
-		info, err := os.Stat(filepath.Join(dir, name))
+		info, err := os.Stat(filepath.Join(f.pair.Dir, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			tb.Fatal(err)
+			f.tb.Fatal(err)
 		}
 		if err == nil {
 			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
@@ -264,7 +274,7 @@ func TestIdleWorkerWritesNothing(t *testing.T) {
 	f.drain()
 	f.append("b", 1)
 	f.fail("boom", "b")
-	before := modified(t, f.dir)
+	before := f.modified()
 	for range 3 {
 		f.noClaim(one)
 		if _, _, err := f.UntilDue(f.ctx); err != nil {
@@ -278,7 +288,7 @@ func TestIdleWorkerWritesNothing(t *testing.T) {
 		}
 		f.sound()
 	}
-	if after := modified(t, f.dir); after != before {
+	if after := f.modified(); after != before {
 		t.Errorf("files changed from\n%sto\n%s", before, after)
 	}
 }

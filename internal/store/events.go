@@ -2,9 +2,10 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"outboxweb/internal/outbox"
@@ -16,7 +17,7 @@ select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_a
   tags, metadata, payload, event_hash, chain_hash
 from events`
 
-func scanEvent(rows *sql.Rows) (outbox.Event, error) {
+func scanEvent(rows scanner) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
@@ -40,7 +41,7 @@ func rawObject(text string) json.RawMessage {
 }
 
 func (t *tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		found = true
 		e, err = scanEvent(rows)
 		return err
@@ -55,12 +56,22 @@ order by seq`
 
 func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
 	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
-	err := t.each(func(rows *sql.Rows) error {
-		e, err := scanEvent(rows)
-		events = append(events, e)
-		return err
-	}, eventsInRange, campaign, first, last)
+	err := t.each(collectEvents(&events), eventsInRange, campaign, first, last)
 	return events, err
+}
+
+func (t *tx) eventList(query string, args ...any) ([]outbox.Event, error) {
+	events := []outbox.Event{}
+	err := t.each(collectEvents(&events), query, args...)
+	return events, err
+}
+
+func collectEvents(into *[]outbox.Event) func(scanner) error {
+	return func(row scanner) error {
+		e, err := scanEvent(row)
+		*into = append(*into, e)
+		return err
+	}
 }
 
 // Event reads one event. A missing one is outbox.ErrNotFound.
@@ -145,8 +156,8 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 		return nil
 	}
 	return s.journal.write(ctx, func(t *tx) error {
-		for name, intent := range changed {
-			if _, err := t.exec(upsertEventType, name, string(intent), s.now()); err != nil {
+		for _, name := range slices.Sorted(maps.Keys(changed)) { // in one order, so that nobody waits in a circle
+			if _, err := t.exec(upsertEventType, name, string(changed[name]), s.now()); err != nil {
 				return fmt.Errorf("register event type %q: %w", name, err)
 			}
 		}
@@ -166,7 +177,7 @@ func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error
 
 func (t *tx) eventTypes() (map[string]outbox.Intent, error) {
 	types := make(map[string]outbox.Intent)
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var name, intent string
 		err := rows.Scan(&name, &intent)
 		types[name] = outbox.Intent(intent)

@@ -2,27 +2,54 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"time"
 )
 
-// Statements lists the SQL texts that the store has prepared so far, each once,
-// by the name of their database. The caller must be the only one to use the store.
-func (s *Store) Statements() map[string][]string {
-	all := make(map[string][]string)
+// Statement is an SQL text that the store has prepared.
+type Statement struct {
+	Database string // journal or projections
+	Query    string
+	Writes   bool // in a writing transaction, perhaps among others
+}
+
+// Statements lists what the store has prepared so far, each text once. The
+// caller must be the only one to use the store.
+func (s *Store) Statements() []Statement {
+	var all []Statement
 	for _, d := range []*database{s.journal, s.projections} {
-		for _, sessions := range []chan *session{d.writers, d.readers} {
-			for range cap(sessions) {
-				held := <-sessions
-				for query := range held.stmts {
-					if !slices.Contains(all[d.name], query) {
-						all[d.name] = append(all[d.name], query)
+		known := make(map[string]bool)
+		for i, sessions := range []*sessions{d.writers, d.readers} {
+			for _, held := range sessions.idle {
+				for _, query := range preparedOn(held.link) {
+					if !known[query] {
+						all = append(all, Statement{d.name, query, i == 0})
 					}
+					known[query] = true
 				}
-				sessions <- held
 			}
 		}
 	}
 	return all
+}
+
+func preparedOn(l link) (queries []string) {
+	switch l := l.(type) {
+	case *sqliteLink:
+		return slices.Collect(maps.Keys(l.stmts))
+	case *postgresLink:
+		err := l.each(func(row scanner) error {
+			var query string
+			err := row.Scan(&query)
+			queries = append(queries, query)
+			return err
+		}, `select statement from pg_prepared_statements`, nil)
+		if err != nil {
+			panic(err)
+		}
+	}
+	return queries
 }
 
 // AppendTogether appends as concurrent callers do whose appends have met in
@@ -30,7 +57,7 @@ func (s *Store) Statements() map[string][]string {
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
-		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq}
+		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, until: time.Now().Add(lockWaitLimit)}
 		for j := range a.Events {
 			if err := a.Events[j].Normalize(s.options.MaxPayload); err != nil {
 				panic(err)
@@ -45,9 +72,19 @@ func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	return results, errs
 }
 
-// BeginSlowly begins a transaction on the projections database with a statement
-// that has begun it and is still running when ctx ends.
-func (s *Store) BeginSlowly(ctx context.Context) error {
-	const slow = `begin immediate; with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`
-	return s.projections.within(ctx, s.projections.writers, slow, func(*tx) error { return nil })
+// BeginWith runs an empty writing transaction on the projections database that
+// begins with a text of its own.
+func (s *Store) BeginWith(ctx context.Context, text string) error {
+	return s.projections.within(ctx, s.projections.writers, text, func(*tx) error { return nil })
 }
+
+// BeginAppendText is how an append begins its transaction.
+func (s *Store) BeginAppendText() string { return s.journal.beginAppend }
+
+// Proxied reports whether the store found a proxy before its servers.
+func (s *Store) Proxied() (journal, projections bool) {
+	return s.journal.proxied, s.projections.proxied
+}
+
+// HintPause is the least time between two hints to other processes.
+const HintPause = hintPause

@@ -4,16 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
 
 const upsertInstance = `
-insert into instances (id, host, pid, version, mode, started_at, last_seen, stopped_at, applied, failed, fenced, applied_per_second, failed_per_second)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+insert into instances (id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
+  applied_per_second, failed_per_second)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 on conflict (id) do update
-set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at, applied = excluded.applied, failed = excluded.failed,
-  fenced = excluded.fenced, applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second`
+set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
+  applied = excluded.applied, failed = excluded.failed, fenced = excluded.fenced,
+  applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second`
 
 // Heartbeat writes an instance's sign of life. Instances that stopped, or were
 // last seen, more than a week ago are forgotten.
@@ -29,7 +32,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 			}
 		}
 		_, err := t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
-			i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond)
+			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond)
 		if err != nil {
 			return err
 		}
@@ -42,35 +45,120 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	return nil
 }
 
-// Instances lists the processes that work or worked lately, newest first.
+// Instances lists the processes that work or worked lately with what they
+// hold, in the order of outbox.SortInstances. Owners of leases without a
+// record of their own are among them. Who holds what is at most a second old;
+// callers share it and must not change what it points to.
 func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
+	holdings, err := s.holdings.get(func() (map[string]outbox.Holding, error) {
+		return s.readHoldings(context.WithoutCancel(ctx))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read who holds what: %w", err)
+	}
 	var all []outbox.InstanceState
-	err := s.journal.read(ctx, func(t *tx) (err error) {
-		all, err = t.instances()
+	err = s.journal.read(ctx, func(t *tx) error {
+		if all, err = t.instances(); err != nil {
+			return err
+		}
+		all, err = t.withOwners(all, holdings)
 		return err
 	})
-	return all, err
-}
-
-func (t *tx) instances() ([]outbox.InstanceState, error) {
-	all := []outbox.InstanceState{}
-	err := t.each(func(rows *sql.Rows) error {
-		var i outbox.InstanceState
-		var mode string
-		var started, seen int64
-		var stopped sql.NullInt64
-		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &mode, &started, &seen, &stopped,
-			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond)
-		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), at(started), at(seen), atOrNil(stopped)
-		all = append(all, i)
-		return err
-	}, `
-select id, host, pid, version, mode, started_at, last_seen, stopped_at, applied, failed, fenced, applied_per_second, failed_per_second
-from instances
-order by started_at desc, id
-limit 100`)
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
+	for i := range all {
+		all[i].Holding = holdings[all[i].ID]
+	}
+	outbox.SortInstances(all, at(s.now()))
 	return all, nil
+}
+
+// withOwners adds the owners of leases that are not listed yet.
+func (t *tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.Holding) ([]outbox.InstanceState, error) {
+	listed := make(map[string]bool, len(all))
+	for _, i := range all {
+		listed[i.ID] = true
+	}
+	for owner := range holdings {
+		if listed[owner] {
+			continue
+		}
+		found, err := t.readInstances(selectInstance, owner)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			found = []outbox.InstanceState{{ID: owner}}
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+const instanceColumns = `id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
+  applied_per_second, failed_per_second`
+
+const selectInstance = `
+select ` + instanceColumns + `
+from instances
+where id = $1`
+
+// Those that speak come first, so that a crowd of short-lived ones hides none
+// of them.
+const selectInstances = `
+select ` + instanceColumns + `
+from instances
+order by last_seen desc, started_at desc, id
+limit 100`
+
+// instances lists the processes that work or worked lately, without what they
+// hold.
+func (t *tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
+
+func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
+	all := []outbox.InstanceState{}
+	err := t.each(func(rows scanner) error {
+		var i outbox.InstanceState
+		var mode string
+		var started, seen, beatEvery int64
+		var stopped sql.NullInt64
+		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &mode, &started, &seen, &stopped, &beatEvery,
+			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond)
+		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), at(started), at(seen), atOrNil(stopped)
+		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
+		all = append(all, i)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read instances: %w", err)
+	}
+	return all, nil
+}
+
+const selectHeld = `
+select lease_owner, campaign_id, lease_epoch, coalesce(head_seq, 0), processing, lease_expires_at, paused_at is not null or diverged <> ''
+from campaigns
+where lease_owner <> ''
+order by lease_expires_at, campaign_id`
+
+// readHoldings reads what each owner of leases holds.
+func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, error) {
+	holdings := make(map[string]outbox.Holding)
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(rows scanner) error {
+			var owner string
+			var c outbox.Held
+			var expires int64
+			if err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, &expires, &c.Withheld); err != nil {
+				return err
+			}
+			c.ExpiresAt = at(expires)
+			h := holdings[owner]
+			h.Add(c)
+			holdings[owner] = h
+			return nil
+		}, selectHeld)
+	})
+	return holdings, err
 }

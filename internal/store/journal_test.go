@@ -60,12 +60,25 @@ func TestJournal_refusesUpdateAndDelete(t *testing.T) {
 	f.append("a", 2)
 	f.unchanged(func() {
 		for _, query := range []string{
-			`update events set payload = '{}' where seq = 1`, `update events set position = 99 where seq = 1`,
-			`delete from events`, `delete from events where seq = 2`,
+			`update events set payload = '{}' where seq = 1`, `delete from events`, `delete from events where seq = 2`,
 		} {
 			if _, err := f.journal.Exec(query); err == nil || !strings.Contains(err.Error(), "append-only") {
 				t.Errorf("%s: got error %v", query, err)
 			}
+		}
+		if _, err := f.journal.Exec(`update events set position = 99 where seq = 1`); err == nil {
+			t.Error("an event was moved")
+		}
+	})
+}
+
+func TestPostgresJournal_refusesTruncate(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.unchanged(func() {
+		if _, err := f.journal.Exec(`truncate events cascade`); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("got error %v", err)
 		}
 	})
 }

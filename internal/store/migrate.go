@@ -4,7 +4,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -28,7 +30,59 @@ func (d *database) provider() (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectSQLite3, d.writerPool, files, goose.WithDisableGlobalRegistry(true))
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if d.schema != "" {
+		files = prefixed{files, d.settings + ";\nset local timezone to 'UTC';\n"}
+		options = append(options, goose.WithTableName(d.schema+".goose_db_version"))
+	}
+	return goose.NewProvider(d.dialect.goose, d.pool, files, options...)
+}
+
+// prefixed is a directory of migrations whose transactions begin with some
+// settings: a connection behind a proxy keeps none of its own.
+type prefixed struct {
+	fs.FS
+	settings string
+}
+
+const up = "-- +goose Up\n"
+
+// Open opens a migration with the settings in it.
+func (p prefixed) Open(name string) (fs.File, error) {
+	file, err := p.FS.Open(name)
+	if err != nil || !strings.HasSuffix(name, ".sql") {
+		return file, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return rewritten{file, strings.NewReader(strings.Replace(string(text), up, up+p.settings, 1))}, nil
+}
+
+// rewritten is a file with another content.
+type rewritten struct {
+	fs.File
+	content io.Reader
+}
+
+// Read reads the content.
+func (r rewritten) Read(b []byte) (int, error) { return r.content.Read(b) }
+
+// peek reads one row outside the sessions, which want the schema in place.
+func (d *database) peek(ctx context.Context, dest any, query string, args ...any) error {
+	t, err := d.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback()
+	if d.settings != "" {
+		if _, err := t.ExecContext(ctx, d.settings); err != nil {
+			return err
+		}
+	}
+	return t.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
 // migrate brings the schema to this program's version. Two processes may
@@ -42,36 +96,50 @@ func (d *database) migrate(ctx context.Context, refuse bool) error {
 		have, want, err := d.versions(ctx, provider)
 		switch {
 		case err != nil && attempt == 5:
-			return fmt.Errorf("read the version of the %s database: %w", d.name, err)
+			return d.failedTo("read the version of", err)
 		case err != nil:
 			continue
+		case have > 0:
+			if err := d.recognize(ctx); err != nil {
+				return err
+			}
+		}
+		switch {
 		case have > want:
-			return outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.path, have, want)
+			return outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.place, have, want)
 		case have == want:
-			return d.recognize(ctx)
+			return nil
 		case refuse:
-			return outbox.Setup("the %s database %s has version %d and needs %d, and --no-migrate forbids bringing it there; run outboxweb migrate", d.name, d.path, have, want)
+			return outbox.Setup("the %s database %s has version %d and needs %d, and --no-migrate forbids bringing it there; run outboxweb migrate", d.name, d.place, have, want)
 		}
 		err = d.patiently(ctx, func() error {
 			_, err := provider.Up(ctx)
 			return err
 		})
 		if err != nil && attempt == 5 {
-			return fmt.Errorf("migrate the %s database: %w", d.name, err)
+			return d.failedTo("migrate", err)
 		}
 	}
+}
+
+// failedTo says what failed at the start. A user without the rights is told so.
+func (d *database) failedTo(what string, err error) error {
+	if pgCode(err) == "42501" {
+		return outbox.Setup("this user may not %s the %s database %s: %v", what, d.name, d.place, pgMessage(err))
+	}
+	return fmt.Errorf("%s the %s database: %w", what, d.name, err)
 }
 
 // recognize makes sure that the database is the one of the two it is taken for.
 func (d *database) recognize(ctx context.Context) error {
 	table := map[string]string{"journal": "events", "projections": "projection_watermarks"}[d.name]
 	var tables int
-	err := d.writerPool.QueryRowContext(ctx, d.dialect.tables, table).Scan(&tables)
+	err := d.peek(ctx, &tables, d.dialect.tables, table)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at the %s database: %w", d.name, err)
 	case tables == 0:
-		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged?", d.path, d.name)
+		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged?", d.place, d.name)
 	}
 	return nil
 }
@@ -82,11 +150,11 @@ func (d *database) versions(ctx context.Context, provider *goose.Provider) (have
 		want = max(want, source.Version)
 	}
 	var tables int
-	err = d.writerPool.QueryRowContext(ctx, d.dialect.tables, "goose_db_version").Scan(&tables)
+	err = d.peek(ctx, &tables, d.dialect.tables, "goose_db_version")
 	if err != nil || tables == 0 {
 		return 0, want, err
 	}
-	err = d.writerPool.QueryRowContext(ctx, "select coalesce(max(version_id), 0) from goose_db_version").Scan(&have)
+	err = d.peek(ctx, &have, "select coalesce(max(version_id), 0) from goose_db_version")
 	return have, want, err
 }
 

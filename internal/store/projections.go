@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"outboxweb/internal/outbox"
@@ -50,14 +49,19 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 
 func (s *Store) installProjection(ctx context.Context, p Projection, first bool) error {
 	return s.projections.write(ctx, func(t *tx) error {
+		if t.database.dialect.several { // one process after the other
+			if _, err := t.exec("lock table projection_versions in exclusive mode"); err != nil {
+				return err
+			}
+		}
 		exist, err := t.tablesExist(p.Tables)
 		if err != nil {
 			return err
 		}
 		if !exist {
 			for i, statement := range p.Schema {
-				if _, err := t.session.conn.ExecContext(background, statement); err != nil {
-					return &SchemaError{Projection: p.Name, Statement: i, Err: t.note(err)}
+				if err := t.define(statement); err != nil {
+					return &SchemaError{Projection: p.Name, Statement: i, Err: err}
 				}
 			}
 		}
@@ -86,11 +90,7 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 // PrepareProjection checks one statement of a projection against the
 // database, without running it.
 func (s *Store) PrepareProjection(ctx context.Context, query string) error {
-	stmt, err := s.projections.readerPool.PrepareContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	return stmt.Close()
+	return s.projections.read(ctx, func(t *tx) error { return t.link.prepare(query) })
 }
 
 type projectionVersion struct{ version, built string }
@@ -98,7 +98,7 @@ type projectionVersion struct{ version, built string }
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
 	versions := make(map[string]projectionVersion)
 	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var name string
 			var v projectionVersion
 			err := rows.Scan(&name, &v.version, &v.built)

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -123,15 +123,12 @@ func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
 	err := s.eachCampaignPage(ctx, func(page []*campaignRow, marks map[string]Watermark) error {
-		for _, c := range page {
-			suspicious, err := s.suspicious(ctx, c, marks[c.id])
-			if err != nil {
-				return err
-			}
-			if !suspicious {
-				continue
-			}
-			repaired, err := s.ReconcileCampaign(ctx, c.id)
+		suspects, err := s.suspects(ctx, page, marks)
+		if err != nil {
+			return err
+		}
+		for _, id := range suspects {
+			repaired, err := s.ReconcileCampaign(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -197,7 +194,7 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 		var page []*campaignRow
 		var ids []string
 		err := s.journal.read(ctx, func(t *tx) error {
-			return t.each(func(rows *sql.Rows) error {
+			return t.each(func(rows scanner) error {
 				c := new(campaignRow)
 				err := rows.Scan(c.dest()...)
 				page, ids = append(page, c), append(ids, c.id)
@@ -221,26 +218,48 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 	}
 }
 
-// suspicious reports whether a campaign's row and watermark do not add up. It
-// reads little and locks nothing.
-func (s *Store) suspicious(ctx context.Context, c *campaignRow, w Watermark) (bool, error) {
-	if c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now() {
-		return false, nil
+// suspects lists the campaigns of a page whose row and watermark do not add
+// up. It reads little and locks nothing.
+func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) ([]string, error) {
+	var ids []string
+	var b batch
+	for _, c := range page {
+		w := marks[c.id]
+		switch {
+		case c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now():
+		case s.disagrees(c, w):
+			ids = append(ids, c.id)
+		case w.AppliedSeq > 0:
+			at := len(ids)
+			ids = append(ids, c.id)
+			b.each(func(row scanner) error {
+				var hash string
+				err := row.Scan(&hash)
+				if hash == w.AppliedHash {
+					ids[at] = "" // built from the event that the journal has
+				}
+				return err
+			}, selectChainHash, c.id, w.AppliedSeq)
+		}
 	}
-	waiting := c.highWater - w.AppliedSeq
-	if w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq || w.FenceEpoch > c.leaseEpoch ||
-		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
-		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1 {
-		return true, nil
-	}
-	var differs bool
-	err := s.journal.read(ctx, func(t *tx) (err error) {
-		reason, err := t.divergence(c, w)
-		differs = reason != ""
-		return err
-	})
-	return differs, err
+	err := s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
+	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), err
 }
+
+// disagrees reports whether a campaign's row says something else than its
+// watermark.
+func (s *Store) disagrees(c *campaignRow, w Watermark) bool {
+	waiting := c.highWater - w.AppliedSeq
+	return w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq || w.FenceEpoch > c.leaseEpoch ||
+		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
+		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1
+}
+
+const selectChainHash = `
+select chain_hash
+from events
+where campaign_id = $1
+  and seq = $2`
 
 // divergence says how a watermark contradicts the journal; empty when it does
 // not.
@@ -252,7 +271,7 @@ func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 		return fmt.Sprintf("the projections have event %d, but the journal ends at %d", w.AppliedSeq, c.highWater), nil
 	}
 	var hash string
-	found, err := t.one([]any{&hash}, `select chain_hash from events where campaign_id = $1 and seq = $2`, c.id, w.AppliedSeq)
+	found, err := t.one([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
 		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
 	}

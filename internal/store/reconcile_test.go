@@ -20,9 +20,9 @@ func (f *fixture) reconcile(want outbox.Repaired) {
 // settled fails unless another reconcile finds nothing and writes nothing.
 func (f *fixture) settledNow() {
 	f.tb.Helper()
-	before := modified(f.tb, f.dir)
+	before := f.modified()
 	f.unchanged(func() { f.reconcile(outbox.Repaired{}) })
-	if after := modified(f.tb, f.dir); after != before {
+	if after := f.modified(); after != before {
 		f.tb.Errorf("a second reconcile wrote: from\n%sto\n%s", before, after)
 	}
 }

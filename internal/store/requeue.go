@@ -8,12 +8,14 @@ import (
 	"outboxweb/internal/outbox"
 )
 
+// requeueRow finds its row by the key: with status alone the index of dead rows
+// would do as well, of which there may be very many.
 const requeueRow = `
 update projection_apply_outbox
 set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
 where campaign_id = $1
   and seq = $2
-  and status = 'dead'`
+  and status || '' = 'dead'`
 
 // RequeueRow sets one dead row back to pending with no attempts, due now. A
 // row in any other status, or not as expected, is outbox.ErrConflict; a
@@ -23,7 +25,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
-		if err := t.requeue(c, seq, now); err != nil {
+		if _, err := t.requeue(c, seq, now); err != nil {
 			return err
 		}
 		return t.finishRequeue(c, now)
@@ -52,14 +54,15 @@ func (s *Store) changeRow(ctx context.Context, o outbox.Order, action, campaign 
 	})
 }
 
-func (t *tx) requeue(c *campaignRow, seq, now int64) error {
+// requeue returns false when the row is not dead any more.
+func (t *tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
 	n, err := t.exec(requeueRow, c.id, seq, now)
 	if err != nil {
-		return fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
+		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
 	}
 	c.counts.Dead -= n
 	c.counts.Pending += n
-	return nil
+	return n > 0, nil
 }
 
 func (t *tx) finishRequeue(c *campaignRow, now int64) error {
@@ -102,13 +105,19 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 		if err != nil {
 			return outbox.Requeued{}, err
 		}
-		result, campaigns, err := t.measureRequeue(chosen)
+		campaigns, err := t.campaignsOf(chosen)
 		if err != nil {
 			return outbox.Requeued{}, err
 		}
+		var result outbox.Requeued
 		for _, row := range chosen {
-			if err := t.requeue(campaigns[row.campaign], row.seq, now); err != nil {
+			c := campaigns[row.campaign]
+			done, err := t.requeue(c, row.seq, now)
+			if err != nil {
 				return outbox.Requeued{}, err
+			}
+			if done { // and not by another since it was chosen
+				countRequeue(&result, c, row.seq)
 			}
 		}
 		for _, c := range campaigns {
@@ -126,10 +135,17 @@ func (s *Store) PreviewRequeue(ctx context.Context, f outbox.RequeueFilter) (out
 	var result outbox.Requeued
 	err := s.journal.read(ctx, func(t *tx) error {
 		chosen, err := t.deadRows(f)
-		if err == nil {
-			result, _, err = t.measureRequeue(chosen)
+		if err != nil {
+			return err
 		}
-		return err
+		campaigns, err := t.campaignsOf(chosen)
+		if err != nil {
+			return err
+		}
+		for _, row := range chosen {
+			countRequeue(&result, campaigns[row.campaign], row.seq)
+		}
+		return nil
 	})
 	return result, err
 }
@@ -165,7 +181,7 @@ func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
 		}
 	}
 	var chosen []rowKey
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var k rowKey
 		err := rows.Scan(&k.campaign, &k.seq)
 		chosen = append(chosen, k)
@@ -174,26 +190,22 @@ func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
 	return chosen, err
 }
 
-// measureRequeue counts what requeueing the chosen rows releases, and reads
-// the campaigns they belong to.
-func (t *tx) measureRequeue(chosen []rowKey) (outbox.Requeued, map[string]*campaignRow, error) {
-	result := outbox.Requeued{Requeued: int64(len(chosen))}
-	campaigns := make(map[string]*campaignRow)
-	for _, row := range chosen {
-		c, ok := campaigns[row.campaign]
-		if !ok {
-			var err error
-			if c, err = t.existingCampaign(row.campaign); err != nil {
-				return result, nil, err
-			}
-			campaigns[row.campaign] = c
-		}
-		if c.head.Int64 == row.seq {
-			result.Heads++
-			result.Released += c.counts.Total() - 1
-		}
+// campaignsOf reads the campaigns that rows belong to.
+func (t *tx) campaignsOf(rows []rowKey) (map[string]*campaignRow, error) {
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i] = row.campaign
 	}
-	return result, campaigns, nil
+	return t.campaigns(ids)
+}
+
+// countRequeue counts one row and what requeueing it releases.
+func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
+	r.Requeued++
+	if c.head.Int64 == seq {
+		r.Heads++
+		r.Released += c.counts.Total() - 1
+	}
 }
 
 // RetryRow makes a failed head due now. Its attempts stay. A row that is not
@@ -203,7 +215,7 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
-		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
+		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status || '' = 'failed'`, campaign, seq, now); err != nil {
 			return fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
 		}
 		c.headNext.Int64 = now

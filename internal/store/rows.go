@@ -2,18 +2,18 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
 )
 
 const rowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
-func scanRow(rows *sql.Rows, more ...any) (outbox.Row, error) {
+func scanRow(rows scanner, more ...any) (outbox.Row, error) {
 	var r outbox.Row
 	var status string
 	var next, enqueued, updated int64
@@ -24,7 +24,7 @@ func scanRow(rows *sql.Rows, more ...any) (outbox.Row, error) {
 }
 
 func (t *tx) row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		found = true
 		r, err = scanRow(rows)
 		return err
@@ -67,7 +67,7 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 
 func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	attempts := []outbox.Attempt{}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var a outbox.Attempt
 		var when int64
 		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint)
@@ -122,7 +122,7 @@ func (t *tx) rowWindow(page *outbox.Page[outbox.Row], list *rowList, f outbox.Ro
 	if !f.Filtered() {
 		window = limit + 1 - len(page.Items)
 	}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		c := campaignRow{}
 		r, err := scanRow(rows, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
 		if err != nil || full {
@@ -188,10 +188,16 @@ where o.campaign_id = $3
 order by o.seq
 limit $4`
 
-	rowsAll = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where (o.campaign_id, o.seq) > ($1, $2)
-order by o.campaign_id, o.seq
-limit $3`
+	// The page is chosen first, so that no plan walks the campaigns beside it.
+	rowsAll = selectRowWithCampaign + `(
+  select ` + rowColumns + `
+  from projection_apply_outbox o
+  where (o.campaign_id, o.seq) > ($1, $2)
+  order by o.campaign_id, o.seq
+  limit $3
+) as o
+join campaigns c on c.campaign_id = o.campaign_id
+order by o.campaign_id, o.seq`
 
 	// Rows in processing exist only in campaigns that say so, at their head.
 	rowsProcessing = selectRowWithCampaign + `campaigns c cross join projection_apply_outbox o
@@ -268,7 +274,7 @@ func cursorOf(parts ...any) *string {
 
 func cursorParts(cursor string) ([]string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
+	if err != nil || !utf8.Valid(raw) {
 		return nil, invalidCursor()
 	}
 	return strings.Split(string(raw), "\x00"), nil

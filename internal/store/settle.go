@@ -38,18 +38,117 @@ func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled
 	var settled Settled
 	err := s.journal.write(ctx, func(t *tx) error {
 		settled = Settled{}
-		now := s.now()
-		for _, r := range results {
-			if err := s.settleCampaign(t, r, w, now, &settled); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.settleWave(t, results, w, &settled)
 	})
 	if err != nil {
 		return Settled{}, fmt.Errorf("settle: %w", err)
 	}
+	if s.journal.dialect.several {
+		s.tellOfLeftovers(results)
+	}
 	return settled, nil
+}
+
+// tellOfLeftovers hints to other workers that claimed rows were given back
+// untried, as at the end of a process.
+func (s *Store) tellOfLeftovers(results []Result) {
+	for _, r := range results {
+		if r.Failure == nil && r.Diverged == "" && r.Applied < r.Claim.Last {
+			s.TellOthers()
+			return
+		}
+	}
+}
+
+// settling is a result whose campaign is still held by the worker.
+type settling struct {
+	Result
+	c    *campaignRow
+	gone int64 // rows deleted
+}
+
+func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) error {
+	now := s.now()
+	held, err := t.stillHeld(results, w)
+	if err != nil {
+		return err
+	}
+	settled.Fenced += int64(len(results) - len(held))
+	if err := t.deleteApplied(held); err != nil {
+		return err
+	}
+	for _, h := range held {
+		if err := s.settleRows(t, h, w, now, settled); err != nil {
+			return fmt.Errorf("campaign %q: %w", h.c.id, err)
+		}
+		h.release()
+	}
+	return t.saveAllFromHead(held, now)
+}
+
+// stillHeld locks the campaigns and keeps the results of those whose lease was
+// not lost in the meantime.
+func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
+	ids := make([]string, len(results))
+	for i, r := range results {
+		ids[i] = r.Claim.CampaignID
+	}
+	campaigns, err := t.campaigns(ids)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]*settling, 0, len(results))
+	for _, r := range results {
+		if c := campaigns[r.Claim.CampaignID]; c != nil && c.leaseOwner == w.ID && c.leaseEpoch == r.Claim.Epoch {
+			held = append(held, &settling{Result: r, c: c})
+		}
+	}
+	return held, nil
+}
+
+func (t *tx) deleteApplied(held []*settling) error {
+	var b batch
+	for _, h := range held {
+		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First {
+			b.exec(into(&h.gone), deleteApplied, h.c.id, h.Claim.First, done, h.Claim.Epoch)
+		}
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("delete applied rows: %w", err)
+	}
+	return nil
+}
+
+// release gives the lease back; the epoch stays.
+func (h *settling) release() {
+	c := h.c
+	c.applied = max(c.applied, h.Applied)
+	if c.applied >= c.suspect {
+		c.crashes, c.suspect = 0, 0
+	}
+	if h.Diverged != "" {
+		c.diverged = h.Diverged
+	}
+	c.leaseOwner, c.leaseExpiry = "", 0
+}
+
+// saveAllFromHead is saveFromHead for a whole wave.
+func (t *tx) saveAllFromHead(held []*settling, now int64) error {
+	var b batch
+	for _, h := range held {
+		h.c.headInto(&b, h.Claim.First)
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("read heads: %w", err)
+	}
+	for _, h := range held {
+		h.c.schedule(now)
+		h.c.saveInto(&b, now)
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("save campaigns: %w", err)
+	}
+	return nil
 }
 
 const deleteApplied = `
@@ -59,44 +158,14 @@ where campaign_id = $1
   and status = 'processing'
   and claim_epoch = $4`
 
-func (s *Store) settleCampaign(t *tx, r Result, w Worker, now int64, settled *Settled) error {
-	c, found, err := t.campaign(r.Claim.CampaignID)
-	if err != nil {
-		return err
-	}
-	if !found || c.leaseOwner != w.ID || c.leaseEpoch != r.Claim.Epoch {
-		settled.Fenced++
-		return nil
-	}
-	if err := s.settleRows(t, c, r, w, now, settled); err != nil {
-		return fmt.Errorf("campaign %q: %w", c.id, err)
-	}
-	c.applied = max(c.applied, r.Applied)
-	if c.applied >= c.suspect {
-		c.crashes, c.suspect = 0, 0
-	}
-	if r.Diverged != "" {
-		c.diverged = r.Diverged
-	}
-	c.leaseOwner, c.leaseExpiry = "", 0
-	return t.saveFromHead(c, now)
-}
-
 // settleRows brings the rows of a claim, and the campaign's counts, up to its
-// result.
-func (s *Store) settleRows(t *tx, c *campaignRow, r Result, w Worker, now int64, settled *Settled) error {
-	held := r.Claim
+// result. Those of applied events are gone already.
+func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Settled) error {
+	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
 	if held.Last < held.First {
 		return t.dropApplied(c, r.Applied)
 	}
 	done := min(r.Applied, held.Last)
-	gone := int64(0)
-	var err error
-	if done >= held.First {
-		if gone, err = t.exec(deleteApplied, c.id, held.First, done, held.Epoch); err != nil {
-			return fmt.Errorf("delete applied rows: %w", err)
-		}
-	}
 	settled.Applied += gone
 	rest := max(done+1, held.First)
 	c.counts.Processing -= gone
@@ -207,7 +276,7 @@ func (t *tx) recount(c *campaignRow) error {
 func (t *tx) countRows(campaign string) (outbox.Counts, error) {
 	var counts outbox.Counts
 	c := campaignRow{}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var status string
 		var n int64
 		err := rows.Scan(&status, &n)

@@ -2,13 +2,16 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -26,7 +29,7 @@ func setup(t *testing.T, o store.Options, fragments ...string) {
 	}
 }
 
-func TestOpen_createsFilesForTheOwnerAlone(t *testing.T) {
+func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "deep", "and new ?#%25 ü")
 	s, err := store.Open(t.Context(), optionsIn(dir))
@@ -59,17 +62,17 @@ func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
 	for _, name := range []string{"journal", "projections"} {
 		f := open(t)
 		f.Close()
-		path := filepath.Join(f.dir, name+".db")
-		if _, err := openRaw(t, path).Exec(`insert into goose_db_version (version_id, is_applied) values (9999, 1)`); err != nil {
+		db := map[string]*sql.DB{"journal": f.journal, "projections": f.projections}[name]
+		if _, err := db.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`); err != nil {
 			t.Fatal(err)
 		}
 		f.unchanged(func() {
-			setup(t, optionsIn(f.dir), "the "+name+" database", path, "version 9999", "newer outboxweb")
+			setup(t, optionsFor(f.pair), "the "+name+" database", "version 9999", "newer outboxweb")
 		})
 	}
 }
 
-func TestOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
+func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	t.Parallel()
 	noMigrate := func(dir string) store.Options {
 		o := optionsIn(dir)
@@ -81,7 +84,7 @@ func TestOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("a refused start left %v", left)
 	}
-	copyEmptyFiles(t, dir)
+	dir = dbtest.New(t).Dir
 	s, err := store.Open(t.Context(), noMigrate(dir))
 	if err != nil {
 		t.Fatalf("with both databases in place: %v", err)
@@ -97,7 +100,7 @@ func TestOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	setup(t, noMigrate(dir), "the projections database", "has version 0", "--no-migrate", "outboxweb migrate")
 }
 
-func TestOpen_refusesPathsThatCannotBe(t *testing.T) {
+func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -128,7 +131,7 @@ func TestOpen_refusesPathsThatCannotBe(t *testing.T) {
 		"no URL":                   {filepath.Join(dir, "a.db"), in("p5.db"), []string{"--journal-db", "sqlite:PATH"}},
 		"no path":                  {"sqlite:", in("p6.db"), []string{"--journal-db", "path"}},
 		"in memory":                {in("j7.db"), "sqlite::memory:", []string{"--projections-db", "path"}},
-		"PostgreSQL":               {"postgres://localhost/x", in("p8.db"), []string{"--journal-db", "PostgreSQL is not supported"}},
+		"PostgreSQL":               {"postgres://ana:secret@localhost:1/x", in("p8.db"), []string{"cannot connect to the journal database postgres://ana@localhost:1/x", "connection refused"}},
 		"projections unknown kind": {in("j9.db"), "mysql:x", []string{"--projections-db", "mysql:x", "sqlite:PATH"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,13 +145,13 @@ func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
 	f := open(t)
 	f.append("a", 1)
 	f.Close()
-	o := optionsIn(f.dir)
+	o := optionsFor(f.pair)
 	o.Journal, o.Projections = o.Projections, o.Journal
 	f.unchanged(func() { setup(t, o, "is not a journal database") })
 }
 
 // A directory of the kernel refuses root as well as everybody else.
-func TestOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
+func TestSQLiteOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	setup(t, optionsIn("/proc/self"), "cannot write the journal database")
 	setup(t, optionsIn("/proc/self/made"), "cannot create the directory of the journal database")
@@ -156,11 +159,11 @@ func TestOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
 
 func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	pair := dbtest.Fresh(t)
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			s, err := store.Open(context.Background(), optionsIn(dir))
+			s, err := store.Open(context.Background(), optionsFor(pair))
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return
@@ -172,7 +175,7 @@ func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	f := openIn(t, dir, newClock())
+	f := openPair(t, pair, newClock())
 	if c := f.campaign("a"); c.HighWaterSeq != 6 {
 		t.Errorf("campaign is %+v, want all six events", c)
 	}
@@ -274,8 +277,8 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	if err := f.PrepareProjection(f.ctx, `insert into nowhere values ($1)`); err == nil {
 		t.Error("a statement on a missing table was accepted")
 	}
-	f.rawProjections(`create table foreign_table (x)`)
-	install(store.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y)`}})
+	f.rawProjections(`create table foreign_table (x text)`)
+	install(store.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
 	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
 	if err != nil || !described[0].BuiltByOtherVersion {
 		t.Errorf("tables that somebody else made are described as %+v, %v", described, err)
@@ -285,14 +288,14 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	p := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x)`, `create tabel other (x)`}}
+	p := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x text)`, `create tabel other (x text)`}}
 	f.unchanged(func() {
 		err := f.InstallProjections(f.ctx, []store.Projection{p})
 		var wrong *store.SchemaError
 		if !errors.As(err, &wrong) || wrong.Projection != "roster" || wrong.Statement != 1 || !strings.Contains(err.Error(), "tabel") {
 			t.Errorf("got error %v", err)
 		}
-		if n := texts(t, f.projections, `select name from sqlite_master where name = 'roster'`); len(n) != 0 {
+		if n := dbtest.Tables(t, f.projections); slices.Contains(n, "roster") {
 			t.Error("the first table was left behind")
 		}
 	})

@@ -36,7 +36,7 @@ set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, er
 func (s *Store) Rehearsals(ctx context.Context) (map[string]Rehearsal, error) {
 	all := make(map[string]Rehearsal)
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var r Rehearsal
 			var failed sql.NullInt64
 			err := rows.Scan(&r.CampaignID, &r.RehearsedSeq, &failed, &r.Error, &r.Fingerprint)
@@ -60,7 +60,7 @@ type Outstanding struct {
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
 	var all []Outstanding
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.each(func(rows scanner) error {
 			var o Outstanding
 			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq)
 			all = append(all, o)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,14 +21,24 @@ import (
 
 // Options says which databases to open and which rules to keep.
 type Options struct {
-	Journal     string // URL, sqlite:PATH
-	Projections string // URL, sqlite:PATH
+	Journal     string // URL: sqlite:PATH, or postgres://…
+	Projections string // likewise
 	NoMigrate   bool   // refuse databases that are missing or of an older version
 	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
 	MaxPayload  int              // bytes; 0 means outbox.DefaultMaxPayload
 	Now         func() time.Time // nil means time.Now
+
+	// EventTimeout is the most time one event may take to apply; 0 means 10 s.
+	EventTimeout time.Duration
+	// Lease is how long a worker's right to a campaign lasts; 0 means 30 s.
+	// On PostgreSQL a transaction whose process has stopped in its middle is
+	// cut off after half of it.
+	Lease time.Duration
+	// Concurrency is how many waves this process works on at a time; 0 means
+	// 2. It decides how many connections it opens to PostgreSQL.
+	Concurrency int
 }
 
 // Store is the one way to both databases.
@@ -36,10 +47,11 @@ type Store struct {
 	journal     *database
 	projections *database
 
-	wake     atomic.Pointer[func()]
+	hints    hints
 	group    appendGroup
 	applied  appliedHub
-	snapshot snapshotCache
+	summary  snapshot[outbox.Summary]
+	holdings snapshot[map[string]outbox.Holding]
 	drift    atomic.Int64
 	closing  sync.Once
 }
@@ -57,49 +69,69 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	journalPath, err := parseURL("journal-db", o.Journal)
-	if err != nil {
-		return nil, err
+	if o.EventTimeout <= 0 {
+		o.EventTimeout = 10 * time.Second
 	}
-	projectionsPath, err := parseURL("projections-db", o.Projections)
-	if err != nil {
-		return nil, err
+	if o.Lease <= 0 {
+		o.Lease = 30 * time.Second
 	}
-	if sameFile(journalPath, projectionsPath) {
-		return nil, outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journalPath)
+	if o.Concurrency <= 0 {
+		o.Concurrency = 2
 	}
 	s := &Store{options: o}
-	if s.journal, err = openReady(ctx, "journal", journalPath, o.NoMigrate); err != nil {
+	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
-	if s.projections, err = openReady(ctx, "projections", projectionsPath, o.NoMigrate); err != nil {
-		s.journal.close()
+	if err := errors.Join(s.journal.ready(ctx, o.NoMigrate), s.projections.ready(ctx, o.NoMigrate)); err != nil {
+		s.journal.closePools()
+		s.projections.closePools()
 		return nil, err
 	}
 	return s, nil
 }
 
-func openReady(ctx context.Context, name, path string, noMigrate bool) (*database, error) {
-	d, err := openDatabase(ctx, name, path, noMigrate)
+// locate finds both databases, and makes sure that they are two.
+func (s *Store) locate(ctx context.Context) error {
+	journal, err := parseURL("journal-db", s.options.Journal)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err = d.migrate(ctx, noMigrate); err == nil {
-		err = d.connect(ctx)
+	projections, err := parseURL("projections-db", s.options.Projections)
+	if err != nil {
+		return err
+	}
+	if journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path) {
+		return outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journal.path)
+	}
+	if s.journal, err = journal.open(ctx, "journal", s.options); err != nil {
+		return err
+	}
+	if s.projections, err = projections.open(ctx, "projections", s.options); err == nil && s.journal.schema != "" && s.journal.identity == s.projections.identity {
+		s.projections.closePools()
+		err = outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", s.journal.schema, withSearchPath(s.options.Projections, "projections"))
 	}
 	if err != nil {
-		d.readerPool.Close()
-		d.writerPool.Close()
-		return nil, err
+		s.journal.closePools()
 	}
-	return d, nil
+	return err
+}
+
+// ready brings the schema to this program's version and makes the sessions.
+func (d *database) ready(ctx context.Context, noMigrate bool) error {
+	if err := d.migrate(ctx, noMigrate); err != nil {
+		return err
+	}
+	return d.connect(ctx)
 }
 
 // Close waits for transactions under way and closes both databases. Further
 // calls do nothing.
 func (s *Store) Close() error {
 	var err error
-	s.closing.Do(func() { err = errors.Join(s.journal.close(), s.projections.close()) })
+	s.closing.Do(func() {
+		s.hints.close()
+		err = errors.Join(s.journal.close(), s.projections.close())
+	})
 	return err
 }
 
@@ -109,19 +141,28 @@ func (s *Store) Mode() outbox.Mode { return s.options.Mode }
 // ReadOnly reports whether the store refuses every change.
 func (s *Store) ReadOnly() bool { return s.options.ReadOnly }
 
-// OnWork registers the function that is called, from the caller's goroutine
-// and without blocking, after every append and act that made a row due.
-func (s *Store) OnWork(wake func()) { s.wake.Store(&wake) }
+// Shared reports whether processes on other machines may work on the same
+// databases.
+func (s *Store) Shared() bool { return s.journal.dialect.several }
 
-func (s *Store) wakeUp() {
-	if wake := s.wake.Load(); wake != nil {
-		(*wake)()
+// EventTimeout is the most time one event may take to apply.
+func (s *Store) EventTimeout() time.Duration { return s.options.EventTimeout }
+
+// ProjectionsSnapshot begins a reading transaction on the projections
+// database, for computing digests. The caller rolls it back.
+func (s *Store) ProjectionsSnapshot(ctx context.Context) (*sql.Tx, error) {
+	d := s.projections
+	t, err := d.readerPool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: d.dialect.snapshot})
+	if err == nil && d.settings != "" {
+		if _, err = t.ExecContext(ctx, d.settings); err != nil {
+			t.Rollback()
+		}
 	}
+	if err != nil {
+		return nil, fmt.Errorf("read the %s database: %w", d.name, err)
+	}
+	return t, nil
 }
-
-// ProjectionsReader is a read-only pool on the projections database, for
-// computing digests. The caller must not close it.
-func (s *Store) ProjectionsReader() *sql.DB { return s.projections.readerPool }
 
 // now is the one timestamp of a transaction, in microseconds since 1970 UTC.
 func (s *Store) now() int64 { return s.options.Now().UnixMicro() }

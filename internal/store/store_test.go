@@ -7,20 +7,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
-
-// emptyFiles is a directory with a pair of migrated, empty databases. Copying
-// them is a tenth of the work of migrating anew.
-var emptyFiles string
 
 // TestMain lowers how many random histories a test tries to what its time
 // allows; -rapid.checks raises it.
@@ -28,27 +24,20 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)
 	}
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "store-test")
+	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
+		s, err := store.Open(context.Background(), optionsFor(p))
 		if err != nil {
-			panic(err)
+			return err
 		}
-		defer os.RemoveAll(dir)
-		s, err := store.Open(context.Background(), optionsIn(dir))
-		if err == nil {
-			err = s.Close()
-		}
-		if err != nil {
-			panic(err)
-		}
-		emptyFiles = dir
-		return m.Run()
-	}())
+		return s.Close()
+	}))
 }
 
-func optionsIn(dir string) store.Options {
-	return store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")}
+func optionsFor(p dbtest.Pair) store.Options {
+	return store.Options{Journal: p.Journal, Projections: p.Projections}
 }
+
+func optionsIn(dir string) store.Options { return optionsFor(dbtest.Files(dir)) }
 
 // clock is a time that stands still until it is moved.
 type clock struct{ micros atomic.Int64 }
@@ -70,7 +59,7 @@ type fixture struct {
 	*store.Store
 	tb          testing.TB
 	ctx         context.Context
-	dir         string
+	pair        dbtest.Pair
 	clock       *clock
 	journal     *sql.DB
 	projections *sql.DB
@@ -79,27 +68,12 @@ type fixture struct {
 // open makes an empty store. change adjusts its options.
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	tb.Helper()
-	dir := tb.TempDir()
-	copyEmptyFiles(tb, dir)
-	return openIn(tb, dir, newClock(), change...)
+	return openPair(tb, dbtest.New(tb), newClock(), change...)
 }
 
-func copyEmptyFiles(tb testing.TB, dir string) {
+func openPair(tb testing.TB, p dbtest.Pair, c *clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
-	for _, name := range []string{"journal.db", "projections.db"} {
-		content, err := os.ReadFile(filepath.Join(emptyFiles, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
-	}
-}
-
-func openIn(tb testing.TB, dir string, c *clock, change ...func(*store.Options)) *fixture {
-	tb.Helper()
-	o := optionsIn(dir)
+	o := optionsFor(p)
 	o.Now = c.now
 	for _, f := range change {
 		f(&o)
@@ -108,20 +82,10 @@ func openIn(tb testing.TB, dir string, c *clock, change ...func(*store.Options))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fixture{Store: s, tb: tb, ctx: context.Background(), dir: dir, clock: c,
-		journal: openRaw(tb, filepath.Join(dir, "journal.db")), projections: openRaw(tb, filepath.Join(dir, "projections.db"))}
+	f := &fixture{Store: s, tb: tb, ctx: context.Background(), pair: p, clock: c,
+		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
 	return f
-}
-
-func openRaw(tb testing.TB, path string) *sql.DB {
-	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { db.Close() })
-	return db
 }
 
 // release closes everything before the test's end, for tests that open many.
@@ -134,7 +98,7 @@ func (f *fixture) release() {
 // beside opens a second store on the same files, as another process would.
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	f.tb.Helper()
-	return openIn(f.tb, f.dir, f.clock, change...)
+	return openPair(f.tb, f.pair, f.clock, change...)
 }
 
 func mode(m outbox.Mode) func(*store.Options) { return func(o *store.Options) { o.Mode = m } }
@@ -180,7 +144,7 @@ func (f *fixture) dump() string {
 func dumpOf(tb testing.TB, db *sql.DB) string {
 	tb.Helper()
 	var lines []string
-	for _, table := range texts(tb, db, `select name from sqlite_master where type = 'table' and name <> 'sqlite_sequence' order by name`) {
+	for _, table := range dbtest.Tables(tb, db) {
 		rows, err := db.Query(`select * from "` + table + `"`)
 		if err != nil {
 			tb.Fatal(err)

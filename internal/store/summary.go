@@ -10,29 +10,43 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// snapshotAge is how old a summary may be: twenty open pages cost what one
+// snapshotAge is how old a snapshot may be: twenty open pages cost what one
 // costs.
 const snapshotAge = time.Second
 
-type snapshotCache struct {
-	mu      sync.Mutex
-	summary outbox.Summary
-	taken   time.Time
+// snapshot shares what is expensive to read between all who ask within
+// snapshotAge. The zero value is ready for use.
+type snapshot[T any] struct {
+	mu    sync.Mutex
+	value T
+	err   error
+	taken time.Time
+}
+
+// get returns the value taken last, or takes a new one when that is too old.
+// Callers share it and must not change what it points to. Others wait for what
+// take reads, so it must not heed the context of the one who happened to ask.
+// An error is shared likewise: while the database is away they would wait for
+// it one after the other.
+func (c *snapshot[T]) get(take func() (T, error)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.taken) >= snapshotAge {
+		c.value, c.err = take()
+		c.taken = time.Now()
+	}
+	return c.value, c.err
 }
 
 // Summary is the state of the whole system, at most a second old. Callers
 // share it and must not change what it points to.
 func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
-	s.snapshot.mu.Lock()
-	defer s.snapshot.mu.Unlock()
-	if time.Since(s.snapshot.taken) < snapshotAge {
-		return s.snapshot.summary, nil
-	}
-	summary, err := s.summarize(context.WithoutCancel(ctx))
+	summary, err := s.summary.get(func() (outbox.Summary, error) {
+		return s.summarize(context.WithoutCancel(ctx))
+	})
 	if err != nil {
 		return outbox.Summary{}, fmt.Errorf("summarize: %w", err)
 	}
-	s.snapshot.summary, s.snapshot.taken = summary, time.Now()
 	return summary, nil
 }
 
@@ -79,9 +93,6 @@ func (t *tx) oldest(sum *outbox.Summary, enqueued, now int64) error {
 	return err
 }
 
-// rateAge is how long after its last sign of life an instance's rates count.
-const rateAge = 15 * time.Second
-
 func describeWorkers(sum *outbox.Summary, now int64) {
 	for _, i := range sum.Instances {
 		sum.Worker.Applied += i.Applied
@@ -94,7 +105,7 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 			seen := i.LastSeen
 			sum.Worker.LastSeen = &seen
 		}
-		if at(now).Sub(i.LastSeen) < rateAge {
+		if at(now).Sub(i.LastSeen) < outbox.Recent {
 			sum.Throughput.AppliedPerSecond += i.Rates.AppliedPerSecond
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
 		}

@@ -1,0 +1,221 @@
+package outbox
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// InstanceState is one process with a worker, as its last heartbeat told. One
+// that is known only by the leases it left behind has an ID, a Holding and
+// nothing else.
+type InstanceState struct {
+	ID        string        `json:"id"`
+	Host      string        `json:"host"`
+	PID       int           `json:"pid"`
+	Version   string        `json:"version"`
+	Mode      Mode          `json:"mode"`
+	StartedAt time.Time     `json:"started_at"`
+	LastSeen  time.Time     `json:"last_seen"`
+	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended by itself, or was seen to be gone
+	BeatEvery time.Duration `json:"-"`          // how often it promises a heartbeat; 0 means only while it works, as on SQLite. JSON has heartbeat_seconds
+	Applied   int64         `json:"applied_total"`
+	Failed    int64         `json:"failed_total"`
+	Fenced    int64         `json:"fenced_total"`
+	Rates     Throughput    `json:"throughput"`
+	Holding   Holding       `json:"-"` // empty in a Summary
+}
+
+// MarshalJSON writes BeatEvery as heartbeat_seconds.
+func (i InstanceState) MarshalJSON() ([]byte, error) {
+	type fields InstanceState
+	return json.Marshal(struct {
+		fields
+		HeartbeatSeconds float64 `json:"heartbeat_seconds"`
+	}{fields(i), i.BeatEvery.Seconds()})
+}
+
+// Holding is what an instance has leased. A lease that ended still counts
+// until another worker takes the campaign or the holder gives it back.
+type Holding struct {
+	Campaigns     int64      `json:"campaigns"`
+	Withheld      int64      `json:"withheld"`       // of Campaigns, those that are paused or diverged, which nobody may take
+	Rows          int64      `json:"rows"`           // in processing
+	ClaimableFrom *time.Time `json:"claimable_from"` // when the first lease ends if the instance says nothing more; nil when it holds nothing
+	ClaimableBy   *time.Time `json:"claimable_by"`   // when the last one does
+	Held          []Held     `json:"held"`           // the leases that end first, at most MaxHeld
+}
+
+// MaxHeld is how many of its campaigns a Holding names.
+const MaxHeld = 20
+
+// Held is one leased campaign.
+type Held struct {
+	CampaignID string    `json:"campaign_id"`
+	Epoch      int64     `json:"epoch"`
+	HeadSeq    int64     `json:"head_seq"` // 0 when it has no row, as in inline mode
+	Rows       int64     `json:"rows"`     // in processing
+	ExpiresAt  time.Time `json:"expires_at"`
+	Withheld   bool      `json:"withheld"` // it is paused or diverged: nobody may take it even after that
+}
+
+// Condition is an instance's state in one word.
+type Condition string
+
+// The conditions of an instance.
+const (
+	InstanceRunning Condition = "running" // keeps its promise of a heartbeat; on SQLite, has work
+	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has had nothing to say lately
+	InstanceSilent  Condition = "silent"  // broke its promise, or let its leases run out
+	InstanceStopped Condition = "stopped" // ended, and said so or was seen to be gone
+)
+
+// Recent is how long after its last sign of life an instance that promised
+// none counts as at work.
+const Recent = 15 * time.Second
+
+// missedBeats is how many heartbeats in a row an instance may miss.
+const missedBeats = 3
+
+// State is the instance's condition. The clocks of the instance and of who
+// asks are compared, so a host whose clock is slow may look silent.
+func (i InstanceState) State(now time.Time) Condition {
+	quiet := now.Sub(i.LastSeen)
+	switch {
+	case i.StoppedAt != nil:
+		return InstanceStopped
+	case i.LastSeen.IsZero():
+		return InstanceSilent
+	case i.BeatEvery > 0 && quiet > missedBeats*i.BeatEvery:
+		return InstanceSilent
+	case i.BeatEvery > 0 || quiet <= Recent:
+		return InstanceRunning
+	case i.Holding.Campaigns == 0:
+		return InstanceIdle
+	case i.Holding.ended(now):
+		return InstanceSilent // a worker that lives renews its leases or gives them back
+	default:
+		return InstanceRunning
+	}
+}
+
+// Why says in one sentence how the instance is and what becomes of what it
+// holds.
+func (i InstanceState) Why(now time.Time) string {
+	state := i.State(now)
+	h := i.Holding
+	switch {
+	case h.Campaigns == 0:
+		return i.condition(now) + "; holds nothing"
+	case state == InstanceRunning && h.ClaimableFrom.After(now):
+		return i.condition(now) + "; holds " + campaigns(h.Campaigns)
+	default:
+		return i.condition(now) + "; " + h.Fate(now, "its")
+	}
+}
+
+func (i InstanceState) condition(now time.Time) string {
+	state := i.State(now)
+	switch {
+	case state == InstanceStopped:
+		return "stopped " + Age(now.Sub(*i.StoppedAt)) + " ago"
+	case i.LastSeen.IsZero():
+		return "unknown, since it left no record of itself"
+	case state == InstanceRunning:
+		return "running"
+	default:
+		return string(state) + " for " + Age(now.Sub(i.LastSeen))
+	}
+}
+
+func (h Holding) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
+
+// Fate says when others may take the campaigns of a Holding that is not empty
+// if its holder says nothing more. The campaigns are introduced by whose:
+// "its", or "their" for several holders.
+func (h Holding) Fate(now time.Time, whose string) string {
+	its, becomes, are := whose+" "+campaigns(h.Campaigns), "become", "are"
+	if h.Campaigns == 1 {
+		its, becomes, are = whose+" campaign", "becomes", "is"
+	}
+	if h.Withheld == h.Campaigns {
+		return fmt.Sprintf("%s %s paused or diverged and cannot be taken by others", its, are)
+	}
+	except := ""
+	if h.Withheld > 0 {
+		except = fmt.Sprintf(", except %d paused or diverged", h.Withheld)
+	}
+	last := fmt.Sprintf("in %s (%s)", Age(h.ClaimableBy.Sub(now)), h.ClaimableBy.UTC().Format("15:04:05 UTC"))
+	switch {
+	case h.ended(now) && h.Campaigns == 1:
+		return fmt.Sprintf("%s lease has ended, any worker may take %s", whose, its)
+	case h.ended(now):
+		return fmt.Sprintf("%s leases have ended, any worker may take %s%s", whose, its, except)
+	case !h.ClaimableFrom.After(now):
+		return fmt.Sprintf("some of %s %s claimable by others now, the last %s%s", its, are, last, except)
+	case h.ClaimableBy.Sub(*h.ClaimableFrom) < time.Second:
+		return fmt.Sprintf("%s %s claimable by others %s%s", its, becomes, last, except)
+	default:
+		return fmt.Sprintf("%s %s claimable by others, the first in %s, the last %s%s", its, becomes, Age(h.ClaimableFrom.Sub(now)), last, except)
+	}
+}
+
+func campaigns(n int64) string {
+	if n == 1 {
+		return "1 campaign"
+	}
+	return fmt.Sprintf("%d campaigns", n)
+}
+
+// Add counts a campaign in. Those whose lease ends first must be added first.
+func (h *Holding) Add(c Held) {
+	h.Campaigns++
+	h.Rows += c.Rows
+	if c.Withheld {
+		h.Withheld++
+	}
+	if h.ClaimableFrom == nil {
+		h.ClaimableFrom = &c.ExpiresAt
+	}
+	h.ClaimableBy = &c.ExpiresAt
+	if len(h.Held) < MaxHeld {
+		h.Held = append(h.Held, c)
+	}
+}
+
+// Plus is what two hold together. It names no campaigns.
+func (h Holding) Plus(o Holding) Holding {
+	sum := Holding{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
+		ClaimableFrom: h.ClaimableFrom, ClaimableBy: h.ClaimableBy}
+	if sum.ClaimableFrom == nil || o.ClaimableFrom != nil && o.ClaimableFrom.Before(*sum.ClaimableFrom) {
+		sum.ClaimableFrom = o.ClaimableFrom
+	}
+	if sum.ClaimableBy == nil || o.ClaimableBy != nil && o.ClaimableBy.After(*sum.ClaimableBy) {
+		sum.ClaimableBy = o.ClaimableBy
+	}
+	return sum
+}
+
+// Left reports whether the instance holds campaigns that it will hardly come
+// back for.
+func (i InstanceState) Left(now time.Time) bool {
+	state := i.State(now)
+	return i.Holding.Campaigns > 0 && (state == InstanceSilent || state == InstanceStopped)
+}
+
+// SortInstances brings those first that left campaigns behind, then running
+// and idle ones, then those that are gone; among equals the youngest first.
+func SortInstances(all []InstanceState, now time.Time) {
+	order := []Condition{InstanceRunning, InstanceIdle, InstanceSilent, InstanceStopped}
+	rank := func(i InstanceState) int {
+		if i.Left(now) {
+			return -1
+		}
+		return slices.Index(order, i.State(now))
+	}
+	slices.SortFunc(all, func(a, b InstanceState) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.ID, b.ID))
+	})
+}

@@ -1,0 +1,136 @@
+package outbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 21, 14, 3, 4, 0, time.UTC)
+
+// holding leases as many campaigns as ends are given, each for that long.
+func holding(ends ...time.Duration) Holding {
+	var h Holding
+	for _, end := range ends {
+		h.Add(Held{CampaignID: "c", Rows: 5, ExpiresAt: noon.Add(end)})
+	}
+	return h
+}
+
+// paused leases a campaign more, which is paused.
+func paused(h Holding, end time.Duration) Holding {
+	h.Add(Held{CampaignID: "p", ExpiresAt: noon.Add(end), Withheld: true})
+	return h
+}
+
+func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
+	t.Parallel()
+	const s, m = time.Second, time.Minute
+	for _, c := range []struct {
+		quiet   time.Duration // since it was last seen
+		beat    time.Duration
+		stopped bool
+		holds   Holding
+		state   Condition
+		why     string
+	}{
+		{quiet: 2 * s, beat: 2 * s, state: InstanceRunning, why: "running; holds nothing"},
+		{quiet: 6 * s, beat: 2 * s, holds: holding(30*s, 30*s, 30*s, 30*s), state: InstanceRunning, why: "running; holds 4 campaigns"},
+		{quiet: 6*s + 1, beat: 2 * s, state: InstanceSilent, why: "silent for 6 s; holds nothing"},
+		{quiet: 12 * s, beat: 2 * s, holds: holding(18*s, 18*s, 18*s), state: InstanceSilent,
+			why: "silent for 12 s; its 3 campaigns become claimable by others in 18 s (14:03:22 UTC)"},
+		{quiet: 12 * s, beat: 2 * s, holds: holding(18 * s), state: InstanceSilent,
+			why: "silent for 12 s; its campaign becomes claimable by others in 18 s (14:03:22 UTC)"},
+		{quiet: 12 * s, beat: 2 * s, holds: holding(4*s, 18*s), state: InstanceSilent,
+			why: "silent for 12 s; its 2 campaigns become claimable by others, the first in 4 s, the last in 18 s (14:03:22 UTC)"},
+		{quiet: 12 * s, beat: 2 * s, holds: holding(0, 18*s), state: InstanceSilent,
+			why: "silent for 12 s; some of its 2 campaigns are claimable by others now, the last in 18 s (14:03:22 UTC)"},
+		{quiet: 4 * m, beat: 2 * s, holds: holding(-3*m, -3*m), state: InstanceSilent,
+			why: "silent for 4 min; its leases have ended, any worker may take its 2 campaigns"},
+		{quiet: 4 * m, beat: 2 * s, holds: holding(0), state: InstanceSilent,
+			why: "silent for 4 min; its lease has ended, any worker may take its campaign"},
+		{quiet: 4 * m, beat: 2 * s, holds: paused(holding(-3*m, -3*m), -3*m), state: InstanceSilent,
+			why: "silent for 4 min; its leases have ended, any worker may take its 3 campaigns, except 1 paused or diverged"},
+		{quiet: 4 * m, beat: 2 * s, holds: paused(Holding{}, -3*m), state: InstanceSilent,
+			why: "silent for 4 min; its campaign is paused or diverged and cannot be taken by others"},
+		{quiet: 1 * s, beat: 2 * s, holds: holding(-s), state: InstanceRunning,
+			why: "running; its lease has ended, any worker may take its campaign"},
+
+		{quiet: 15 * s, state: InstanceRunning, why: "running; holds nothing"},
+		{quiet: 15*s + 1, state: InstanceIdle, why: "idle for 15 s; holds nothing"},
+		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "idle for 3 d; holds nothing"},
+		{quiet: 20 * s, holds: holding(10*s, 10*s), state: InstanceRunning, why: "running; holds 2 campaigns"},
+		{quiet: 4 * m, holds: holding(-3 * m), state: InstanceSilent,
+			why: "silent for 4 min; its lease has ended, any worker may take its campaign"},
+
+		{quiet: 2 * m, beat: 2 * s, stopped: true, state: InstanceStopped, why: "stopped 2 min ago; holds nothing"},
+		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
+			why: "stopped 2 min ago; its lease has ended, any worker may take its campaign"},
+	} {
+		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Holding: c.holds}
+		if c.stopped {
+			i.StoppedAt = &i.LastSeen
+		}
+		if got := i.State(noon); got != c.state {
+			t.Errorf("%q: it is %s, want %s", c.why, got, c.state)
+		}
+		if got := i.Why(noon); got != c.why {
+			t.Errorf("got  %q\nwant %q", got, c.why)
+		}
+	}
+	unknown := InstanceState{ID: "i", Holding: holding(-time.Hour)}
+	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown, since it left no record of itself; its lease has ended, any worker may take its campaign" {
+		t.Errorf("one without a record is %s: %q", unknown.State(noon), got)
+	}
+}
+
+func TestHolding_countsAllAndNamesTheFirst(t *testing.T) {
+	t.Parallel()
+	var h Holding
+	for i := range MaxHeld + 5 {
+		h.Add(Held{Rows: 2, ExpiresAt: noon.Add(time.Duration(i) * time.Second)})
+	}
+	if h.Campaigns != MaxHeld+5 || h.Rows != 2*h.Campaigns || len(h.Held) != MaxHeld || !h.Held[0].ExpiresAt.Equal(noon) {
+		t.Errorf("it holds %+v", h)
+	}
+	if !h.ClaimableFrom.Equal(noon) || !h.ClaimableBy.Equal(noon.Add((MaxHeld+4)*time.Second)) {
+		t.Errorf("claimable from %v to %v", h.ClaimableFrom, h.ClaimableBy)
+	}
+	sum := paused(holding(3*time.Second), 4*time.Second).Plus(Holding{}).Plus(holding(time.Second, 2*time.Second))
+	if sum.Campaigns != 4 || sum.Withheld != 1 || sum.Rows != 15 || !sum.ClaimableFrom.Equal(noon.Add(time.Second)) || !sum.ClaimableBy.Equal(noon.Add(4*time.Second)) {
+		t.Errorf("together they hold %+v", sum)
+	}
+}
+
+func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
+	hour := ago(time.Hour)
+	all := []InstanceState{
+		{ID: "stopped", LastSeen: hour, StoppedAt: &hour},
+		{ID: "gone", LastSeen: hour, BeatEvery: time.Second},
+		{ID: "idle", LastSeen: hour},
+		{ID: "running-old", LastSeen: noon, StartedAt: ago(2 * time.Hour), Holding: holding(time.Minute)},
+		{ID: "running-b", LastSeen: noon, StartedAt: hour},
+		{ID: "running-a", LastSeen: noon, StartedAt: hour},
+		{ID: "stopped-holding", LastSeen: hour, StoppedAt: &hour, Holding: holding(time.Minute)},
+		{ID: "silent-holding", LastSeen: hour, StartedAt: hour, BeatEvery: time.Second, Holding: holding(time.Minute)},
+	}
+	SortInstances(all, noon)
+	var ids []string
+	for _, i := range all {
+		ids = append(ids, i.ID)
+	}
+	if got := strings.Join(ids, " "); got != "silent-holding stopped-holding running-a running-b running-old idle gone stopped" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+func TestInstance_asJSONPromisesHeartbeatsInSeconds(t *testing.T) {
+	t.Parallel()
+	got, err := json.Marshal([]InstanceState{{ID: "i", BeatEvery: 1500 * time.Millisecond, Holding: holding(time.Second)}})
+	if err != nil || !strings.Contains(string(got), `"id":"i"`) || !strings.Contains(string(got), `"heartbeat_seconds":1.5`) || strings.Contains(string(got), "olding") {
+		t.Errorf("got %s, %v", got, err)
+	}
+}

@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func TestPostgresBackup_restoresToASoundCopy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	f.drain()
+	f.append("a", 3)
+	f.append("dead", 2)
+	f.pause("a")
+	f.kill("dead")
+	f.append("b", 4)
+	c := f.claimOne(one, 3)
+	f.mustApply(c, 2) // a wave is under way
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"journal.journal.dump", "projections.projections.dump"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
+	f.append("b", 1) // not in the backup
+	to := dbtest.Fresh(t)
+	o := optionsFor(to)
+	o.Now = f.clock.now
+	if err := store.Restore(f.ctx, dir, o); err != nil {
+		t.Fatal(err)
+	}
+	r := openPair(t, to, f.clock)
+	r.sound()
+	if c := r.campaign("b"); c.HighWaterSeq != 4 || c.AppliedSeq != 2 {
+		t.Errorf("campaign b is %+v", c)
+	}
+	if c := r.campaign("dead"); c.HeadStatus != outbox.Dead || len(r.row("dead", 1).Attempts) != 8 {
+		t.Errorf("campaign dead is %+v", c)
+	}
+	if _, err := r.journal.Exec(`delete from events`); err == nil || !strings.Contains(err.Error(), "append-only") {
+		t.Errorf("the restored journal let an event be deleted: %v", err)
+	}
+	r.drain()
+	r.sound()
+	if c := r.campaign("b"); c.AppliedSeq != 4 {
+		t.Errorf("campaign b is %+v, want it drained at once, whoever held it when it was copied", c)
+	}
+}
+
+func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.unchanged(func() {
+		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair)), outbox.ErrSetup, "the schema journal", "has tables already")
+	})
+	fresh := dbtest.Fresh(t)
+	refused(t, store.Restore(f.ctx, t.TempDir(), optionsFor(fresh)), outbox.ErrSetup, "is no backup for --journal-db", "journal.journal.dump")
+	refused(t, store.Restore(f.ctx, dir, optionsIn(t.TempDir())), outbox.ErrSetup, "is no backup for --journal-db", "journal.db")
+	other := optionsFor(fresh)
+	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
+	refused(t, store.Restore(context.Background(), dir, other), outbox.ErrSetup, "of the schema journal and fits no other", "search_path=journal")
+}

@@ -1,0 +1,418 @@
+package store_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// atOnce makes calls that all want what the statement lock, or SQLite's only
+// lock, keeps from them until each of the calls has begun.
+func (f *fixture) atOnce(db *sql.DB, lock string, calls ...func()) {
+	f.tb.Helper()
+	holder, err := db.Conn(f.ctx)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	defer holder.Close()
+	hold := []string{`begin immediate`}
+	if dbtest.Postgres() {
+		hold = []string{`begin`, lock}
+	}
+	for _, statement := range hold {
+		if _, err := holder.ExecContext(f.ctx, statement); err != nil {
+			f.tb.Fatal(err)
+		}
+	}
+	var running sync.WaitGroup
+	for _, call := range calls {
+		running.Go(call)
+	}
+	if dbtest.Postgres() {
+		f.waiting(int64(len(calls)))
+	}
+	if _, err := holder.ExecContext(f.ctx, `rollback`); err != nil {
+		f.tb.Error(err)
+	}
+	running.Wait()
+}
+
+// everyCampaign locks all campaigns on PostgreSQL.
+const everyCampaign = `select 1 from campaigns for update`
+
+func TestRequeueDead_ofTwoAtOnceEachRowIsRequeuedByOne(t *testing.T) {
+	t.Parallel()
+	f := deadRows(t)
+	other := f.beside()
+	var results [2]outbox.Requeued
+	call := func(i int, s *fixture) func() {
+		return func() {
+			var err error
+			if results[i], err = s.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+				t.Errorf("requeue: %v", err)
+			}
+		}
+	}
+	f.atOnce(f.journal, everyCampaign, call(0, f), call(1, other))
+	slices.SortFunc(results[:], func(a, b outbox.Requeued) int { return int(b.Requeued - a.Requeued) })
+	if want := [2]outbox.Requeued{{Requeued: 4, Heads: 4, Released: 6}, {}}; results != want {
+		t.Errorf("requeued %+v, want %+v", results, want)
+	}
+	f.sound()
+}
+
+func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := deadRows(t)
+	other := f.beside()
+	var many outbox.Requeued
+	var won, lost atomic.Int64
+	f.atOnce(f.journal, everyCampaign,
+		func() {
+			var err error
+			if many, err = f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+				t.Errorf("requeue many: %v", err)
+			}
+		},
+		func() {
+			_, err := other.RequeueRow(f.ctx, ana(""), "d", 1)
+			switch {
+			case err == nil:
+				won.Add(1)
+			case errors.Is(err, outbox.ErrConflict):
+				lost.Add(1)
+			default:
+				t.Errorf("requeue one: %v", err)
+			}
+		})
+	if many.Requeued+won.Load() != 4 || won.Load()+lost.Load() != 1 {
+		t.Errorf("requeued %+v together and %d singly, want each of the four rows once", many, won.Load())
+	}
+	f.sound()
+}
+
+func TestAct_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		other := f.beside()
+		o := ana("")
+		o.IdempotencyKey = "k-1"
+		var results [2]any
+		call := func(i int, s *fixture) {
+			var err error
+			if results[i], err = op.do(s, o); err != nil {
+				t.Errorf("got error %v", err)
+			}
+		}
+		var both sync.WaitGroup
+		both.Go(func() { call(0, f) })
+		both.Go(func() { call(1, other) })
+		both.Wait()
+		if diff := cmp.Diff(results[0], results[1]); diff != "" {
+			t.Errorf("the two got different answers:\n%s", diff)
+		}
+		if acts := f.acts(); len(acts) != 1 {
+			t.Errorf("audit records are %+v, want one", acts)
+		}
+		f.sound()
+	})
+}
+
+func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const campaigns = 60
+	var events []outbox.Event
+	for i := range campaigns {
+		events = append(events, event(fmt.Sprintf("c-%02d", i), "counted"), event(fmt.Sprintf("c-%02d", i), "counted"))
+	}
+	f.appendAll(events...)
+	var mu sync.Mutex
+	owners := make(map[string]string)
+	var workers sync.WaitGroup
+	for i := range 4 {
+		s := f
+		if i%2 == 1 {
+			s = f.beside()
+		}
+		w := store.Worker{ID: fmt.Sprint("worker-", i)}
+		workers.Go(func() {
+			for {
+				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 16, Lease: lease})
+				if err != nil {
+					t.Errorf("claim: %v", err)
+				}
+				if len(claims) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, c := range claims {
+					if owner := owners[c.CampaignID]; owner != "" {
+						t.Errorf("%s got %+v, which %s has", w.ID, c, owner)
+					}
+					owners[c.CampaignID] = w.ID
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	// Whoever meets another claim under way passes over its campaigns, so that
+	// the last ones may be left for the next time.
+	for _, c := range f.claim(one, 1000) {
+		owners[c.CampaignID] = one.ID
+	}
+	if len(owners) != campaigns {
+		t.Errorf("%d campaigns were claimed, want all %d", len(owners), campaigns)
+	}
+	for id, owner := range owners {
+		if c := f.campaign(id); c.Lease == nil || c.Lease.Owner != owner || c.Lease.Epoch != 1 || c.Counts != (outbox.Counts{Processing: 2}) {
+			t.Errorf("campaign is %+v, want %s to hold it", c, owner)
+		}
+	}
+	f.sound()
+}
+
+func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.append(id, 2)
+	}
+	other := f.somebody(f.pair.Journal)
+	f.runs(other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
+	if c := f.claimOne(one, 10); c.CampaignID != "b" {
+		t.Errorf("claimed %+v, want what nobody holds", c)
+	}
+	f.noClaim(two)
+	f.runs(other, `rollback`)
+	if claims := f.claim(two, 10); len(claims) != 2 {
+		t.Errorf("claimed %+v, want the other two", claims)
+	}
+	f.sound()
+}
+
+func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.append("b", 1)
+	f.claim(one, 10)
+	for _, id := range []string{"b", "a"} { // the order in which they are found
+		f.raw(`update campaigns set crashes = crashes where campaign_id = $1`, id)
+	}
+	other := f.somebody(f.pair.Journal)
+	f.runs(other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
+	ended := make(chan error)
+	go func() { ended <- f.EndLeases(f.ctx, one.ID) }()
+	f.waiting(1)
+	f.runs(other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if claims := f.claim(two, 10); len(claims) != 2 {
+		t.Errorf("claimed %+v, want both", claims)
+	}
+}
+
+func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.set("a", 1, 1)
+	second := make(chan error)
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		if err := tx.Advance("a", 1, 1, 2, "first"); err != nil {
+			return err
+		}
+		go func() {
+			second <- f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
+		}()
+		f.waiting(1)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("the second one: got error %v, want a lost lease", err)
+	}
+	if w := f.watermark("a"); w.AppliedSeq != 2 || w.AppliedHash != "first" {
+		t.Errorf("watermark is %+v, want the first one's", w)
+	}
+}
+
+func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(tx *store.ApplyTx) error{
+		"ahead":     func(tx *store.ApplyTx) error { return tx.ReadAhead([]string{"b", "a", "new", "a"}) },
+		"at a time": func(*store.ApplyTx) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.set("a", 1, 1)
+			second := make(chan error)
+			err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+				if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
+					return err
+				}
+				go func() {
+					second <- f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+						if err := read(tx); err != nil {
+							return err
+						}
+						w, err := tx.Watermark("a")
+						if want := (store.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}); w != want {
+							t.Errorf("read %+v, want %+v", w, want)
+						}
+						return err
+					})
+				}()
+				f.waiting(1)
+				return nil
+			})
+			if err := errors.Join(err, <-second); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// shuffled is the same in another order.
+func shuffled[T any](all []T) []T {
+	other := slices.Clone(all)
+	rand.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
+	return other
+}
+
+// everybody makes each of the calls many times, all beside each other, and each
+// on two stores at once.
+func (f *fixture) everybody(times int, calls map[string]func(s *fixture, i int) error) {
+	f.tb.Helper()
+	other := f.beside()
+	var all sync.WaitGroup
+	for name, call := range calls {
+		all.Go(func() {
+			for i := 0; i < times && !f.tb.Failed(); i++ {
+				var both sync.WaitGroup
+				for _, s := range []*fixture{f, other} {
+					both.Go(func() {
+						if err := call(s, i); err != nil {
+							f.tb.Errorf("%s: %v", name, err)
+						}
+					})
+				}
+				both.Wait()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := []string{"c", "a", "e", "b", "d"}
+	for _, id := range ids {
+		f.append(id, 1)
+	}
+	f.everybody(60, map[string]func(*fixture, int) error{
+		"append": func(s *fixture, _ int) error {
+			var events []outbox.Event
+			for _, id := range shuffled(ids) {
+				events = append(events, event(id, "counted"))
+			}
+			_, err := s.Append(s.ctx, store.Append{Events: events})
+			return err
+		},
+		"work": func(s *fixture, _ int) error {
+			claims, err := s.Claim(s.ctx, one, store.ClaimLimits{Rows: 100, Lease: lease})
+			if err != nil {
+				return err
+			}
+			if err := s.Renew(s.ctx, one, shuffled(claims), lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+				return err
+			}
+			var results []store.Result
+			for _, c := range shuffled(claims) {
+				results = append(results, store.Result{Claim: c, Applied: c.First - 1})
+			}
+			_, err = s.Settle(s.ctx, one, results)
+			return err
+		},
+		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.ctx, one.ID) },
+		"pause": func(s *fixture, i int) error {
+			_, err := s.PauseCampaign(s.ctx, ana(""), ids[i%len(ids)])
+			if err == nil || errors.Is(err, outbox.ErrConflict) {
+				_, err = s.ResumeCampaign(s.ctx, ana(""), ids[i%len(ids)])
+			}
+			if errors.Is(err, outbox.ErrConflict) {
+				err = nil
+			}
+			return err
+		},
+	})
+	f.sound()
+}
+
+func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	few := func(i int) []string {
+		return shuffled([]string{fmt.Sprint("a-", i), fmt.Sprint("b-", i), fmt.Sprint("c-", i)})
+	}
+	f.everybody(40, map[string]func(*fixture, int) error{
+		"append": func(s *fixture, i int) error {
+			var events []outbox.Event
+			for _, id := range few(i) {
+				events = append(events, event(id, "counted"))
+			}
+			_, err := s.Append(s.ctx, store.Append{Events: events})
+			return err
+		},
+		"apply": func(s *fixture, i int) error {
+			return s.Apply(s.ctx, func(tx *store.ApplyTx) error { return tx.ReadAhead(few(i)) })
+		},
+		"register": func(s *fixture, i int) error {
+			types := make(map[string]outbox.Intent)
+			for k := range 8 {
+				types[fmt.Sprint("t-", k)] = []outbox.Intent{outbox.IntentProjection, outbox.IntentAuditOnly}[i%2]
+			}
+			return s.RegisterEventTypes(s.ctx, types)
+		},
+		"heartbeat": func(s *fixture, i int) error {
+			return s.Heartbeat(s.ctx, outbox.InstanceState{ID: fmt.Sprint("i-", i%3)})
+		},
+	})
+	f.drain()
+}
+
+func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	roster := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "roster_names"},
+		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
+	install := func(s *fixture) func() {
+		return func() {
+			if err := s.InstallProjections(s.ctx, []store.Projection{roster}); err != nil {
+				t.Errorf("install: %v", err)
+			}
+		}
+	}
+	f.atOnce(f.projections, `lock table projection_versions in exclusive mode`, install(f), install(f.beside()), install(f.beside()))
+	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
+	if err != nil || described[0].BuiltByOtherVersion {
+		t.Errorf("described as %+v, %v", described, err)
+	}
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// hints tell workers that there is something to do: those of this process at
+// once, those of others through PostgreSQL's NOTIFY. A hint may be lost;
+// polling finds what it would have told.
+type hints struct {
+	wake atomic.Pointer[func()]
+
+	begin    sync.Once
+	stop     context.CancelFunc
+	ctx      context.Context
+	due      chan struct{} // others are to be told
+	loops    sync.WaitGroup
+	listened bool   // once, before the connection was lost
+	sender   string // of the hints of this store, so that it does not heed them itself
+}
+
+// hintChannel is where hints travel. Their payload is the journal's schema and
+// the sender.
+const hintChannel = "outboxweb"
+
+// hintPause is the least time between two hints to others: many appends are
+// one hint.
+const hintPause = 20 * time.Millisecond
+
+// OnWork registers the function that is called, without blocking, after every
+// append and act that made a row due: by the caller of this process, and on
+// PostgreSQL for those of others as well.
+func (s *Store) OnWork(wake func()) {
+	s.hints.wake.Store(&wake)
+	if s.journal.dialect.several && !s.journal.proxied {
+		s.startHints()
+		s.hints.loops.Go(func() { s.listen(s.hints.ctx) })
+	}
+}
+
+// wakeUp tells every worker that there is something to do.
+func (s *Store) wakeUp() {
+	if wake := s.hints.wake.Load(); wake != nil {
+		(*wake)()
+	}
+	s.TellOthers()
+}
+
+// TellOthers hints to the workers of other processes that there is something
+// to do.
+func (s *Store) TellOthers() {
+	if !s.journal.dialect.several {
+		return
+	}
+	s.startHints()
+	select {
+	case s.hints.due <- struct{}{}:
+	default: // told already
+	}
+}
+
+func (s *Store) startHints() {
+	h := &s.hints
+	h.begin.Do(func() {
+		h.ctx, h.stop = context.WithCancel(background)
+		h.due = make(chan struct{}, 1)
+		h.sender = uuid.NewString()
+		h.loops.Go(func() { s.tell(h.ctx) })
+	})
+}
+
+// close tells what is still to be told and ends both loops.
+func (h *hints) close() {
+	h.begin.Do(func() {})
+	if h.stop != nil {
+		h.stop()
+	}
+	h.loops.Wait()
+}
+
+// tell sends hints until ctx ends.
+func (s *Store) tell(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-s.hints.due:
+			s.notify(ctx)
+		case <-ctx.Done():
+			select {
+			case <-s.hints.due:
+				s.notify(ctx)
+			default:
+			}
+			return
+		}
+		pause.Reset(hintPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// notify sends one hint. Nobody needs to know when it fails.
+func (s *Store) notify(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = s.journal.writeFrom(ctx, s.journal.beginWrite+"; set local synchronous_commit to off", func(t *tx) error {
+		return t.each(func(scanner) error { return nil }, `select pg_notify($1, $2)`, hintChannel, s.journal.schema+" "+s.hints.sender)
+	})
+}
+
+// listenPause is how long a listener that lost its connection waits before it
+// makes another.
+const listenPause = time.Second
+
+// listen heeds the hints of others until ctx ends.
+func (s *Store) listen(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		_ = s.heed(ctx)
+		pause.Reset(listenPause)
+	}
+}
+
+// heed wakes the worker for every hint until the connection is lost or ctx
+// ends.
+func (s *Store) heed(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, s.journal.url.config.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, "listen "+hintChannel); err != nil {
+		return err
+	}
+	wake := *s.hints.wake.Load()
+	if s.hints.listened {
+		wake() // for what was missed while nobody listened
+	}
+	s.hints.listened = true
+	for {
+		hint, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		schema, sender, _ := strings.Cut(hint.Payload, " ")
+		if schema == s.journal.schema && sender != s.hints.sender {
+			wake()
+		}
+	}
+}

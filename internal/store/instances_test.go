@@ -1,0 +1,185 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// beat writes the heartbeat of an instance that promises one every two seconds.
+func (f *fixture) beat(id string) {
+	f.tb.Helper()
+	err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox,
+		StartedAt: began, BeatEvery: 2 * time.Second})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+// instances lists the instances as a process sees them that has not looked in
+// the last second.
+func (f *fixture) instances() []outbox.InstanceState {
+	f.tb.Helper()
+	all, err := f.beside().Instances(f.ctx)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return all
+}
+
+func names(all []outbox.InstanceState, now time.Time) string {
+	var words []string
+	for _, i := range all {
+		words = append(words, fmt.Sprintf("%s %s %d", i.ID, i.State(now), i.Holding.Campaigns))
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestInstances_holdWhatTheyClaimed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.beat(one.ID)
+	f.beat(two.ID)
+	f.append("b", 2)
+	f.drain()
+	f.append("b", 3)
+	f.append("a", 4)
+	f.claim(one, 1000)
+	f.clock.advance(time.Second)
+	f.append("c", 5)
+	second := f.claimOne(two, 2)
+	f.pause("c")
+
+	first, later := began.Add(lease), began.Add(time.Second+lease)
+	got := make(map[string]outbox.Holding)
+	for _, i := range f.instances() {
+		got[i.ID] = i.Holding
+	}
+	want := map[string]outbox.Holding{
+		one.ID: {Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.Held{
+			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first},
+			{CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first},
+		}},
+		two.ID: {Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.Held{
+			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("who holds what (-want +got):\n%s", diff)
+	}
+	f.settle(two, store.Result{Claim: second})
+	if got, want := names(f.instances(), f.clock.now()), "worker-1 running 2, worker-2 running 0"; got != want {
+		t.Errorf("after one gave its work back: %s, want %s", got, want)
+	}
+}
+
+func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.beat(one.ID)
+	f.claimOne(one, 1000)
+	f.clock.advance(lease + time.Minute)
+	f.beat(two.ID)
+	all := f.instances()
+	if got, want := names(all, f.clock.now()), "worker-1 silent 1, worker-2 running 0"; got != want {
+		t.Errorf("instances: %s, want %s", got, want)
+	}
+	if why := all[0].Why(f.clock.now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has ended, any worker may take its campaign" {
+		t.Errorf("with a heartbeat every %s it is %q", all[0].BeatEvery, why)
+	}
+	f.claimOne(two, 1000)
+	if got, want := names(f.instances(), f.clock.now()), "worker-2 running 1, worker-1 silent 0"; got != want {
+		t.Errorf("after the take-over: %s, want %s", got, want)
+	}
+}
+
+func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.claimOne(one, 1)
+	f.beat(two.ID)
+	all := f.instances()
+	if len(all) != 2 {
+		t.Fatalf("instances are %+v, want two", all)
+	}
+	forgotten := all[0]
+	if forgotten.Holding.Campaigns != 1 {
+		t.Errorf("it holds %+v", forgotten.Holding)
+	}
+	forgotten.Holding = outbox.Holding{}
+	if diff := cmp.Diff(outbox.InstanceState{ID: one.ID}, forgotten); diff != "" {
+		t.Errorf("the owner without a record (-want +got):\n%s", diff)
+	}
+}
+
+func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.beat("holder")
+	f.claimOne(store.Worker{ID: "holder"}, 1)
+	f.clock.advance(time.Hour)
+	f.beat("old and alive")
+	f.clock.advance(-time.Minute)
+	for i := range 120 {
+		err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: fmt.Sprint("short-", i), StartedAt: f.clock.now(), BeatEvery: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.clock.advance(time.Minute)
+	all := f.instances()
+	if got := names(all[:2], f.clock.now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" {
+		t.Errorf("%d instances, first %s", len(all), got)
+	}
+	if all[0].Host != "h" {
+		t.Errorf("the holder lost its record: %+v", all[0])
+	}
+	sum, err := f.Summary(f.ctx)
+	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Holding.Campaigns != 0 {
+		t.Errorf("%d instances in the summary, %v", len(sum.Instances), err)
+	}
+}
+
+func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.beat(one.ID)
+	looked := time.Now()
+	look := func() string {
+		t.Helper()
+		all, err := f.Instances(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names(all, f.clock.now())
+	}
+	if got, want := look(), "worker-1 running 0"; got != want {
+		t.Fatalf("at first: %s, want %s", got, want)
+	}
+	f.claimOne(one, 1)
+	f.beat(two.ID)
+	if got, want := look(), "worker-1 running 0, worker-2 running 0"; got != want && time.Since(looked) < time.Second {
+		t.Errorf("within a second: %s, want %s: holdings are shared, heartbeats are fresh", got, want)
+	}
+	if got, want := names(f.instances(), f.clock.now()), "worker-1 running 1, worker-2 running 0"; got != want {
+		t.Errorf("another process sees %s, want %s", got, want)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	pause := time.NewTicker(20 * time.Millisecond)
+	defer pause.Stop()
+	for want := "worker-1 running 1, worker-2 running 0"; look() != want; <-pause.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is never read anew: %s, want %s", look(), want)
+		}
+	}
+}

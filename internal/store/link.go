@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// link is one connection to a database, with whatever is prepared on it. Only
+// its current holder may use it. There are two: a sqliteLink and a
+// postgresLink.
+type link interface {
+	// begin starts a transaction with text; ctx bounds the wait for it.
+	begin(ctx context.Context, text string) error
+	commit() error
+	rollback() error
+
+	// exec runs one statement and returns the number of rows it changed. ctx
+	// carries a deadline where the statement has one.
+	exec(ctx context.Context, query string, args []any) (int64, error)
+	// each calls scan for every row of a query's answer, or until scan
+	// returns errEnough.
+	each(scan func(scanner) error, query string, args []any) error
+	// run runs a batch and returns how many of its statements took effect.
+	run(b *batch) (done int, err error)
+	// define runs a statement that changes the schema.
+	define(statement string) error
+	// prepare has the database check a statement.
+	prepare(query string) error
+
+	// judge says what an error means for the transaction it came from.
+	judge(err error) verdict
+	close()
+}
+
+// scanner is a row of an answer.
+type scanner interface{ Scan(dest ...any) error }
+
+// verdict is what an error means.
+type verdict struct {
+	busy  bool // nothing is wrong with the statement; the same may succeed later
+	fatal bool // the transaction is not what it was, and must not be used any more
+	lost  bool // neither is the connection
+	late  bool // the statement was cut off by its deadline
+}
+
+// batch is statements that do not depend on each other's answers. SQLite runs
+// them one by one; to PostgreSQL they travel together, which saves a journey
+// for each.
+type batch struct{ steps []step }
+
+type step struct {
+	query string
+	args  []any
+	scan  func(scanner) error // nil for a statement without an answer
+	count func(int64) error   // nil when it does not matter how many rows changed
+}
+
+// exec adds a statement; count, which may be nil, gets the number of rows it
+// changed.
+func (b *batch) exec(count func(int64) error, query string, args ...any) {
+	b.steps = append(b.steps, step{query: query, args: args, count: count})
+}
+
+// each adds a query; scan gets every row of its answer.
+func (b *batch) each(scan func(scanner) error, query string, args ...any) {
+	b.steps = append(b.steps, step{query: query, args: args, scan: scan})
+}
+
+func (b *batch) len() int { return len(b.steps) }
+
+// ours marks an error that a callback returned, and not the database.
+type ours struct{ error }
+
+func (o ours) Unwrap() error { return o.error }
+
+func oursOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ours{err}
+}
+
+// errEnough is what a scan function returns to end the reading early.
+var errEnough = errors.New("enough rows were read")
+
+// into keeps a count for later.
+func into(n *int64) func(int64) error {
+	return func(changed int64) error {
+		*n = changed
+		return nil
+	}
+}
+
+// limits of a database under way.
+const (
+	lockWaitLimit = 10 * time.Second // how long a caller waits for a connection, and a transaction for a lock
+	reconnectWait = 50 * time.Millisecond
+)

@@ -1,0 +1,48 @@
+-- +goose Up
+
+create table projection_watermarks (
+  campaign_id text collate "C" not null primary key,
+  applied_seq bigint not null default 0,
+  applied_hash text not null default '',
+  fence_epoch bigint not null default 0,
+  set_aside bigint not null default 0,
+  updated_at bigint not null
+);
+
+create table projection_cursors (
+  campaign_id text collate "C" not null,
+  projection text collate "C" not null,
+  applied_seq bigint not null,
+  generation bigint not null default 1,
+  state text not null,
+  updated_at bigint not null,
+  primary key (campaign_id, projection)
+);
+
+create index projection_cursors_aside on projection_cursors (projection, campaign_id) where state = 'quarantined';
+
+create table failures (
+  id bigint generated always as identity primary key,
+  campaign_id text collate "C" not null,
+  projection text collate "C" not null,
+  seq bigint not null,
+  event_type text collate "C" not null,
+  fingerprint text collate "C" not null,
+  message text not null,
+  attempts bigint not null,
+  first_at bigint not null,
+  last_at bigint not null,
+  status text collate "C" not null default 'open',
+  resolved_at bigint
+);
+
+create unique index failures_open on failures (campaign_id, projection) where status = 'open';
+
+create table projection_versions (
+  projection text collate "C" not null primary key,
+  version text not null,
+  built_version text not null,
+  installed_at bigint not null
+);
+
+alter table projection_watermarks set (fillfactor = 70);

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+const selectEventsFrom = selectEvent + `
+where position > $1
+  and position <= $2
+order by position
+limit $3`
+
+// lastPosition is above every position.
+const lastPosition = 1<<63 - 1
+
+// EventsFrom reads events of all campaigns after a position, in the order of
+// positions, at most limit. Whoever goes on from the last one misses none: an
+// event never becomes visible below a position that was handed out here. An
+// append that is under way may hold events back; they come with a later call.
+func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
+	var events []outbox.Event
+	read := func(t *tx, last int64) (err error) {
+		events, err = t.eventList(selectEventsFrom, after, last, limit)
+		return err
+	}
+	err := s.journal.read(ctx, func(t *tx) error { return read(t, lastPosition) })
+	whole := withoutHole(events, after)
+	if err != nil || whole == len(events) || !s.journal.dialect.several {
+		return events, wrapPositions(err)
+	}
+	// Positions are drawn in one order and committed in another, so that a hole
+	// is an append under way, or one that was rolled back. Once the lock around
+	// the drawing is had alone, everything up to here is decided.
+	sound := slices.Clone(events[:whole])
+	last := events[len(events)-1].Position
+	err = s.journal.writeFrom(ctx, s.journal.beginSettled, func(t *tx) error { return read(t, last) })
+	if errors.Is(err, outbox.ErrBusy) {
+		return sound, nil
+	}
+	return events, wrapPositions(err)
+}
+
+func wrapPositions(err error) error {
+	if err != nil {
+		return fmt.Errorf("read events by position: %w", err)
+	}
+	return nil
+}
+
+// withoutHole is how many of the events follow each other without a hole in
+// their positions, from the one after on.
+func withoutHole(events []outbox.Event, after int64) int {
+	for i := range events {
+		if events[i].Position != after+int64(i)+1 {
+			return i
+		}
+	}
+	return len(events)
+}

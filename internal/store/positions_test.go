@@ -1,0 +1,235 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// follower reads all events by position, as a publisher does.
+type follower struct {
+	positions []int64
+	last      int64
+	reads     *atomic.Int64
+}
+
+// follow reads until it has seen everything that was there when done was
+// closed.
+func (w *follower) follow(s *fixture, done <-chan struct{}) {
+	for ended := false; ; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		events, err := s.EventsFrom(s.ctx, w.last, 1+rand.IntN(9))
+		if err != nil {
+			s.tb.Errorf("read after %d: %v", w.last, err)
+			return
+		}
+		for _, e := range events {
+			if e.Position <= w.last {
+				s.tb.Errorf("position %d comes after %d", e.Position, w.last)
+			}
+			w.last = e.Position
+			w.positions = append(w.positions, e.Position)
+		}
+		w.reads.Add(1)
+		if ended && len(events) == 0 {
+			return
+		}
+	}
+}
+
+// appends writes to the store until done is closed. Every third append is
+// refused after it has used up a position.
+func (f *fixture) appends(campaign string, done <-chan struct{}) {
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		events := []outbox.Event{event(campaign, "counted"), event(campaign, "counted")}
+		if i%3 == 0 {
+			events[1].Seq = 1 << 40
+		}
+		_, err := f.Append(f.ctx, store.Append{Events: events})
+		if i%3 == 0 != errors.Is(err, outbox.ErrConflict) || i%3 != 0 && err != nil {
+			f.tb.Errorf("append to %s: got error %v", campaign, err)
+		}
+	}
+}
+
+// held appends events one by one as another program of the same kind would,
+// but slowly: each transaction stands still, its position drawn, until others
+// have read on, and every other one is rolled back.
+func (f *fixture) held(campaign string, times int, reads *atomic.Int64) {
+	conn := f.somebody(f.pair.Journal)
+	begin := f.BeginAppendText()
+	for seq := range times {
+		if _, err := conn.PgConn().Exec(f.ctx, begin).ReadAll(); err != nil {
+			f.tb.Errorf("begin: %v", err)
+			return
+		}
+		f.runs(conn, fmt.Sprintf(`
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`, campaign, seq+1))
+		// Two reads later whoever reads has had the chance to pass it over.
+		before := reads.Load()
+		f.await("somebody to read", func() bool { return reads.Load() >= before+2 || f.tb.Failed() })
+		f.runs(conn, []string{`rollback`, `commit`}[seq%2])
+	}
+}
+
+// Positions are drawn in one order and appear in another. Whoever follows them
+// must see every event all the same.
+func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	var reads atomic.Int64
+	done := make(chan struct{})
+	var writers, readers sync.WaitGroup
+	writers.Go(func() { f.appends("a", done) })
+	writers.Go(func() { other.appends("b", done) })
+	followers := []*follower{{reads: &reads}, {reads: &reads}}
+	for i, s := range []*fixture{f, other} {
+		readers.Go(func() { followers[i].follow(s, done) })
+	}
+	if dbtest.Postgres() {
+		var slow sync.WaitGroup
+		slow.Go(func() { f.held("held-1", 6, &reads) })
+		slow.Go(func() { f.held("held-2", 6, &reads) })
+		slow.Wait()
+	} else {
+		f.await("somebody to read", func() bool { return reads.Load() > 50 })
+	}
+	close(done)
+	writers.Wait()
+	readers.Wait()
+	for i, w := range followers {
+		w.follow(f, done)
+		var want []int64
+		for after := int64(0); ; after = want[len(want)-1] {
+			n := len(want)
+			want = append(want, f.positions(after)...)
+			if len(want) == n {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, w.positions); diff != "" {
+			t.Errorf("follower %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+// positions reads some positions past the store.
+func (f *fixture) positions(after int64) []int64 {
+	f.tb.Helper()
+	rows, err := f.journal.QueryContext(context.Background(), `select position from events where position > $1 order by position limit 1000`, after)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	defer rows.Close()
+	var all []int64
+	for rows.Next() {
+		var p int64
+		if err := rows.Scan(&p); err != nil {
+			f.tb.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if err := rows.Err(); err != nil {
+		f.tb.Fatal(err)
+	}
+	return all
+}
+
+func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("b", 2)
+	f.append("a", 1)
+	f.append("b", 2)
+	var want []string
+	for _, p := range f.positions(0) {
+		want = append(want, fmt.Sprint(p))
+	}
+	if len(want) != 5 {
+		t.Fatalf("positions are %v, want five", want)
+	}
+	for limit := 1; limit <= 6; limit++ {
+		var got []string
+		for after := int64(0); ; {
+			events, err := f.EventsFrom(f.ctx, after, limit)
+			if err != nil || len(events) > limit {
+				t.Fatalf("%d events, %v", len(events), err)
+			}
+			if len(events) == 0 {
+				break
+			}
+			for _, e := range events {
+				got = append(got, fmt.Sprint(e.Position))
+				after = e.Position
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("limit %d (-want +got):\n%s", limit, diff)
+		}
+	}
+}
+
+// A hole that nobody will ever fill must not hold anybody up.
+func TestEventsFrom_passesOverWhatWasRolledBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	refusedAppend := event("a", "counted")
+	refusedAppend.Seq = 99
+	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), refusedAppend}})
+	refused(t, err, outbox.ErrConflict)
+	f.append("a", 1)
+	events, err := f.EventsFrom(f.ctx, 0, 10)
+	if err != nil || len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 {
+		t.Errorf("read %+v, %v, want both events", events, err)
+	}
+}
+
+func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	conn := f.somebody(f.pair.Journal)
+	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	f.runs(conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
+	f.append("b", 1)
+	read := func() (n int) {
+		t.Helper()
+		events, err := f.EventsFrom(f.ctx, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(events)
+	}
+	if n := read(); n != 2 {
+		t.Errorf("read %d events, want the two before the one under way", n)
+	}
+	f.runs(conn, `commit`)
+	if n := read(); n != 3 {
+		t.Errorf("read %d events, want all three", n)
+	}
+}

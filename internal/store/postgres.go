@@ -1,0 +1,448 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	postgresReaders = 4
+	// postgresWriters is how many transactions write at a time beside those of
+	// the worker's waves.
+	postgresWriters = 4
+)
+
+// postgresDialect is the dialect for a process that works on waves at a time.
+func postgresDialect(waves int) *dialect {
+	return &dialect{
+		name:       "postgres",
+		goose:      goose.DialectPostgres,
+		forUpdate:  "\nfor update",
+		skipLocked: "\nfor update skip locked",
+		tables:     `select count(*) from pg_tables where schemaname = current_schema() and tablename = $1`,
+		claimStep:  WaveShares,
+		several:    true,
+		snapshot:   sql.LevelRepeatableRead,
+		writers:    postgresWriters + max(1, waves),
+		readers:    postgresReaders,
+	}
+}
+
+// postgresURL is a parsed postgres:// URL.
+type postgresURL struct {
+	config *pgx.ConnConfig
+	schema string // from search_path; empty means the one the server chooses
+	place  string // without secrets
+	mode   bool   // the URL says how statements are sent
+}
+
+// plainName is a schema name that means the same quoted and unquoted.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+func parsePostgresURL(flag, raw string) (*postgresURL, error) {
+	config, err := pgx.ParseConfig(raw)
+	if err != nil {
+		return nil, outbox.Setup("--%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", flag, withoutSecrets(raw))
+	}
+	u := &postgresURL{config: config, place: withoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
+	// A proxy that pools transactions keeps no setting of a session, and some
+	// refuse a connection that asks for one.
+	delete(config.RuntimeParams, "search_path")
+	if u.schema != "" && !plainName.MatchString(u.schema) {
+		return nil, outbox.Setup("--%s: search_path=%s must name one schema, in small letters, digits and underscores", flag, u.schema)
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "outboxweb"
+	}
+	if !strings.Contains(raw, "connect_timeout=") {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	return u, nil
+}
+
+// withoutSecrets is a database URL as it may be shown.
+func withoutSecrets(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || strings.Contains(u.Opaque+u.Path, "password") { // the words of another kind of address
+		return "postgres://…"
+	}
+	if _, secret := u.User.Password(); secret {
+		u.User = url.User(u.User.Username())
+	}
+	query := u.Query()
+	for name := range query {
+		if strings.Contains(name, "password") {
+			query.Del(name)
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u.String()
+}
+
+// withSearchPath is the URL with another schema.
+func withSearchPath(raw, schema string) string {
+	u, err := url.Parse(withoutSecrets(raw))
+	if err != nil {
+		return raw
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// openPostgres connects to the database, creating it and its schema unless
+// o.NoMigrate.
+func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (*database, error) {
+	conn, err := connectFirst(ctx, name, u, o.NoMigrate)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(background)
+	d := &database{name: name, place: u.place, dialect: postgresDialect(o.Concurrency), url: u}
+	if err := d.meet(ctx, conn, u, o.NoMigrate); err != nil {
+		return nil, err
+	}
+	writer, reader := d.setTransactions(o)
+	d.dialWriter = func(ctx context.Context) (link, error) { return dialPostgres(ctx, u.config, writer) }
+	d.dialReader = func(ctx context.Context) (link, error) { return dialPostgres(ctx, u.config, reader) }
+	pool := u.config.Copy()
+	pool.DefaultQueryExecMode = pgx.QueryExecModeExec
+	d.pool, d.readerPool = stdlib.OpenDB(*pool), stdlib.OpenDB(*pool)
+	for _, p := range []*sql.DB{d.pool, d.readerPool} {
+		p.SetMaxOpenConns(2)
+		p.SetMaxIdleConns(1)
+		p.SetConnMaxIdleTime(5 * time.Second) // they are needed at the start, and seldom after it
+	}
+	return d, nil
+}
+
+// connectFirst makes the connection that decides whether the URL is right.
+func connectFirst(ctx context.Context, name string, u *postgresURL, mustExist bool) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, u.config.Copy())
+	if err == nil {
+		return conn, nil
+	}
+	switch code := pgCode(err); {
+	case code == "3D000" && mustExist:
+		return nil, outbox.Setup("the %s database %s does not exist and --no-migrate forbids creating it", name, u.place)
+	case code == "3D000":
+		if err := createDatabase(ctx, name, u); err != nil {
+			return nil, err
+		}
+		if conn, err = pgx.ConnectConfig(ctx, u.config.Copy()); err == nil {
+			return conn, nil
+		}
+	case strings.HasPrefix(code, "28"):
+		return nil, outbox.Setup("the server of the %s database %s refuses the login: %v", name, u.place, pgMessage(err))
+	}
+	return nil, outbox.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", name, u.place, pgMessage(err))
+}
+
+// createDatabase makes the database that the URL names, by way of the one that
+// every server has.
+func createDatabase(ctx context.Context, name string, u *postgresURL) error {
+	config := u.config.Copy()
+	config.Database = "postgres"
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		defer conn.Close(background)
+		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{u.config.Database}.Sanitize())
+	}
+	if err != nil && pgCode(err) != "42P04" && pgCode(err) != "23505" { // another process was faster
+		return outbox.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb %s", name, u.place, pgMessage(err), u.config.Database)
+	}
+	return nil
+}
+
+// meet learns what kind of server answers and finds the schema, or makes it.
+func (d *database) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL, mustExist bool) error {
+	var version int
+	var backend uint32
+	var schema *string
+	var exists bool
+	err := conn.QueryRow(ctx, `
+select cast(current_setting('server_version_num') as int), pg_backend_pid(), coalesce(nullif($1, ''), current_schema()),
+  exists (select 1 from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())),
+  concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
+		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &d.identity)
+	switch {
+	case err != nil:
+		return outbox.Setup("cannot use the %s database %s: %v", d.name, d.place, pgMessage(err))
+	case version < 120000:
+		return outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.name, d.place, version/10000)
+	case schema == nil:
+		return outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.name, d.place)
+	case !plainName.MatchString(*schema):
+		return outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.name, d.place)
+	case !exists && mustExist:
+		return outbox.Setup("the schema %s of the %s database %s does not exist and --no-migrate forbids creating it", *schema, d.name, d.place)
+	}
+	d.schema = *schema
+	if !exists {
+		_, err := conn.Exec(ctx, "create schema if not exists "+d.schema, pgx.QueryExecModeSimpleProtocol)
+		if err != nil && pgCode(err) != "23505" {
+			return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.schema, d.name, d.place, pgMessage(err))
+		}
+	}
+	// Who greets and who answers are one unless a proxy stands between them. Behind
+	// one, a statement prepared by name may be asked of a server that does not
+	// know it.
+	if d.proxied = backend != conn.PgConn().PID(); d.proxied && !u.mode {
+		u.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return nil
+}
+
+// Limits of transactions on PostgreSQL. A process that stops in the middle of
+// one, holding locks, must have been cut off by the time its leases end.
+const (
+	statementLimit = 30 * time.Second
+	readLimit      = 2 * time.Minute
+	settleLimit    = 250 * time.Millisecond // appends queue behind a reader who waits for the lock around positions
+)
+
+// setting is a server's parameter and its value.
+type setting struct {
+	name  string
+	value any
+}
+
+// script writes statements that make the settings.
+func script(word string, settings []setting) string {
+	var text strings.Builder
+	for _, s := range settings {
+		value := s.value
+		if d, ok := value.(time.Duration); ok {
+			value = max(1, d.Milliseconds())
+		}
+		fmt.Fprintf(&text, "; %s %s to %v", word, s.name, value)
+	}
+	return text.String()
+}
+
+// setTransactions writes how connections and each kind of transaction begin.
+// Behind a proxy every setting is one of the transaction alone, since the next
+// one may get another connection. Sequential scans are left to reading: the
+// planner would choose them for tables that were empty a moment ago, and a
+// queue often was. A plan without a choice then looks dear, and must not be
+// compiled for it.
+func (d *database) setTransactions(o Options) (writer, reader string) {
+	common := []setting{{"search_path", d.schema}, {"idle_in_transaction_session_timeout", o.Lease / 2}}
+	writing := append(slices.Clone(common), setting{"statement_timeout", statementLimit}, setting{"lock_timeout", lockWaitLimit},
+		setting{"enable_seqscan", "off"}, setting{"jit", "off"})
+	reading := append(slices.Clone(common), setting{"statement_timeout", readLimit})
+	d.settings = "set local search_path to " + d.schema
+	d.beginWrite, d.beginRead = "begin isolation level read committed", "begin isolation level repeatable read, read only"
+	if d.proxied {
+		d.beginWrite += script("set local", writing)
+		d.beginRead += script("set local", reading)
+		writing, reading = nil, nil
+	}
+	d.beginAppend = d.beginWrite + "; select pg_advisory_xact_lock_shared(" + d.positionLock() + ")"
+	d.beginSettled = d.beginWrite + script("set local", []setting{{"lock_timeout", settleLimit}}) + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
+	d.beginApply = d.beginWrite + script("set local", []setting{{"statement_timeout", o.EventTimeout}, {"lock_timeout", min(lockWaitLimit, o.EventTimeout/2)}})
+	return script("set", writing), script("set", reading)
+}
+
+// positionLock is the key of the lock around the drawing of positions.
+func (d *database) positionLock() string {
+	h := fnv.New32a()
+	h.Write([]byte(d.schema))
+	return fmt.Sprintf("%d, %d", 0x6f757462, int32(h.Sum32()))
+}
+
+func pgCode(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// pgMessage is the server's own sentence, or the innermost cause.
+func pgMessage(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return errors.New(e.Message)
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if many, ok := err.(interface{ Unwrap() []error }); ok && len(many.Unwrap()) > 0 {
+			inner = many.Unwrap()[0]
+		}
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// postgresLink is a connection to PostgreSQL. The driver keeps its statements
+// prepared where the connection allows it.
+type postgresLink struct{ conn *pgx.Conn }
+
+// dialPostgres makes a connection and runs settings on it.
+func dialPostgres(ctx context.Context, config *pgx.ConnConfig, settings string) (link, error) {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return nil, err
+	}
+	l := &postgresLink{conn}
+	if _, err := conn.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *postgresLink) close() {
+	ctx, cancel := context.WithTimeout(background, time.Second)
+	defer cancel()
+	_ = l.conn.Close(ctx)
+}
+
+// answerLimit is how long the server's answer is waited for. The server cuts a
+// statement off earlier by itself, unless it is gone without a word.
+const answerLimit = readLimit + 10*time.Second
+
+func (l *postgresLink) expectAnswer() {
+	_ = l.conn.PgConn().Conn().SetDeadline(time.Now().Add(answerLimit))
+}
+
+func (l *postgresLink) begin(ctx context.Context, text string) error {
+	l.expectAnswer()
+	return l.conn.PgConn().Exec(ctx, text).Close()
+}
+
+var errRolledBack = errors.New("the server rolled the transaction back")
+
+func (l *postgresLink) commit() error {
+	l.expectAnswer()
+	results, err := l.conn.PgConn().Exec(background, "commit").ReadAll()
+	if err == nil && results[0].CommandTag.String() != "COMMIT" {
+		err = errRolledBack
+	}
+	return err
+}
+
+func (l *postgresLink) rollback() error {
+	l.expectAnswer()
+	return l.conn.PgConn().Exec(background, "rollback").Close()
+}
+
+// exec leaves the deadline of ctx to the transaction's statement_timeout: a
+// context that ends in the middle would cost the connection.
+func (l *postgresLink) exec(_ context.Context, query string, args []any) (int64, error) {
+	l.expectAnswer()
+	tag, err := l.conn.Exec(background, query, args...)
+	return tag.RowsAffected(), err
+}
+
+func (l *postgresLink) each(scan func(scanner) error, query string, args []any) error {
+	l.expectAnswer()
+	rows, err := l.conn.Query(background, query, args...)
+	if err != nil {
+		return err
+	}
+	return scanAll(rows, scan)
+}
+
+func scanAll(rows pgx.Rows, scan func(scanner) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err == errEnough {
+			return nil
+		} else if err != nil {
+			return ours{err}
+		}
+	}
+	return rows.Err()
+}
+
+// journey is how many statements travel at a time: few enough that all fit
+// between the two programs, so that one which stops in the middle has sent
+// either all of them or none.
+const journey = 256
+
+func (l *postgresLink) run(b *batch) (int, error) {
+	done := 0
+	for steps := range slices.Chunk(b.steps, journey) {
+		n, err := l.send(steps)
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (l *postgresLink) send(steps []step) (done int, err error) {
+	l.expectAnswer()
+	var b pgx.Batch
+	for i := range steps {
+		b.Queue(steps[i].query, steps[i].args...)
+	}
+	results := l.conn.SendBatch(background, &b)
+	for i := range steps {
+		if err := receive(results, &steps[i]); err != nil {
+			_ = results.Close()
+			return i, err
+		}
+	}
+	return len(steps), results.Close()
+}
+
+func receive(results pgx.BatchResults, s *step) error {
+	if s.scan != nil {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		return scanAll(rows, s.scan)
+	}
+	tag, err := results.Exec()
+	if err != nil || s.count == nil {
+		return err
+	}
+	return oursOrNil(s.count(tag.RowsAffected()))
+}
+
+func (l *postgresLink) define(statement string) error {
+	_, err := l.conn.Exec(background, statement, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+func (l *postgresLink) prepare(query string) error {
+	_, err := l.conn.Prepare(background, "", query)
+	return err
+}
+
+// judge follows the classes of SQLSTATE (PostgreSQL, appendix A).
+func (l *postgresLink) judge(err error) verdict {
+	code := pgCode(err)
+	class := code[:min(2, len(code))]
+	v := verdict{late: code == "57014"}
+	v.lost = l.conn.IsClosed() || slices.Contains([]string{"08", "57"}, class) && !v.late || slices.Contains([]string{"25006", "25P03"}, code)
+	// A statement can run into a limit set for it, or a case the server did not
+	// foresee, all by itself.
+	itsOwn := code == "53400" || code == "XX000"
+	contended := class == "40" || class == "53" || code == "55P03"
+	v.busy = v.lost || contended && !itsOwn
+	v.fatal = v.busy || slices.Contains([]string{"58", "XX"}, class) && !itsOwn || code == "25P02"
+	return v
+}

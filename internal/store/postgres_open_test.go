@@ -1,0 +1,282 @@
+package store_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// secret is the password in URLs of these tests; no error may show it.
+const secret = "geheim"
+
+// asUser is a URL with another user, and a password.
+func asUser(raw, user string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		panic(err)
+	}
+	u.User = url.UserPassword(user, secret)
+	return u.String()
+}
+
+// unused is the URL of a database that does not exist and is dropped at the
+// test's end.
+func unused(t *testing.T, name string) string {
+	t.Helper()
+	address := dbtest.Server().URL(name)
+	t.Cleanup(func() { atServer(t, `drop database if exists `+pgx.Identifier{name}.Sanitize()+` with (force)`) })
+	return address
+}
+
+// atServer runs statements on the server, in no database of any test.
+func atServer(t *testing.T, statements ...string) {
+	t.Helper()
+	db := dbtest.Open(t, dbtest.Server().URL("postgres"))
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.Exec(statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
+// role makes a user who may do nothing in particular.
+func role(t *testing.T, name string) string {
+	t.Helper()
+	atServer(t, `create role `+name+` login`)
+	t.Cleanup(func() { atServer(t, `drop role `+name) })
+	return name
+}
+
+// setupWithoutSecret is setup for options whose URLs have the password.
+func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
+	t.Helper()
+	s, err := store.Open(t.Context(), o)
+	if err == nil {
+		s.Close()
+	}
+	r := refused(t, err, outbox.ErrSetup, fragments...)
+	for _, hidden := range []string{secret, "SQLSTATE", "pgconn", "%!"} {
+		if strings.Contains(r.Error(), hidden) {
+			t.Errorf("the sentence shows %s: %s", hidden, r.Error())
+		}
+	}
+}
+
+func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
+	t.Parallel()
+	database := unused(t, `Opened "here" ü%20?`)
+	pair := dbtest.Pair{Journal: dbtest.InSchema(database, "journal_1"), Projections: dbtest.InSchema(database, "_projections")}
+	f := openPair(t, pair, newClock())
+	f.append("a", 2)
+	f.drain()
+	f.sound()
+	if reasons := f.Ready(f.ctx); len(reasons) != 0 {
+		t.Errorf("not ready: %q", reasons)
+	}
+	migrations, err := f.Migrations(f.ctx)
+	if err != nil || len(migrations) < 3 {
+		t.Fatalf("migrations are %+v, %v", migrations, err)
+	}
+	for _, m := range migrations {
+		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Name == "" || m.Version == 0 {
+			t.Errorf("migration %+v is not applied", m)
+		}
+	}
+	if diff := cmp.Diff([]string{"_projections", "journal_1"}, texts(t, f.journal, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`)); diff != "" {
+		t.Errorf("schemas with tables (-want +got):\n%s", diff)
+	}
+}
+
+func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
+	t.Parallel()
+	f := openPair(t, dbtest.Pair{Journal: unused(t, "two_journal"), Projections: unused(t, "two_projections")}, newClock())
+	f.append("a", 2)
+	f.drain()
+	f.sound()
+	for _, tables := range [][]string{dbtest.Tables(t, f.journal), dbtest.Tables(t, f.projections)} {
+		if len(tables) < 4 {
+			t.Errorf("tables are %q", tables)
+		}
+	}
+}
+
+func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
+	t.Parallel()
+	noMigrate := func(p dbtest.Pair) store.Options {
+		o := optionsFor(p)
+		o.NoMigrate = true
+		return o
+	}
+	missing := unused(t, "never_made")
+	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--no-migrate")
+	f := open(t)
+	s, err := store.Open(t.Context(), noMigrate(f.pair))
+	if err != nil {
+		t.Fatalf("with both databases in place: %v", err)
+	}
+	s.Close()
+	f.unchanged(func() {
+		o := noMigrate(f.pair)
+		o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
+		setup(t, o, "the schema elsewhere of the projections database", "does not exist", "--no-migrate")
+	})
+	if n := f.number(`select count(*) from pg_namespace where nspname = 'elsewhere'`); n != 0 {
+		t.Error("a refused start made a schema")
+	}
+	f.raw(`create schema elsewhere`)
+	o := noMigrate(f.pair)
+	o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
+	setup(t, o, "the projections database", "has version 0", "--no-migrate", "outboxweb migrate")
+	if left := texts(t, f.journal, `select tablename from pg_tables where schemaname = 'elsewhere'`); len(left) != 0 {
+		t.Errorf("a refused start left %q", left)
+	}
+}
+
+func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	journal := dbtest.New(t).Journal
+	there := asUser(journal, "postgres")
+	in := func(schema string) string { return dbtest.InSchema(there, schema) }
+	without := func(raw, parameter string) string {
+		u, _ := url.Parse(raw)
+		query := u.Query()
+		query.Del(parameter)
+		u.RawQuery = query.Encode()
+		return u.String()
+	}
+	const nobody = "nobody_at_all"
+	poor := role(t, "poor")
+	u, err := url.Parse(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/never_made_by_the_poor"
+	missing := asUser(u.String(), poor)
+	for name, c := range map[string]struct {
+		journal, projections string
+		fragments            []string
+	}{
+		"no server":        {"postgres://ana:" + secret + "@localhost:1/x", in("p"), []string{"cannot connect to the journal database postgres://ana@localhost:1/x", "connection refused"}},
+		"no socket":        {"postgres://ana:" + secret + "@/x?host=/nowhere", in("p"), []string{"cannot connect to the journal database", "no such file"}},
+		"another scheme":   {"mysql://ana:" + secret + "@localhost/x", in("p"), []string{"--journal-db", "mysql://ana@localhost/x", "postgres://"}},
+		"words":            {"host=localhost password=" + secret, in("p"), []string{"--journal-db", "postgres://"}},
+		"no port":          {"postgres://ana:" + secret + "@localhost:x/x", in("p"), []string{"--journal-db", "is not a PostgreSQL URL"}},
+		"unknown option":   {in("j"), "postgres://ana@localhost/x?password=" + secret + "&sslmode=perhaps", []string{"--projections-db", "postgres://ana@localhost/x?sslmode=perhaps", "is not a PostgreSQL URL"}},
+		"unknown user":     {dbtest.InSchema(asUser(there, nobody), "journal"), in("p"), []string{"refuses the login", nobody, "does not exist"}},
+		"no right to make": {missing, in("p"), []string{"never_made_by_the_poor", "does not exist and cannot be created: permission denied", "createdb never_made_by_the_poor"}},
+		"no right to add":  {dbtest.InSchema(asUser(there, poor), "new"), in("p"), []string{"the schema new of the journal database", "cannot be created", "permission denied"}},
+		"no right to use":  {dbtest.InSchema(asUser(there, poor), "journal"), in("p"), []string{"the journal database", "permission denied"}},
+		"capital letters":  {in("Journal"), in("p"), []string{"--journal-db", "search_path=Journal", "one schema"}},
+		"several schemas":  {in("j"), in("p,public"), []string{"--projections-db", "search_path=p,public", "one schema"}},
+		"quoted schema":    {in(`"j"`), in("p"), []string{"--journal-db", `search_path="j"`}},
+		"spaces":           {in("j; drop table x"), in("p"), []string{"--journal-db", "small letters"}},
+		"a word of SQL":    {in("order"), in("p"), []string{"the journal database"}},
+		"one schema twice": {in("journal"), journal, []string{"--journal-db and --projections-db", "same schema journal", "search_path=projections"}},
+		"no schema twice":  {without(there, "search_path"), without(journal, "search_path"), []string{"same schema public", "search_path=projections"}},
+		"exchanged":        {in("projections"), in("journal"), []string{"is not a journal database", "exchanged"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
+		})
+	}
+}
+
+func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	if journal, projections := open(t).Proxied(); journal || projections {
+		t.Errorf("a proxy before the journal: %v, before the projections: %v", journal, projections)
+	}
+}
+
+// through opens a store on the database of f by way of a proxy.
+func (f *fixture) through(pooled func(string) string) *fixture {
+	f.tb.Helper()
+	other := *f
+	s, err := store.Open(f.ctx, store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.tb.Cleanup(func() { s.Close() })
+	other.Store = s
+	return &other
+}
+
+func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2))
+	s := f.through(dbtest.Server().Pooler(t))
+	if journal, projections := s.Proxied(); !journal || !projections {
+		t.Errorf("a proxy before the journal: %v, before the projections: %v, want both", journal, projections)
+	}
+	s.everything()
+}
+
+func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	pooled := dbtest.Server().Pooler(t)
+	first, second := f.through(pooled), f.through(pooled)
+	woken := f.listens()
+	const campaigns, each = 5, 12
+	done := make(chan struct{})
+	var writers, workers sync.WaitGroup
+	for i := range campaigns {
+		s := []*fixture{first, second}[i%2]
+		writers.Go(func() {
+			for range each {
+				if _, err := s.Append(s.ctx, store.Append{Events: []outbox.Event{event(fmt.Sprint("c-", i), "counted")}}); err != nil {
+					t.Errorf("append: %v", err)
+				}
+			}
+		})
+	}
+	for i, s := range []*fixture{first, second} {
+		w := []store.Worker{one, two}[i]
+		workers.Go(func() {
+			for ended := false; ; {
+				select {
+				case <-done:
+					ended = true
+				default:
+				}
+				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 20, Lease: lease})
+				if err != nil {
+					t.Errorf("claim: %v", err)
+					return
+				}
+				for _, c := range claims {
+					if reached, err := s.apply(c, c.Last); err != nil || reached != c.Last {
+						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
+					}
+					if _, err := s.Settle(s.ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil {
+						t.Errorf("settle: %v", err)
+					}
+				}
+				if ended && len(claims) == 0 {
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	workers.Wait()
+	f.await("a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
+	first.drain()
+	first.sound()
+	for i := range campaigns {
+		if c := second.campaign(fmt.Sprint("c-", i)); c.AppliedSeq != each {
+			t.Errorf("campaign is %+v, want all %d applied", c, each)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package store_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/store"
+)
+
+var postgresScans = []scan{
+	{"scan by outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
+	{"scan by campaigns_due", "min(due_at)", "its first entry"},
+	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},
+	{"seq scan of campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
+	{"scan by campaigns_pkey", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
+	{"seq scan of campaigns", "sort_key", "by lag, which has no index here; by age only as long as the limit is not known, see the test below"},
+	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
+	{"seq scan of instances", "instances", "one row for each process of the last week"},
+	{"seq scan of event_types", "event_types", "one row for each registered event type"},
+	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
+	{"seq scan of projection_versions", "projection_versions", "one row for each projection"},
+	{"scan by projection_watermarks_pkey", "order by campaign_id", "wanted whole, by the check command only"},
+	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
+}
+
+// fill gives every large table as many rows as a journal of some weeks has, and
+// tells the planner.
+func (f *fixture) fill() {
+	f.tb.Helper()
+	for _, statement := range []string{`
+insert into campaigns (campaign_id, high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
+  pending, failed, dead, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
+select 'x-' || i, 3, case when i % 4 = 0 then 0 else 3 end,
+  case when i % 4 = 0 then 1 end, case when i % 400 = 0 then 'dead' when i % 200 = 0 then 'failed' when i % 4 = 0 then 'pending' end,
+  case when i % 4 = 0 then i end, case when i % 4 = 0 then i end, case when i % 4 = 0 and i % 400 <> 0 then i end,
+  case when i % 4 = 0 then 3 else 0 end - case when i % 200 = 0 then 1 else 0 end, case when i % 400 = 200 then 1 else 0 end, case when i % 400 = 0 then 1 else 0 end,
+  case when i % 1000 = 4 then 'worker-' || i % 7 else '' end, 1, 0, i, i
+from generate_series(1, 10000) i`, `
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+select 'x-' || i, seq, 'e-' || seq, 'counted', i, i, '', '', '', '', '', '', '', '', '{}', '{}', '{}', md5(cast(i as text)), md5(cast(i as text))
+from generate_series(1, 10000) i, generate_series(1, 3) seq`, `
+insert into projection_apply_outbox (campaign_id, seq, event_type, status, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
+select 'x-' || i, seq, 'counted', case when seq = 1 and i % 400 = 0 then 'dead' when seq = 1 and i % 200 = 0 then 'failed' else 'pending' end,
+  i, case when i % 200 = 0 then 'boom' else '' end, case when i % 200 = 0 then 'boom' else '' end, i, i
+from generate_series(4, 10000, 4) i, generate_series(1, 3) seq`, `
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
+select 'x-' || i, 1, i + n, n, 'w', 'b', 'boom', 'boom'
+from generate_series(200, 10000, 200) i, generate_series(1, 8) n`, `
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
+from generate_series(1, 5000) i`, `
+insert into instances (id, host, pid, version, mode, started_at, last_seen)
+select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
+from generate_series(1, 20) i`, `
+insert into rehearsals (campaign_id, rehearsed_seq, at)
+select 'x-' || i, 1, i
+from generate_series(1, 2000) i`, `
+analyze`} {
+		f.raw(statement)
+	}
+	for _, statement := range []string{`
+insert into projection_watermarks (campaign_id, applied_seq, updated_at)
+select 'x-' || i, 3, i
+from generate_series(1, 10000) i`, `
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
+select 'x-' || i, 'p-' || i % 30, 1, 'quarantined', i
+from generate_series(1, 3000) i`, `
+insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
+select 'x-' || i, 'p-' || i % 3, 1, 'counted', '', '', 8, i, i
+from generate_series(1, 3000) i`, `
+analyze`} {
+		f.rawProjections(statement)
+	}
+}
+
+func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2))
+	f.everything()
+	statements := f.allStatements()
+	var found []scan
+	look := func(which func(store.Statement) bool) {
+		leading, planners := f.leading(), make(map[string]*pgx.Conn)
+		for i, s := range statements {
+			if !which(s) {
+				continue
+			}
+			settings := fmt.Sprintf(`set plan_cache_mode = force_generic_plan; set enable_seqscan = %v`, !s.Writes)
+			if planners[s.Database+settings] == nil {
+				planners[s.Database+settings] = f.planner(s.Database, settings)
+			}
+			for _, step := range f.generic(planners[s.Database+settings], i, s).scans(leading) {
+				found = append(found, scan{step, s.Query, ""})
+			}
+		}
+	}
+	// What writes must keep to its indexes also when a table was empty a moment
+	// ago, and the planner thinks that it still is.
+	look(func(s store.Statement) bool { return s.Writes })
+	f.fill()
+	look(func(store.Statement) bool { return true })
+	onlyAllowed(t, postgresScans, found) // other versions of the server need others of the allowances
+	f.pagesScanNothing(statements)
+}
+
+// pages are statements with parameters as a page in the middle has them.
+var pages = []struct {
+	query string // a part of the statement's text
+	args  string
+}{
+	{"coalesce(oldest_enqueued_at, 4611686018427387904) as sort_key", `5000, 'x-5000', '', 51`},
+	{"cast($1 as bigint) = 0\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
+	{") as o", `'x-3', 1, 51`},
+	{"o.status = 'dead'", `5000, 1, 'x-5000', 51`},
+	{"o.status = 'failed'", `5000, 1, 'x-5000', 51`},
+	{"and o.campaign_id >= $1", `'', 1, 'x-3000', 51`},
+	{"where due_at <= $1", `5000, 8, -1, ''`},
+	{"where position > $1", `15000, 9223372036854775807, 1000`},
+}
+
+// pagesScanNothing looks at pages in the long run: a server that has planned a
+// statement a few times with its parameters goes on without them if that looks
+// as good.
+func (f *fixture) pagesScanNothing(statements []store.Statement) {
+	f.tb.Helper()
+	leading := f.leading()
+	conn := f.planner("journal", `set plan_cache_mode = auto`)
+	for i, page := range pages {
+		found := 0
+		for _, s := range statements {
+			if s.Database != "journal" || !strings.Contains(s.Query, page.query) {
+				continue
+			}
+			found++
+			name := fmt.Sprint("page_", i)
+			f.runs(conn, `prepare `+name+` as `+s.Query)
+			for range 8 {
+				for _, step := range f.explain(conn, name+`(`+page.args+`)`).scans(leading) {
+					f.tb.Errorf("%s\n\tfor %s", step, s.Query)
+				}
+			}
+		}
+		if found != 1 {
+			f.tb.Errorf("%d statements have %q in them, want one", found, page.query)
+		}
+	}
+}
+
+// planner is a connection with settings of its own.
+func (f *fixture) planner(database, settings string) *pgx.Conn {
+	f.tb.Helper()
+	conn := f.somebody(map[string]string{"journal": f.pair.Journal, "projections": f.pair.Projections}[database])
+	f.runs(conn, strings.Split(settings, "; ")...)
+	return conn
+}
+
+// node is a step of a plan of PostgreSQL.
+type node struct {
+	Type      string `json:"Node Type"`
+	Relation  string `json:"Relation Name"`
+	Index     string `json:"Index Name"`
+	Condition string `json:"Index Cond"`
+	Plans     []node
+}
+
+// scans lists the steps below n that walk a whole table or index. leading has
+// the first column of every index, without which it must be walked.
+func (n node) scans(leading map[string]string) (steps []string) {
+	switch {
+	case n.Type == "Seq Scan":
+		steps = append(steps, "seq scan of "+n.Relation)
+	case n.Index != "" && (n.Condition == "" || !strings.Contains(n.Condition, leading[n.Index])):
+		steps = append(steps, "scan by "+n.Index)
+	}
+	for _, below := range n.Plans {
+		steps = append(steps, below.scans(leading)...)
+	}
+	return steps
+}
+
+// leading reads the first column, or expression, of every index.
+func (f *fixture) leading() map[string]string {
+	f.tb.Helper()
+	columns := make(map[string]string)
+	for _, db := range []*sql.DB{f.journal, f.projections} {
+		for _, line := range texts(f.tb, db, `
+select indexrelid::regclass || ' ' || pg_get_indexdef(indexrelid, 1, true)
+from pg_index
+where indrelid in (select oid from pg_class where relnamespace = cast(current_schema() as regnamespace))`) {
+			index, column, _ := strings.Cut(line, " ")
+			columns[index] = column
+		}
+	}
+	return columns
+}
+
+// generic is the plan that a statement gets when its parameters are not known.
+func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
+	f.tb.Helper()
+	switch word, _, _ := strings.Cut(strings.TrimSpace(s.Query), "\n"); strings.Fields(word)[0] {
+	case "select", "insert", "update", "delete", "with":
+	default:
+		return node{}
+	}
+	name := fmt.Sprint("s", i)
+	var parameters []string
+	f.runs(conn, `prepare `+name+` as `+s.Query)
+	err := conn.QueryRow(f.ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	for _, kind := range parameters {
+		// A number of the store has 64 bits, whatever the server takes it for.
+		if kind == "integer" && !strings.Contains(s.Query, "hashtext") {
+			f.tb.Errorf("a parameter is %s, want bigint, in %s", kind, s.Query)
+		}
+	}
+	nulls := strings.TrimSuffix(strings.Repeat("null, ", len(parameters)), ", ")
+	if nulls != "" {
+		nulls = "(" + nulls + ")"
+	}
+	return f.explain(conn, name+nulls)
+}
+
+// explain is the plan for executing a prepared statement.
+func (f *fixture) explain(conn *pgx.Conn, execution string) node {
+	f.tb.Helper()
+	var answer []byte
+	if err := conn.QueryRow(f.ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
+		f.tb.Fatalf("explain %s: %v", execution, err)
+	}
+	var plans []struct{ Plan node }
+	if err := json.Unmarshal(answer, &plans); err != nil || len(plans) != 1 {
+		f.tb.Fatalf("explain %s: %s, %v", execution, answer, err)
+	}
+	return plans[0].Plan
+}

@@ -1,0 +1,524 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/pgtest"
+	"outboxweb/internal/store"
+)
+
+// theStores are the connections of stores to the database of the test.
+const theStores = `
+from pg_stat_activity
+where datname = current_database()
+  and application_name = 'outboxweb'`
+
+// backends lists the processes that serve the stores of this test, by number.
+func (f *fixture) backends() []string {
+	f.tb.Helper()
+	return texts(f.tb, f.journal, `select cast(pid as text)`+theStores+` order by pid`)
+}
+
+// terminate ends the connections of all stores of this test, as the
+// administrator of the server would, and waits until they are gone.
+func (f *fixture) terminate() {
+	f.tb.Helper()
+	if n := f.number(`select count(pg_terminate_backend(pid, 10000))` + theStores); n == 0 {
+		f.tb.Fatal("the store has no connection to end")
+	}
+}
+
+// everyConnection changes a setting for connections to the test's database that
+// are made from now on, and ends those of the store.
+func (f *fixture) everyConnection(setting string) {
+	f.tb.Helper()
+	f.raw(`do $$ begin execute 'alter database ' || current_database() || ' ` + setting + `'; end $$`)
+	f.terminate()
+}
+
+// waiting waits until as many of the stores' connections wait for a lock.
+func (f *fixture) waiting(n int64) {
+	f.tb.Helper()
+	f.await(fmt.Sprintf("%d connections to wait for a lock", n), func() bool {
+		return f.number(`select count(*)`+theStores+` and wait_event_type = 'Lock'`) == n
+	})
+}
+
+// await checks a condition until it holds, for half a minute at most.
+func (f *fixture) await(what string, holds func() bool) {
+	f.tb.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			f.tb.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// somebody is a connection of somebody else, outside the pool of the fixture.
+func (f *fixture) somebody(url string) *pgx.Conn {
+	f.tb.Helper()
+	conn, err := pgx.Connect(f.ctx, url)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.tb.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// runs runs statements of somebody.
+func (f *fixture) runs(conn *pgx.Conn, statements ...string) {
+	f.tb.Helper()
+	for _, statement := range statements {
+		if _, err := conn.Exec(f.ctx, statement); err != nil {
+			f.tb.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+func eventTimeout(d time.Duration) func(*store.Options) {
+	return func(o *store.Options) { o.EventTimeout = d }
+}
+
+func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t, eventTimeout(100*time.Millisecond))
+	f.rawProjections(`create table written (n integer primary key)`)
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		if _, err := tx.Watermark("a"); err != nil {
+			return err
+		}
+		if err := errors.Join(tx.Exec(f.ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.ctx, `insert into written values (2)`, nil)); err != nil {
+			return err
+		}
+		if err := tx.Exec(f.ctx, `select pg_sleep(60)`, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
+			t.Errorf("a statement over its time: got error %v", err)
+		}
+		if tx.Lost() {
+			t.Error("it costs the transaction")
+		}
+		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1", "3"}, texts(t, f.projections, `select n from written order by n`)); diff != "" || f.watermark("a").AppliedSeq != 2 {
+		t.Errorf("watermark %+v, written (-want +got):\n%s", f.watermark("a"), diff)
+	}
+}
+
+func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
+	t.Parallel()
+	f := open(t, eventTimeout(100*time.Millisecond))
+	f.rawProjections(`create table written (n integer primary key)`)
+	before := f.backends()
+	f.unchanged(func() {
+		for _, failing := range []string{`select pg_sleep(60)`, `insert into written values (1)`, `selec`} {
+			err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+				if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+					return err
+				}
+				if tx.Exec(f.ctx, failing, nil) == nil {
+					t.Errorf("%s did not fail", failing)
+				}
+				return nil
+			})
+			if err == nil {
+				t.Errorf("committed in spite of %s", failing)
+			}
+		}
+	})
+	f.set("a", 1, 1)
+	if diff := cmp.Diff(before, f.backends()[:len(before)]); diff != "" {
+		t.Errorf("connections were given up (-before +after):\n%s", diff)
+	}
+}
+
+func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	f.unchanged(func() {
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if err := errors.Join(tx.Savepoint(), tx.Exec(f.ctx, `insert into written values (1)`, nil)); err != nil {
+				return err
+			}
+			if tx.Exec(f.ctx, `insert into written values (1)`, nil) == nil || tx.Lost() {
+				t.Error("a violated key is no error, or costs the transaction")
+			}
+			if tx.Exec(f.ctx, `insert into written values (2)`, nil) == nil || !tx.Lost() {
+				t.Error("without returning to the savepoint it goes on")
+			}
+			if tx.RollbackTo() == nil || tx.Advance("a", 1, 0, 2, "h") == nil {
+				t.Error("the lost transaction is still of use")
+			}
+			return nil
+		})
+		if err == nil {
+			t.Error("a lost transaction was committed")
+		}
+	})
+}
+
+func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
+	t.Parallel()
+	f := withTable(t)
+	insert := func(tx *store.ApplyTx, n int64) error {
+		return tx.Exec(f.ctx, `insert into written values ($1)`, []any{n})
+	}
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		if err := tx.Savepoint(); err != nil {
+			return err
+		}
+		if !tx.Gather() {
+			t.Error("nothing is gathered")
+		}
+		if err := errors.Join(insert(tx, 1), insert(tx, 2), insert(tx, 1), insert(tx, 3)); err != nil || tx.Gathered() != 4 {
+			t.Errorf("%d statements wait: %v", tx.Gathered(), err)
+		}
+		if done, err := tx.Flush(); done != 2 || err == nil || tx.Lost() || tx.Gathered() != 0 {
+			t.Errorf("%d statements took effect, %v, lost: %v, want two and the third's error", done, err, tx.Lost())
+		}
+		if err := tx.RollbackTo(); err != nil {
+			return err
+		}
+		tx.Gather()
+		if err := errors.Join(insert(tx, 7), insert(tx, 8)); err != nil {
+			return err
+		}
+		tx.Forget()
+		tx.Gather()
+		if err := errors.Join(insert(tx, 4), insert(tx, 5)); err != nil {
+			return err
+		}
+		done, err := tx.Flush()
+		if done != 2 {
+			t.Errorf("%d statements took effect, want both", done)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"4", "5"}, texts(t, f.projections, `select n from written order by n`)); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
+	t.Parallel()
+	f := open(t, eventTimeout(200*time.Millisecond))
+	f.set("a", 1, 1)
+	other := f.somebody(f.pair.Projections)
+	f.runs(other, `begin`, `select 1 from projection_watermarks for update`)
+	before := f.backends()
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		_, err := tx.Watermark("a")
+		if !errors.Is(err, outbox.ErrBusy) || !tx.Lost() || tx.RollbackTo() == nil {
+			t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
+		}
+		return nil
+	})
+	if !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("got error %v, want a busy database", err)
+	}
+	f.runs(other, `rollback`)
+	f.set("a", 2, 1)
+	if diff := cmp.Diff(before, f.backends()[:len(before)]); diff != "" {
+		t.Errorf("a connection was given up for nothing (-before +after):\n%s", diff)
+	}
+}
+
+func TestPostgresApply_deadlockIsBusy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.set("a", 1, 1)
+	f.set("b", 1, 1)
+	f.everyConnection(`set deadlock_timeout = 20`)
+	other := f.somebody(f.pair.Projections)
+	lock := func(id string) string {
+		return `select 1 from projection_watermarks where campaign_id = '` + id + `' for update`
+	}
+	f.runs(other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
+	blocked := make(chan error)
+	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		if _, err := tx.Watermark("a"); err != nil {
+			return err
+		}
+		go func() {
+			_, err := other.Exec(context.Background(), lock("a"))
+			blocked <- err
+		}()
+		_, err := tx.Watermark("b")
+		return err
+	})
+	if !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("got error %v, want a busy database", err)
+	}
+	if err := <-blocked; err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+	f.runs(other, `rollback`)
+	f.set("b", 2, 1)
+}
+
+func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
+	t.Parallel()
+	f := open(t, func(o *store.Options) { o.Lease = 300 * time.Millisecond })
+	f.set("a", 1, 1)
+	f.unchanged(func() {
+		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			if err := tx.Fence("a", 9); err != nil {
+				return err
+			}
+			f.await("the transaction to be cut off", func() bool {
+				return f.number(`select count(*)`+theStores+` and state = 'idle in transaction'`) == 0
+			})
+			if err := tx.Fence("a", 10); !errors.Is(err, outbox.ErrBusy) || !tx.Lost() {
+				t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
+			}
+			return nil
+		})
+		if !errors.Is(err, outbox.ErrBusy) {
+			t.Errorf("got error %v, want a busy database", err)
+		}
+	})
+	f.set("a", 2, 1)
+}
+
+// inTheMiddle opens a store and returns with it a function that lets something
+// happen in the middle of the next transaction: when it asks for the time.
+func inTheMiddle(t *testing.T) (*fixture, func(func())) {
+	var pending atomic.Pointer[func()]
+	f := open(t, func(o *store.Options) {
+		now := o.Now
+		o.Now = func() time.Time {
+			if act := pending.Swap(nil); act != nil {
+				(*act)()
+			}
+			return now()
+		}
+	})
+	return f, func(act func()) { pending.Store(&act) }
+}
+
+// transactions are calls that ask for the time after their transaction has
+// begun. They can be made in this order, on a store that prepare has prepared.
+var transactions = []struct {
+	name string
+	call func(*fixture) error
+}{
+	{"append", func(f *fixture) error {
+		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("new", "counted")}})
+		return err
+	}},
+	{"settle", func(f *fixture) error {
+		got, err := f.Settle(f.ctx, two, []store.Result{{Claim: store.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
+		if err == nil && got.Fenced != 0 {
+			err = fmt.Errorf("settled %+v", got)
+		}
+		return err
+	}},
+	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i"}) }},
+	{"claim", func(f *fixture) error {
+		claims, err := f.Claim(f.ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
+		if err == nil && len(claims) == 0 {
+			err = errors.New("nothing was claimed")
+		}
+		return err
+	}},
+	{"pause", func(f *fixture) error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err }},
+	{"row", func(f *fixture) error { _, err := f.Row(f.ctx, "a", 1); return err }},
+}
+
+func (f *fixture) prepare() {
+	f.tb.Helper()
+	f.append("held", 2)
+	f.claimOne(two, 10)
+	f.append("a", 2)
+}
+
+func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T) {
+	t.Parallel()
+	f, meanwhile := inTheMiddle(t)
+	f.prepare()
+	for _, tx := range transactions {
+		f.unchanged(func() {
+			meanwhile(f.terminate)
+			if err := tx.call(f); !errors.Is(err, outbox.ErrBusy) {
+				t.Errorf("%s: got error %v, want a busy database", tx.name, err)
+			}
+		})
+		if err := tx.call(f); err != nil {
+			t.Errorf("%s, the same again: %v", tx.name, err)
+		}
+	}
+	f.sound()
+}
+
+func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.prepare()
+	for _, tx := range transactions {
+		f.terminate()
+		if err := tx.call(f); err != nil {
+			t.Errorf("%s: %v", tx.name, err)
+		}
+	}
+	for range 2 {
+		f.terminate()
+		snapshot, err := f.ProjectionsSnapshot(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshot.Rollback()
+	}
+	f.terminate()
+	f.sound()
+}
+
+// A server that was the first and is the second now still answers, but refuses
+// to write: the way to the new first one leads through a new connection.
+func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.prepare()
+	f.everyConnection(`set default_transaction_read_only = on`)
+	f.unchanged(func() {
+		for _, tx := range transactions {
+			err := tx.call(f)
+			if reads := tx.name == "row"; reads != (err == nil) || !reads && !errors.Is(err, outbox.ErrBusy) {
+				t.Errorf("%s: got error %v, want a busy database for what writes", tx.name, err)
+			}
+		}
+		if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
+			t.Errorf("apply: got error %v, want a busy database", err)
+		}
+	})
+	f.runs(f.somebody(f.pair.Journal), `set default_transaction_read_only = off`,
+		`do $$ begin execute 'alter database ' || current_database() || ' reset default_transaction_read_only'; end $$`)
+	for _, tx := range transactions {
+		if err := tx.call(f); err != nil {
+			t.Errorf("%s, as soon as the server writes: %v", tx.name, err)
+		}
+	}
+	f.set("a", 1, 1)
+}
+
+// A server of the test's own, since others would notice its restarts.
+func TestPostgresServerRestart(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	life := func(t *testing.T, database string) *fixture {
+		database = server.URL(database)
+		return openPair(t, dbtest.Pair{Journal: dbtest.InSchema(database, "journal"), Projections: dbtest.InSchema(database, "projections")}, newClock())
+	}
+	t.Run("is waited for by what has not begun", func(t *testing.T) { restartIsWaitedFor(t, server, life(t, "waiting")) })
+	t.Run("loses and repeats nothing under load", func(t *testing.T) { restartLosesNothing(t, server, life(t, "load")) })
+}
+
+func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
+	f.prepare()
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Campaign(soon, "a"); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("reading while the server is away: got error %v, want a busy database", err)
+	}
+	if err := f.Apply(soon, func(*store.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("applying while the server is away: got error %v, want a busy database", err)
+	}
+	if reasons := f.Ready(soon); len(reasons) != 2 {
+		t.Errorf("ready while the server is away: %q", reasons)
+	}
+	var calls sync.WaitGroup
+	for _, tx := range transactions[:3] { // none of them hinders another
+		calls.Go(func() {
+			if err := tx.call(f); err != nil {
+				t.Errorf("%s: %v", tx.name, err)
+			}
+		})
+	}
+	if err := server.Launch(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
+	f.sound()
+	if reasons := f.Ready(f.ctx); len(reasons) != 0 {
+		t.Errorf("ready after the restart: %q", reasons)
+	}
+}
+
+func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
+	const callers = 4
+	stop := make(chan struct{})
+	appended := make([]int64, callers)
+	var total atomic.Int64
+	var loops sync.WaitGroup
+	for caller := range callers {
+		loops.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				e := event(fmt.Sprint("c-", caller), "counted")
+				e.EventID = fmt.Sprint("e-", appended[caller]+1)
+				switch got, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}}); {
+				case errors.Is(err, outbox.ErrBusy): // the same once more
+				case err != nil || got[0].Seq != appended[caller]+1:
+					t.Errorf("got %+v, %v after %d", got, err, appended[caller])
+					return
+				default:
+					appended[caller]++
+					total.Add(1)
+				}
+			}
+		})
+	}
+	for _, restart := range []func(context.Context) error{
+		server.Restart,
+		func(ctx context.Context) error { return errors.Join(server.Crash(), server.Launch(ctx)) },
+		func(context.Context) error { return nil },
+	} {
+		before := total.Load()
+		f.await("appends to go on", func() bool { return total.Load() > before+50 })
+		if err := restart(f.ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	loops.Wait()
+	for caller, n := range appended {
+		if c := f.campaign(fmt.Sprint("c-", caller)); c.HighWaterSeq != n {
+			t.Errorf("%d events of caller %d are there, %d were acknowledged", c.HighWaterSeq, caller, n)
+		}
+	}
+	f.sound()
+}

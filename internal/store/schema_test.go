@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/store"
+)
+
+// schemaQueries describe a database: its columns, its primary keys and its
+// indexes, each as one line, in words that both databases share.
+var schemaQueries = map[bool][]string{
+	false: {`
+select t.name || '.' || c.name
+  || case when lower(c.type) = 'text' then ' text' when lower(c.type) like '%int%' then ' integer' else ' float' end
+  || case when c."notnull" or c.pk > 0 then '' else ' or nothing' end
+  || case when c.dflt_value is null then '' else ', otherwise ' || c.dflt_value end
+from sqlite_schema t
+join pragma_table_info(t.name) c
+where t.type = 'table'`, `
+select t.name || ' by ' || group_concat(c.name, ', ' order by c.pk)
+from sqlite_schema t
+join pragma_table_info(t.name) c on c.pk > 0
+where t.type = 'table'
+group by t.name`, `
+select case when i."unique" then 'unique ' else '' end || i.name || ' on ' || t.name
+  || ' (' || (select group_concat(coalesce(k.name, 'an expression'), ', ' order by k.seqno) from pragma_index_info(i.name) k) || ')'
+  || case when i.partial then ', partial' else '' end
+from sqlite_schema t
+join pragma_index_list(t.name) i on i.origin = 'c'
+where t.type = 'table'`},
+	true: {`
+select table_name || '.' || column_name
+  || case data_type when 'text' then ' text' when 'bigint' then ' integer' when 'integer' then ' integer' else ' float' end
+  || case is_nullable when 'NO' then '' else ' or nothing' end
+  || coalesce(', otherwise ' || replace(column_default, '::text', ''), '')
+from information_schema.columns
+where table_schema = current_schema()`, `
+select cast(cast(i.indrelid as regclass) as text) || ' by ' || (
+  select string_agg(a.attname, ', ' order by k.n)
+  from unnest(i.indkey) with ordinality k (attribute, n)
+  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute)
+from pg_index i
+join pg_class c on c.oid = i.indexrelid
+where c.relnamespace = cast(current_schema() as regnamespace)
+  and i.indisprimary`, `
+select case when i.indisunique then 'unique ' else '' end || c.relname || ' on ' || cast(cast(i.indrelid as regclass) as text)
+  || ' (' || (
+    select string_agg(coalesce(a.attname, 'an expression'), ', ' order by k.n)
+    from unnest(i.indkey) with ordinality k (attribute, n)
+    left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attribute) || ')'
+  || case when i.indpred is null then '' else ', partial' end
+from pg_index i
+join pg_class c on c.oid = i.indexrelid
+where c.relnamespace = cast(current_schema() as regnamespace)
+  and not i.indisprimary`},
+}
+
+// schemaOf describes a database, without the table of its migrations.
+func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
+	t.Helper()
+	var lines []string
+	for _, query := range schemaQueries[postgres] {
+		for _, line := range texts(t, db, query) {
+			// The order by lag has an index on SQLite only.
+			if !strings.Contains(line, "goose") && !strings.Contains(line, "sqlite_") && !strings.Contains(line, "campaigns_by_lag") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// onlyOnSQLite is an index whose upkeep costs PostgreSQL more than it saves.
+const onlyOnSQLite = "campaigns_by_lag on campaigns "
+
+func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
+	t.Parallel()
+	f, files := open(t), dbtest.Files(t.TempDir())
+	s, err := store.Open(f.ctx, optionsFor(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, pair := range map[string][2]string{"journal": {files.Journal, f.pair.Journal}, "projections": {files.Projections, f.pair.Projections}} {
+		want, got := schemaOf(t, dbtest.Open(t, pair[0]), false), schemaOf(t, dbtest.Open(t, pair[1]), true)
+		if len(want) < 20 {
+			t.Errorf("the %s database is described by %q alone", name, want)
+		}
+		want = slices.DeleteFunc(want, func(line string) bool { return strings.HasPrefix(line, onlyOnSQLite) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the %s database (-SQLite +PostgreSQL):\n%s", name, diff)
+		}
+	}
+	want, err := s.Migrations(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Migrations(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(steps(want), steps(got)); diff != "" || len(want) < 3 {
+		t.Errorf("migrations (-SQLite +PostgreSQL):\n%s", diff)
+	}
+}
+
+func steps(migrations []store.Migration) []string {
+	var all []string
+	for _, m := range migrations {
+		all = append(all, fmt.Sprintf("%s %d %s, applied: %v", m.Database, m.Version, m.Name, m.AppliedAt != nil && !m.AppliedAt.IsZero()))
+	}
+	return all
+}
+
+// Ids are compared byte by byte, whatever the language of the server, so that
+// pages come in the same order and every cursor means the same.
+func TestPostgresMigrations_compareIDsByteByByte(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, db := range []*sql.DB{f.journal, f.projections} {
+		loose := texts(t, db, `
+select cast(cast(i.indrelid as regclass) as text) || '.' || a.attname
+from pg_index i
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+join pg_type y on y.oid = a.atttypid
+join pg_class c on c.oid = i.indrelid
+join pg_collation n on n.oid = a.attcollation
+where y.typname = 'text'
+  and n.collname <> 'C'
+  and c.relnamespace = cast(current_schema() as regnamespace)`)
+		if len(loose) != 0 {
+			t.Errorf("%q are compared by the rules of a language", loose)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// session is a place for a transaction: a connection, which is made when it is
+// first needed, and again when it was lost.
+type session struct {
+	dial func(context.Context) (link, error)
+	link link // nil when there is none
+}
+
+// sessions hands out sessions. Who waits longest is served first; what is
+// handed out is the session that was used last, so that few are warm and no
+// more connections are made than are needed at a time.
+type sessions struct {
+	free chan struct{} // one for each idle session: a channel queues fairly, a mutex does not
+
+	mu   sync.Mutex
+	idle []*session
+}
+
+func newSessions(n int, dial func(context.Context) (link, error)) *sessions {
+	s := &sessions{free: make(chan struct{}, n)}
+	for range n {
+		s.put(&session{dial: dial})
+	}
+	return s
+}
+
+// take waits for a session until ctx ends, or closed does.
+func (s *sessions) take(ctx context.Context, closed <-chan struct{}) (*session, error) {
+	select {
+	case <-s.free:
+	case <-closed:
+		return nil, sql.ErrConnDone
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", outbox.ErrBusy, ctx.Err())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.idle) - 1
+	one := s.idle[last]
+	s.idle = s.idle[:last]
+	return one, nil
+}
+
+func (s *sessions) put(one *session) {
+	s.mu.Lock()
+	s.idle = append(s.idle, one)
+	s.mu.Unlock()
+	s.free <- struct{}{}
+}
+
+// close waits for every session and drops its connection.
+func (s *sessions) close() {
+	for range cap(s.free) {
+		<-s.free
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.idle {
+		one.drop()
+	}
+}
+
+// begin starts a transaction. Where the connection turns out to be lost it is
+// made again, until ctx ends: nothing has happened yet.
+func (s *session) begin(ctx context.Context, text string) error {
+	for {
+		err := s.tryBegin(ctx, text)
+		if err == nil || s.link != nil {
+			return err
+		}
+		pause := time.NewTimer(reconnectWait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("%w: %w", outbox.ErrBusy, err)
+		}
+	}
+}
+
+// tryBegin leaves no link when the connection was lost.
+func (s *session) tryBegin(ctx context.Context, text string) (err error) {
+	if s.link == nil {
+		if s.link, err = s.dial(ctx); err != nil {
+			s.link = nil
+			return err
+		}
+	}
+	err = s.link.begin(ctx, text)
+	if err == nil {
+		return nil
+	}
+	v := s.link.judge(err)
+	if v.lost {
+		s.drop()
+		return err
+	}
+	// When ctx ended just as the transaction had begun, the driver reports the
+	// context's error for a begin that took effect.
+	_ = s.link.rollback()
+	if v.busy {
+		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
+	}
+	return err
+}
+
+// abandon undoes a transaction, or gives its connection up.
+func (s *session) abandon(t *tx) {
+	if t.lost {
+		s.drop()
+		return
+	}
+	if err := s.link.rollback(); err != nil && s.link.judge(err).lost {
+		s.drop()
+	}
+}
+
+func (s *session) drop() {
+	if s.link != nil {
+		s.link.close()
+		s.link = nil
+	}
+}

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"outboxweb/internal/outbox"
+)
+
+var sqliteDialect = &dialect{
+	name:      "sqlite",
+	goose:     goose.DialectSQLite3,
+	tables:    `select count(*) from sqlite_master where type = 'table' and name = $1`,
+	claimStep: waveCampaigns,
+	writers:   1,
+	readers:   4,
+}
+
+const busyTimeout = 10 * time.Second
+
+// sameFile reports whether two paths lead to one file, or would once it is made.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA == nil && errB == nil {
+		return os.SameFile(infoA, infoB)
+	}
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
+}
+
+// openSQLite opens the SQLite file at path, creating its directory and the
+// file itself (0600) unless mustExist.
+func openSQLite(ctx context.Context, name, path string, mustExist bool) (*database, error) {
+	if err := prepareFile(name, path, mustExist); err != nil {
+		return nil, err
+	}
+	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginApply: "begin immediate", beginRead: "begin"}
+	// Without "file:" the driver drops every parameter in silence.
+	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
+	var err error
+	if d.pool, err = sql.Open("sqlite", base+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)"); err == nil {
+		d.readerPool, err = sql.Open("sqlite", base+"&mode=ro&_pragma=query_only(1)")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
+	}
+	d.pool.SetMaxOpenConns(d.dialect.writers)
+	d.readerPool.SetMaxOpenConns(d.dialect.readers + 2)
+	d.dialWriter = func(ctx context.Context) (link, error) { return pin(ctx, d.pool) }
+	d.dialReader = func(ctx context.Context) (link, error) { return pin(ctx, d.readerPool) }
+	if err := d.verifyPragmas(ctx); err != nil {
+		d.closePools()
+		return nil, err
+	}
+	return d, nil
+}
+
+// prepareFile makes sure that the file can be opened for writing, so that a
+// wrong path is one clear sentence and not the driver's.
+func prepareFile(name, path string, mustExist bool) error {
+	if _, err := os.Stat(path); mustExist && errors.Is(err, os.ErrNotExist) {
+		return outbox.Setup("the %s database %s does not exist and --no-migrate forbids creating it", name, path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return outbox.Setup("cannot create the directory of the %s database %s: %v", name, path, reason(err))
+	}
+	_, err := os.Stat(path)
+	made := errors.Is(err, os.ErrNotExist)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
+	}
+	if err := f.Close(); err != nil || !made {
+		return err
+	}
+	return syncDir(filepath.Dir(path)) // or a power failure could take the new file away, events and all
+}
+
+// reason is the system's own word for an error, without the path again.
+func reason(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// verifyPragmas reads back what durability depends on.
+func (d *database) verifyPragmas(ctx context.Context) error {
+	var version, journal string
+	var synchronous int
+	err := d.patiently(ctx, func() error {
+		err := d.pool.QueryRowContext(ctx, "select sqlite_version()").Scan(&version)
+		if err == nil {
+			err = d.pool.QueryRowContext(ctx, "pragma journal_mode").Scan(&journal)
+		}
+		if err == nil {
+			err = d.pool.QueryRowContext(ctx, "pragma synchronous").Scan(&synchronous)
+		}
+		return err
+	})
+	switch {
+	case err != nil && sqliteCode(err) == sqlite3.SQLITE_NOTADB:
+		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.place)
+	case err != nil:
+		return outbox.Setup("cannot open the %s database %s: %v", d.name, d.place, err)
+	case !versionAtLeast(version, 3, 51, 3):
+		return outbox.Setup("SQLite %s is too old: versions before 3.51.3 can corrupt a WAL file", version)
+	case journal != "wal" || synchronous != 2:
+		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.name, d.place, journal, synchronous)
+	}
+	return nil
+}
+
+// patiently repeats act while another process holds a lock, for at most
+// lockWaitLimit. SQLite waits by itself for most locks, but not for those it
+// takes to turn a new file into a WAL database.
+func (d *database) patiently(ctx context.Context, act func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWaitLimit)
+	defer cancel()
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		err := act()
+		if err == nil || !sqliteLocked(err) {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func versionAtLeast(version string, want ...int) bool {
+	var have [3]int
+	fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2])
+	for i, w := range want {
+		if have[i] != w {
+			return have[i] > w
+		}
+	}
+	return true
+}
+
+// sqliteCode is the primary result code of err, or 0 when SQLite did not speak.
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.Code() & 0xff
+}
+
+func sqliteLocked(err error) bool {
+	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqliteCode(err) == sqlite3.SQLITE_LOCKED
+}
+
+// sqliteLink is a pinned connection. Statements stay prepared on it, which
+// halves the cost of small ones.
+type sqliteLink struct {
+	conn       *sql.Conn
+	stmts      map[string]*sql.Stmt
+	unclosable bool // closing conn would wait for ever
+}
+
+func pin(ctx context.Context, pool *sql.DB) (link, error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteLink{conn: conn, stmts: make(map[string]*sql.Stmt)}, nil
+}
+
+func (l *sqliteLink) close() {
+	for _, stmt := range l.stmts {
+		stmt.Close()
+	}
+	if !l.unclosable {
+		l.conn.Close()
+	}
+}
+
+func (l *sqliteLink) begin(ctx context.Context, text string) error {
+	_, err := l.exec(ctx, text, nil)
+	return err
+}
+
+func (l *sqliteLink) commit() error {
+	_, err := l.exec(background, "commit", nil)
+	return err
+}
+
+func (l *sqliteLink) rollback() error {
+	_, err := l.exec(background, "rollback", nil)
+	return err
+}
+
+func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64, error) {
+	stmt, err := l.stmt(query)
+	if err != nil {
+		return 0, err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			l.clean(query, stmt)
+		}
+	}()
+	res, err := stmt.ExecContext(ctx, args...)
+	returned = true
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// clean tidies up behind a panic that passed through the driver: the
+// statement is still in progress, and as long as it exists every later one
+// would be refused. database/sql never gives the connection back after that,
+// so that it stays usable here but must not be closed.
+func (l *sqliteLink) clean(query string, stmt *sql.Stmt) {
+	l.unclosable = true
+	delete(l.stmts, query)
+	stmt.Close()
+}
+
+func (l *sqliteLink) each(scan func(scanner) error, query string, args []any) error {
+	stmt, err := l.stmt(query)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(background, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err == errEnough {
+			return nil
+		} else if err != nil {
+			return ours{err}
+		}
+	}
+	return rows.Err()
+}
+
+func (l *sqliteLink) run(b *batch) (int, error) {
+	for i := range b.steps {
+		if err := l.step(&b.steps[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(b.steps), nil
+}
+
+func (l *sqliteLink) step(s *step) error {
+	if s.scan != nil {
+		return l.each(s.scan, s.query, s.args)
+	}
+	n, err := l.exec(background, s.query, s.args)
+	if err != nil || s.count == nil {
+		return err
+	}
+	return oursOrNil(s.count(n))
+}
+
+func (l *sqliteLink) define(statement string) error {
+	_, err := l.conn.ExecContext(background, statement)
+	return err
+}
+
+func (l *sqliteLink) prepare(query string) error {
+	stmt, err := l.conn.PrepareContext(background, query)
+	if err != nil {
+		return err
+	}
+	return stmt.Close()
+}
+
+func (l *sqliteLink) stmt(query string) (*sql.Stmt, error) {
+	if stmt, ok := l.stmts[query]; ok {
+		return stmt, nil
+	}
+	stmt, err := l.conn.PrepareContext(background, query)
+	if err != nil {
+		return nil, err
+	}
+	l.stmts[query] = stmt
+	return stmt, nil
+}
+
+func (l *sqliteLink) judge(err error) verdict {
+	v := verdict{busy: sqliteLocked(err), fatal: true, late: errors.Is(err, context.DeadlineExceeded)}
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		// A context that ended interrupts the statement, and SQLite
+		// answers an interrupted write by rolling everything back.
+		return v
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE:
+		v.fatal = false
+	}
+	return v
+}
