@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sort"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -20,6 +21,9 @@ type application struct {
 	auditOnly map[string]bool
 	skip      map[string]bool // projections set aside for this campaign
 	mark      store.Watermark
+
+	attempt  *attempt // nil in a rehearsal
+	gathered bool     // the statements of the last run were sent together
 }
 
 // lethalError is an event that took the whole transaction with it: it was cut
@@ -63,7 +67,10 @@ func (a *application) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ok {
+	switch {
+	case ok && a.attempt != nil && a.attempt.together && sound > 0:
+		err = a.applyBlindly(ctx, todo[:sound])
+	case ok:
 		err = a.applyAll(ctx, todo[:sound])
 	}
 	if err == nil && p.result.Applied == a.mark.AppliedSeq {
@@ -150,30 +157,39 @@ func (a *application) diverged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// applyBlindly sends events on their way without learning what becomes of them.
+func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) error {
+	t, last := a.attempt, &todo[len(todo)-1]
+	err := a.tx.Advance(last.CampaignID, a.part.claim.Epoch, todo[0].Seq-1, last.Seq, last.ChainHash)
+	for i := 0; err == nil && i < len(todo); i++ {
+		err = a.applyEvent(ctx, &todo[i])
+		t.sent = append(t.sent, sent{a.tx.Gathered(), a.part, todo[i].Seq})
+		if err != nil {
+			a.part.suspect = todo[i].Seq
+		}
+	}
+	a.part.result.Applied = last.Seq
+	return err
+}
+
 // applyAll applies events in runs, as long as possible: the whole rest at
 // first; when an event fails, those before it again, then it alone, so that it
 // undoes only itself.
 func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
-	run := len(todo)
 	for len(todo) > 0 {
-		failedAt, err := a.applyRun(ctx, todo[:run])
+		run := a.nextRun(todo)
+		failedAt, err := a.applyRun(ctx, run)
 		if a.tx.Lost() {
-			return a.lost(ctx, err, todo[:run], failedAt)
+			return a.lost(ctx, err, run, failedAt)
 		}
 		switch {
 		case errors.Is(err, outbox.ErrLeaseLost):
 			return nil
 		case err == nil:
-			a.part.result.Applied = todo[run-1].Seq
-			alone := run < len(todo) && run > 1
-			todo = todo[run:]
-			if run = len(todo); alone {
-				run = 1
-			}
-		case failedAt > 0:
-			run = failedAt
-		case run > 1:
-			run = 1
+			a.part.result.Applied = run[len(run)-1].Seq
+			todo = todo[len(run):]
+		case len(run) > 1 || a.gathered:
+			a.part.suspect = run[failedAt].Seq
 		default:
 			again, err := a.fail(&todo[0], err)
 			if err != nil || !again {
@@ -184,6 +200,17 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 	return nil
 }
 
+// nextRun is the events to apply next: those before the suspect, or it alone.
+func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
+	switch i := a.part.suspect - todo[0].Seq; {
+	case i == 0:
+		return todo[:1]
+	case i > 0 && i < int64(len(todo)):
+		return todo[:i]
+	}
+	return todo
+}
+
 // lost turns the loss of the transaction into what caused it: an event over
 // its deadline or one that panicked, or a fault that is nobody's attempt.
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
@@ -191,26 +218,48 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	if errors.As(err, &panicked) {
 		return &lethalError{seq: panicked.seq, failure: failureOf(err)}
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) {
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) || errors.Is(err, outbox.ErrBusy) {
 		return err
 	}
-	seq := run[failedAt].Seq
-	cause := fmt.Errorf("the event took longer than %s and was cut off: %w", a.worker.EventTimeout, err)
-	return &lethalError{seq: seq, failure: failureOf(cause)}
+	return &lethalError{seq: run[failedAt].Seq, failure: failureOf(a.cutOff(err))}
+}
+
+// cutOff is err as it is told of an event that ran into its deadline.
+func (a *application) cutOff(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("the event took longer than %s and was cut off: %w", a.worker.Store.EventTimeout(), err)
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
 // first. When an event fails everything of the run is undone, and its index
 // is returned.
 func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedAt int, err error) {
+	// A suspect's statements are sent one by one, to learn which of them fails.
+	a.gathered = run[0].Seq != a.part.suspect && a.tx.Gather()
 	if err := a.tx.Savepoint(); err != nil {
 		return 0, err
 	}
 	last := &run[len(run)-1]
+	var ends []int // how many statements are gathered at the end of each event
 	err = a.tx.Advance(last.CampaignID, a.part.claim.Epoch, run[0].Seq-1, last.Seq, last.ChainHash)
 	for i := 0; err == nil && i < len(run); i++ {
 		failedAt = i
 		err = a.applyEvent(ctx, &run[i])
+		if a.gathered {
+			ends = append(ends, a.tx.Gathered())
+		}
+	}
+	if a.gathered && err != nil {
+		a.tx.Forget() // the savepoint among them
+		return failedAt, err
+	}
+	if a.gathered {
+		var done int
+		if done, err = a.tx.Flush(); err != nil {
+			failedAt = min(sort.SearchInts(ends, done+1), len(run)-1)
+		}
 	}
 	if err != nil && !a.tx.Lost() {
 		if err := a.tx.RollbackTo(); err != nil {
@@ -235,7 +284,7 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err erro
 	}
 	if !a.worker.Set.Bounded(e.EventType) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.worker.EventTimeout)
+		ctx, cancel = context.WithTimeout(ctx, a.worker.Store.EventTimeout())
 		defer cancel()
 	}
 	defer func() {
@@ -250,7 +299,7 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err erro
 // is one that is set aside rather than blocking, and this was the last
 // attempt, it is set aside and the event is to be applied again without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
-	f := failureOf(cause)
+	f := failureOf(a.cutOff(cause))
 	var at *projection.ApplyError
 	if errors.As(cause, &at) && a.worker.quarantines(at.Projection) && !a.skip[at.Projection] {
 		f.SetAside = true

@@ -20,9 +20,13 @@ func (w *Worker) ApplyClaims(ctx context.Context, claims []store.Claim) error {
 	return err
 }
 
-// FinishClaims is the rest of a wave after its claim.
-func (w *Worker) FinishClaims(ctx context.Context, claims []store.Claim) error {
+// FinishClaims is the rest of a wave after its claim. What is to happen between
+// applying and settling does.
+func (w *Worker) FinishClaims(ctx context.Context, claims []store.Claim, between ...func()) error {
 	parts, err := w.work(ctx, claims)
+	for _, happen := range between {
+		happen()
+	}
 	return errors.Join(err, w.settle(ctx, parts))
 }
 

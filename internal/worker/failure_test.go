@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
 
@@ -27,7 +27,7 @@ func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	b.mustHaveApplied(t, "a", 4)
 	b.mustHaveApplied(t, "b", 2)
 	b.mustHaveApplied(t, "c", 4)
-	if balance := column[int](t, b.projections(t), `select balance + 1000 * spent from accounts`); !slices.Equal(balance, []int{1007}) {
+	if balance := column[int](t, b.projections, `select balance + 1000 * spent from accounts`); !slices.Equal(balance, []int{1007}) {
 		t.Errorf("balance and spendings are %v, want those of the first two events", balance)
 	}
 	b.mustStand(t, "b", 3, outbox.Failed, 1)
@@ -48,7 +48,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 		t.Fatalf("%d attempts, want 1", len(r.Attempts))
 	}
 	a := r.Attempts[0]
-	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, "CHECK constraint failed") {
+	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, b.checkFailed()) {
 		t.Errorf("the error does not say where and why: %s", a.Error)
 	}
 	want := outbox.Attempt{Attempt: 1, Worker: b.worker.ID(), Build: "test", At: now.now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error)}
@@ -88,7 +88,7 @@ func TestPass_retriesWithBackoffUntilDead(t *testing.T) {
 	b.mustHaveApplied(t, "b", 1)
 	b.mustBeSound(t)
 
-	mustExec(t, b.projections(t), `update accounts set balance = 1000`)
+	mustExec(t, b.projections, `update accounts set balance = 1000`)
 	b.mustRequeue(t, "b", 2)
 	b.drain(t)
 	b.mustHaveApplied(t, "b", 4)
@@ -101,9 +101,9 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 		b := open(t, define(t, ledger, probing))
 		key := fmt.Sprint(t.Name(), flaky)
 		calls := 0
-		onProbe(t, key, func([]driver.Value) (driver.Value, error) {
+		onProbe(t, key, func([]string) (string, error) {
 			if calls++; calls == 1 {
-				return nil, errors.New("not today")
+				return "", errors.New("not today")
 			}
 			return "fine", nil
 		})
@@ -113,17 +113,27 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 		b.pass(t)
 
 		b.mustHaveApplied(t, "b", 4)
-		if rows := column[int](t, b.journal(t), `select attempt from attempts`); len(rows) > 0 {
+		if rows := column[int](t, b.journal, `select attempt from attempts`); len(rows) > 0 {
 			t.Errorf("flaky event %d left attempts %v", flaky+1, rows)
 		}
 	}
 }
 
-func TestPass_recordsAPanicAsAFailedAttempt(t *testing.T) {
+// checkFailed is in the database's own words for a check that failed.
+func (b *bench) checkFailed() string {
+	if b.postgres() {
+		return "violates check constraint"
+	}
+	return "CHECK constraint failed"
+}
+
+// On PostgreSQL nothing of a projection runs in this process, where it could
+// panic.
+func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	b := open(t, define(t, ledger, probing), at(now))
-	onProbe(t, t.Name(), func([]driver.Value) (driver.Value, error) { panic("out of cheese") })
+	onProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
 	b.mustAppend(t, notes("a", 3)...)
 	b.mustAppend(t, noted("b"), probed("b", t.Name()), noted("b"))
 	b.mustAppend(t, notes("c", 3)...)
@@ -136,7 +146,7 @@ func TestPass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	if text := b.row(t, "b", 2).Attempts[0].Error; !strings.Contains(text, "panic while applying event 2: out of cheese") || !strings.Contains(text, "failure_test.go") {
 		t.Errorf("the attempt lacks the panic or its stack: %s", text)
 	}
-	if left := column[int](t, b.projections(t), `select seq from probing`); len(left) > 0 {
+	if left := column[int](t, b.projections, `select seq from probing`); len(left) > 0 {
 		t.Errorf("the panicking event left something behind: %v", left)
 	}
 
@@ -158,15 +168,21 @@ create table forever (campaign_id text not null, n bigint);
 
 -- on: endless
 insert into forever (campaign_id, n) values (:campaign_id, 0);
+
+-- on: endless @sqlite
 insert into forever (campaign_id, n)
 with recursive up (n) as (select 1 union all select n + 1 from up)
 select :campaign_id, max(n) from up;
+
+-- on: endless @postgres
+insert into forever (campaign_id, n)
+select :campaign_id, 1 from pg_sleep(600);
 `
 
 func TestPass_cutsAHangingEvent(t *testing.T) {
 	t.Parallel()
 	now := newClock()
-	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(150*time.Millisecond))
+	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(500*time.Millisecond))
 	b.mustAppend(t, notes("a", 3)...)
 	for _, hanging := range []string{"b", "c"} {
 		b.mustAppend(t, noted(hanging), eventOf(hanging, "endless", `{}`), noted(hanging))
@@ -179,11 +195,11 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	for _, hanging := range []string{"b", "c"} {
 		b.mustHaveApplied(t, hanging, 1)
 		b.mustStand(t, hanging, 2, outbox.Failed, 1)
-		if text := b.row(t, hanging, 2).Row.LastError; !strings.Contains(text, "took longer than 150ms and was cut off") {
+		if text := b.row(t, hanging, 2).Row.LastError; !strings.Contains(text, "took longer than 500ms and was cut off") {
 			t.Errorf("the error does not say that the event was cut off: %s", text)
 		}
 	}
-	if left := column[int](t, b.projections(t), `select n from forever`); len(left) > 0 {
+	if left := column[int](t, b.projections, `select n from forever`); len(left) > 0 {
 		t.Errorf("the cut-off events left something behind: %v", left)
 	}
 	b.mustAppend(t, notes("a", 2)...)
@@ -192,13 +208,15 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	b.mustBeSound(t)
 }
 
-func TestPass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
+func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"journal.db", "projections.db"} {
-		b := openIn(t, filepath.Join(t.TempDir(), hurried), define(t, ledger))
+	for i := range 2 {
+		b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), hurried)), define(t, ledger))
+		file := []string{b.pair.Journal, b.pair.Projections}[i]
 		b.mustAppend(t, notes("a", 3)...)
 		b.mustAppend(t, notes("b", 3)...)
-		other := raw(t, b.dir, file)
+		other := dbtest.Open(t, file)
+		other.SetMaxOpenConns(1)
 		mustExec(t, other, `begin immediate`)
 		if _, err := b.worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("with %s locked by somebody else: error = %v, want ErrBusy", file, err)
@@ -217,23 +235,23 @@ func TestPass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 // that nobody holds a lease.
 func mustBeUntouched(tb testing.TB, b *bench) {
 	tb.Helper()
-	if touched := column[string](tb, b.journal(tb), `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
+	if touched := column[string](tb, b.journal, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
 		tb.Errorf("rows were touched: %q", touched)
 	}
-	if n := column[int](tb, b.journal(tb), `select count(*) from attempts`); n[0] > 0 {
+	if n := column[int](tb, b.journal, `select count(*) from attempts`); n[0] > 0 {
 		tb.Errorf("%d attempts were recorded", n[0])
 	}
-	if leased := column[string](tb, b.journal(tb), `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
+	if leased := column[string](tb, b.journal, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
 		tb.Errorf("campaigns %q stay leased", leased)
 	}
 }
 
-func TestPass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
+func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	t.Parallel()
-	b := openIn(t, filepath.Join(t.TempDir(), cramped), define(t, ledger, probing))
+	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), cramped)), define(t, ledger, probing))
 	key := t.Name()
 	var stuffed atomic.Bool
-	onProbe(t, key, func([]driver.Value) (driver.Value, error) {
+	onProbe(t, key, func([]string) (string, error) {
 		if stuffed.Load() {
 			return strings.Repeat("x", crampedBytes), nil
 		}
@@ -276,7 +294,7 @@ func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	remarked := eventOf("a", "remarked", `{}`)
 	b.mustAppend(t, remarked, noted("a"), remarked, remarked, noted("a"), remarked)
 	b.drain(t)
-	if seen := column[int](t, b.projections(t), `select seq from ledger_history order by id`); !slices.Equal(seen, []int{2, 5}) {
+	if seen := column[int](t, b.projections, `select seq from ledger_history order by id`); !slices.Equal(seen, []int{2, 5}) {
 		t.Errorf("projections saw events %v, want 2 and 5", seen)
 	}
 	if c := b.campaign(t, "a"); c.AppliedSeq != 6 || c.State() != outbox.StateCurrent {

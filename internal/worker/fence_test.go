@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -73,7 +72,7 @@ func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 	now := newClock()
 	a := open(t, define(t, ledger, probing), at(now))
 	broken := errors.New("not today")
-	onProbe(t, t.Name(), func([]driver.Value) (driver.Value, error) { return "fine", broken })
+	onProbe(t, t.Name(), func([]string) (string, error) { return "fine", broken })
 	_, stale := takenOver(t, now, a, probed("c", t.Name()), noted("c"))
 	a.mustStand(t, "c", 1, outbox.Failed, 1)
 	before := a.dump(t)
@@ -181,9 +180,9 @@ func TestPass_countsAttemptsThatTookTheirProcessDown(t *testing.T) {
 
 func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 	t.Parallel()
-	a := open(t, define(t, ledger, probing), func(_ *store.Options, c *worker.Config) { c.Lease = 200 * time.Millisecond })
-	b, db := a.beside(t), a.journal(t)
-	onProbe(t, t.Name(), func([]driver.Value) (driver.Value, error) {
+	a := open(t, define(t, ledger, probing), leasing(time.Second))
+	b, db := a.beside(t), a.journal
+	onProbe(t, t.Name(), func([]string) (string, error) {
 		expiry := func() int64 { return column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
 		first := expiry()
 		eventually(t, "the lease is renewed beyond its first end", func() bool {

@@ -12,9 +12,10 @@ import (
 
 const heartbeatInterval = 2 * time.Second
 
-// heart keeps what the last heartbeat said. An idle worker writes none, so
-// that it leaves the disk alone: its silence means idleness, and its end is
-// written down or seen from its process being gone.
+// heart keeps what the last heartbeat said. On SQLite an idle worker writes
+// none, so that it leaves the disk alone: its silence means idleness, and its
+// end is written down or seen from its process being gone. Where others may
+// work on other machines, it promises one every heartbeatInterval.
 type heart struct {
 	mu    sync.Mutex
 	state outbox.InstanceState
@@ -52,13 +53,14 @@ func processAlive(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// heartbeat writes counts and rates when they have changed.
+// heartbeat writes counts and rates when they have changed, or when a sign of
+// life was promised.
 func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
 	next := w.counted(time.Now())
 	last := w.beat.state
-	if next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates {
+	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates {
 		w.beat.at = time.Now()
 		return false, nil
 	}
@@ -90,5 +92,6 @@ func (w *Worker) stop(ctx context.Context) error {
 	last.Rates = outbox.Throughput{}
 	now := time.Now().UTC()
 	last.StoppedAt = &now
+	w.Store.TellOthers() // what is left is theirs
 	return w.Store.Heartbeat(ctx, last)
 }

@@ -81,6 +81,9 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 	defer poll.Stop()
 	for {
 		claim, ok, err := w.Store.ClaimInline(ctx, w.who, campaign, w.Lease)
+		if err != nil && ok {
+			return claim, errors.Join(err, w.giveBack(ctx, []store.Claim{claim}))
+		}
 		if err != nil || ok {
 			return claim, err
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 		}
 		b.mustHaveApplied(t, "a", n+4)
 	}
-	if rows := column[int](t, b.journal(t), `select count(*) from projection_apply_outbox`); rows[0] != 0 {
+	if rows := column[int](t, b.journal, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
 		t.Errorf("inline mode left %d rows", rows[0])
 	}
 	if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent || c.Lease != nil {
@@ -105,7 +106,7 @@ func TestApplyInline_refusesAnEventThatCannotBeAppliedAndThoseBehindIt(t *testin
 	}
 	b.mustHaveApplied(t, "a", 1)
 
-	mustExec(t, b.projections(t), `update accounts set balance = 1000`)
+	mustExec(t, b.projections, `update accounts set balance = 1000`)
 	if err := b.appendInline(t, noted("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +145,25 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 	b.mustBeSound(t)
 }
 
-// before calls f once, when the store of this option is about to take the
-// projections' lock: everything before that is done, nothing after it.
-func before(f func()) option {
+// Where the store asks for the time, and tests come in between.
+const (
+	whenClaiming = "store.(*Store).Claim.func1" // in the transaction
+	whenApplying = "store.(*Store).Apply"       // before the transaction
+	whenSettling = "store.(*Store).settleWave"  // in the transaction
+	whenIdle     = "store.(*Store).UntilDue"    // on PostgreSQL, when there was nothing to claim
+)
+
+// once calls f when the store of this option asks for the time there, the
+// first time it does.
+func once(there string, f func()) option {
 	return func(o *store.Options, _ *worker.Config) {
-		now, done := o.Now, false
+		var done atomic.Bool
+		now := o.Now
+		if now == nil {
+			now = time.Now
+		}
 		o.Now = func() time.Time {
-			if !done && calledFrom("store.(*Store).Apply") {
-				done = true
+			if calledFrom(there) && done.CompareAndSwap(false, true) {
 				f()
 			}
 			return now()
@@ -196,7 +208,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 		}
 		now.advance(time.Hour)
 	}
-	a = open(t, define(t, ledger), mode(outbox.ModeInline), at(now), before(takeOverAndDie))
+	a = open(t, define(t, ledger), mode(outbox.ModeInline), at(now), once(whenApplying, takeOverAndDie))
 	if err := a.appendInline(t, notes("a", 3)...); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
 )
@@ -26,7 +25,7 @@ func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
 	if errors.As(err, &schema) {
 		for _, p := range loaded {
 			if p.Name == schema.Projection {
-				return outbox.Setup("%s: %v", p.SchemaStatements[schema.Statement], schema.Err)
+				return p.SchemaStatements[schema.Statement].Refuse(schema.Err)
 			}
 		}
 	}

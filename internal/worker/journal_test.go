@@ -4,18 +4,23 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"encoding/json"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
 
 const (
 	realJournal    = "../../../shared/data/journal.jsonl.gz"
+	realTraces     = "../../../shared/data/traces"
 	realCampaigns  = 590
 	poisonCampaign = "bdsewd4qujfbhle3m7pgb4wrzy"
 	poisonSeq      = 5
@@ -31,23 +36,35 @@ var auditOnly = map[string]outbox.Intent{
 	"action.outcome_applied":          outbox.IntentAuditOnly,
 }
 
-// readJournal reads the recorded journal, which a plain clone does not have.
-func readJournal(tb testing.TB) []outbox.Event {
+// realFile opens recorded data, which a plain clone does not have.
+func realFile(tb testing.TB, path string) io.Reader {
 	tb.Helper()
-	f, err := os.Open(realJournal)
+	f, err := os.Open(path)
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			tb.Fatalf("the recorded journal is missing: %v", err)
+			tb.Fatalf("the recorded data is missing: %v", err)
 		}
-		tb.Skipf("the recorded journal is missing: %v", err)
+		tb.Skipf("the recorded data is missing: %v", err)
 	}
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
+	tb.Cleanup(func() { f.Close() })
+	return f
+}
+
+// readJournal reads the recorded journal.
+func readJournal(tb testing.TB) []outbox.Event {
+	tb.Helper()
+	unzipped, err := gzip.NewReader(realFile(tb, realJournal))
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return readEvents(tb, unzipped)
+}
+
+// readEvents reads one event a line.
+func readEvents(tb testing.TB, from io.Reader) []outbox.Event {
+	tb.Helper()
 	var events []outbox.Event
-	lines := bufio.NewScanner(unzipped)
+	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		e, err := outbox.ParseEvent(lines.Bytes())
@@ -65,12 +82,17 @@ func readJournal(tb testing.TB) []outbox.Event {
 // digests are the full digests of every campaign of the journal.
 func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string {
 	tb.Helper()
+	snapshot, err := b.ProjectionsSnapshot(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer snapshot.Rollback()
 	all := make(map[string]string)
 	for _, e := range events {
 		if _, known := all[e.CampaignID]; known {
 			continue
 		}
-		_, full, err := b.set.Digests(context.Background(), b.ProjectionsReader(), e.CampaignID)
+		_, full, err := b.set.Digests(context.Background(), snapshot, e.CampaignID)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -127,11 +149,11 @@ func mustHaveOneDeadHead(tb testing.TB, b *bench) {
 	if len(dead.Items) != 1 || dead.Items[0].CampaignID != poisonCampaign || dead.Items[0].Seq != poisonSeq || !dead.Items[0].IsHead {
 		tb.Errorf("dead rows = %+v, want the one head of campaign %q seq %d", dead.Items, poisonCampaign, poisonSeq)
 	}
-	waiting := column[string](tb, b.journal(tb), `select distinct campaign_id from projection_apply_outbox`)
+	waiting := column[string](tb, b.journal, `select distinct campaign_id from projection_apply_outbox`)
 	if len(waiting) != 1 || waiting[0] != poisonCampaign {
 		tb.Errorf("campaigns %q have rows, want only %q", waiting, poisonCampaign)
 	}
-	if leased := column[string](tb, b.journal(tb), `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
+	if leased := column[string](tb, b.journal, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
 		tb.Errorf("campaigns %q stay leased", leased)
 	}
 }
@@ -145,9 +167,9 @@ func mustHaveNoGap(tb testing.TB, b *bench) {
 
 // recorded is a bench on which the recorded journal was applied as far as it
 // goes, its audit-only types registered.
-func recorded(t *testing.T, events []outbox.Event) *bench {
+func recorded(t *testing.T, p dbtest.Pair, events []outbox.Event) *bench {
 	t.Helper()
-	b := open(t, []string{"builtin:campaigns"}, maxAttempts(1))
+	b := openPair(t, p, []string{"builtin:campaigns"}, maxAttempts(1))
 	if err := b.RegisterEventTypes(t.Context(), auditOnly); err != nil {
 		t.Fatal(err)
 	}
@@ -161,29 +183,36 @@ func recorded(t *testing.T, events []outbox.Event) *bench {
 func TestWorker_onTheRecordedJournal(t *testing.T) {
 	t.Parallel()
 	events := readJournal(t)
-	b := recorded(t, events)
-	digests, before := b.digests(t, events), b.dump(t, "instances", "sqlite_sequence")
+	b := recorded(t, dbtest.New(t), events)
+	digests, before := b.digests(t, events), b.dump(t, "instances")
 
 	t.Run("applies all but the one dead head, advancing over audit-only events", func(t *testing.T) {
 		mustHaveOneDeadHead(t, b)
 		mustHaveNoGap(t, b)
 		b.mustBeSound(t)
 	})
-	t.Run("makes of it what a fold from scratch makes", func(t *testing.T) {
+	t.Run("makes of it what a fold from scratch makes, and the other database", func(t *testing.T) {
 		if len(digests) != realCampaigns {
 			t.Errorf("%d campaigns, want %d", len(digests), realCampaigns)
 		}
 		mustHaveDigests(t, digests, b.folded(t, events))
+		if b.postgres() {
+			mustHaveDigests(t, digests, recorded(t, dbtest.Files(t.TempDir()), events).digests(t, events))
+		}
 	})
 	t.Run("changes nothing when it is appended again", func(t *testing.T) {
-		appendAgain(t, b, events)
-		mustEqual(t, "appending it again", before, b.dump(t, "instances", "sqlite_sequence"))
+		again := events
+		if b.postgres() {
+			again = events[:len(events)/5] // each is asked for on its own there
+		}
+		appendAgain(t, b, again)
+		mustEqual(t, "appending it again", before, b.dump(t, "instances"))
 	})
 	t.Run("changes nothing on a second start", func(t *testing.T) {
 		second := b.beside(t, maxAttempts(1))
 		stop := second.start(t)
 		eventually(t, "the second start has announced itself", func() bool {
-			return len(column[int](t, b.journal(t), `select 1 from instances`)) > 0
+			return len(column[int](t, b.journal, `select 1 from instances`)) > 0
 		})
 		stop()
 		for _, step := range second.worker.TimedSteps() {
@@ -194,7 +223,7 @@ func TestWorker_onTheRecordedJournal(t *testing.T) {
 		if repaired, err := second.Reconcile(t.Context()); err != nil || repaired != (outbox.Repaired{}) {
 			t.Errorf("the second start repaired %+v (%v)", repaired, err)
 		}
-		mustEqual(t, "a second start", before, b.dump(t, "instances", "sqlite_sequence"))
+		mustEqual(t, "a second start", before, b.dump(t, "instances"))
 		mustHaveDigests(t, second.digests(t, events), digests)
 		mustHaveNoGap(t, second)
 	})
@@ -213,4 +242,54 @@ func appendAgain(t *testing.T, b *bench, events []outbox.Event) {
 			}
 		}
 	}
+}
+
+// readTraces reads the recorded decision traces, and the digests published of
+// some of them.
+func readTraces(tb testing.TB) (events []outbox.Event, published map[string]string) {
+	tb.Helper()
+	paths, err := filepath.Glob(filepath.Join(realTraces, "*.jsonl"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var digests map[string]map[string]string
+	if err := json.NewDecoder(realFile(tb, filepath.Join(realTraces, "expected_digests.json"))).Decode(&digests); err != nil {
+		tb.Fatal(err)
+	}
+	for _, path := range paths {
+		events = append(events, readEvents(tb, realFile(tb, path))...)
+	}
+	published = make(map[string]string)
+	for trace, d := range digests {
+		published[trace] = d["full_projection"]
+	}
+	return events, published
+}
+
+func TestWorker_makesOfRecordedTracesWhatIsPublished(t *testing.T) {
+	t.Parallel()
+	events, published := readTraces(t)
+	digests := applied(t, dbtest.New(t), events)
+	if len(digests) != 5 || len(published) != 2 {
+		t.Errorf("%d traces and %d published digests, want 5 and 2", len(digests), len(published))
+	}
+	for trace, want := range published {
+		if digests[trace] != want {
+			t.Errorf("the digest of %s is %s, want %s", trace, digests[trace], want)
+		}
+	}
+	if dbtest.Postgres() {
+		mustHaveDigests(t, digests, applied(t, dbtest.Files(t.TempDir()), events))
+	}
+}
+
+// applied is the digests of traces after they were applied.
+func applied(t *testing.T, p dbtest.Pair, events []outbox.Event) map[string]string {
+	t.Helper()
+	b := openPair(t, p, []string{"builtin:traces"})
+	b.mustAppend(t, events...)
+	b.drain(t)
+	mustBeUntouched(t, b)
+	b.mustBeSound(t)
+	return b.digests(t, events)
 }

@@ -2,48 +2,61 @@ package worker_test
 
 import (
 	"context"
-	"database/sql/driver"
 	"flag"
 	"fmt"
+	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 	"modernc.org/sqlite"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/store"
 )
 
 func TestMain(m *testing.M) {
-	sqlite.MustRegisterScalarFunction("probe", -1, probe)
+	if askedByServer() {
+		os.Exit(askTest())
+	}
+	sqlite.MustRegisterScalarFunction("probe", -1, probeOnSQLite)
 	sqlite.RegisterConnectionHook(arrange)
-	// Each check opens four databases; -rapid.checks on the command line wins.
-	for name, value := range map[string]string{"rapid.checks": "40", "rapid.steps": "25", "rapid.nofailfile": "true", "rapid.shrinktime": "5s"} {
+	for name, value := range map[string]string{"rapid.checks": fewChecks, "rapid.steps": "25", "rapid.nofailfile": "true", "rapid.shrinktime": "5s"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	code := dbtest.Main(m, prepare)
+	onPostgres.close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// probes are what probe(KEY, …) in a projection's statement calls, by key.
-var probes sync.Map
+// How many random histories a test tries unless -rapid.checks says otherwise.
+// Each opens two stores, which takes PostgreSQL several times as long as SQLite.
+const (
+	fewChecks    = "40"
+	fewestChecks = "10"
+)
 
-// onProbe makes probe(key, …) call f, from inside the transaction that applies
-// the event. Its result is the function's value.
-func onProbe(tb testing.TB, key string, f func(args []driver.Value) (driver.Value, error)) {
-	tb.Helper()
-	if _, taken := probes.LoadOrStore(key, f); taken {
-		tb.Fatalf("probe %q is taken", key)
+// prepare fills the pair that every test gets a copy of.
+func prepare(p dbtest.Pair) error {
+	s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
+	if err != nil {
+		return err
 	}
-	tb.Cleanup(func() { probes.Delete(key) })
-}
-
-func probe(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-	f, ok := probes.Load(args[0])
-	if !ok {
-		return nil, fmt.Errorf("no probe %v", args[0])
+	if err := s.Close(); err != nil || !dbtest.Postgres() {
+		return err
 	}
-	return f.(func([]driver.Value) (driver.Value, error))(args[1:])
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == fewChecks {
+		if err := checks.Value.Set(fewestChecks); err != nil {
+			return err
+		}
+	}
+	return onPostgres.open(p.Projections)
 }
 
 const (

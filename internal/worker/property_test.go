@@ -54,7 +54,7 @@ var troubledCampaigns = []string{"a", "b", "c"}
 
 func newTroubled(tb rapidTB, sources []string) *troubled {
 	s := &troubled{tb: tb, now: newClock(), appended: make(map[string]int)}
-	a := openIn(tb, tb.TempDir(), sources, at(s.now), batchSize(8), maxAttempts(3))
+	a := open(tb, sources, at(s.now), batchSize(8), maxAttempts(3))
 	s.benches = []*bench{a, a.beside(tb, at(s.now), batchSize(8), maxAttempts(3))}
 	for _, campaign := range troubledCampaigns {
 		a.mustAppend(tb, opened(campaign, 1))
@@ -138,12 +138,12 @@ func (s *troubled) reconcile(t *rapid.T) {
 
 // invariants hold after every step.
 func (s *troubled) invariants(t *rapid.T) {
-	db := s.benches[0].ProjectionsReader()
+	db := s.benches[0].projections
 	for _, broken := range []struct{ what, query string }{
 		{"applied more than once", `select campaign_id || ' ' || seq from ledger_applied where times <> 1`},
 		{"applied out of order", `select campaign_id || ' ' || seq from (
   select campaign_id, seq, row_number() over (partition by campaign_id order by id) as n from ledger_history
-) where seq <> n`},
+) as numbered where seq <> n`},
 		{"applied without the watermark", `select campaign_id || ' ' || seq from ledger_applied join projection_watermarks using (campaign_id) where seq > applied_seq`},
 	} {
 		if found := column[string](s.tb, db, broken.query); len(found) > 0 {
@@ -155,7 +155,7 @@ func (s *troubled) invariants(t *rapid.T) {
 // settle ends all trouble: causes are mended, dead rows requeued, campaigns
 // resumed, and nobody dies any more.
 func (s *troubled) settle() {
-	b, mend := s.benches[0], s.benches[0].projections(s.tb)
+	b, mend := s.benches[0], s.benches[0].projections
 	for _, campaign := range troubledCampaigns {
 		if b.campaign(s.tb, campaign).Paused == nil {
 			continue
@@ -199,7 +199,7 @@ func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
 		}
 		s.invariants(r)
 		s.benches[1].mustBeSound(tb)
-		if left := column[string](tb, s.benches[0].journal(tb), `select campaign_id || ' ' || seq from projection_apply_outbox`); len(left) > 0 {
+		if left := column[string](tb, s.benches[0].journal, `select campaign_id || ' ' || seq from projection_apply_outbox`); len(left) > 0 {
 			r.Fatalf("rows are left: %q", left)
 		}
 	})

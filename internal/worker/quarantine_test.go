@@ -16,7 +16,7 @@ var lenientAccounts = strings.ReplaceAll(accounts, "on-failure: block", "on-fail
 // failures are the open failures as "campaign projection seq attempts".
 func failures(t *testing.T, b *bench) []string {
 	t.Helper()
-	return column[string](t, b.projections(t), `select concat_ws(' ', campaign_id, projection, seq, attempts) from failures where status = 'open' order by id`)
+	return column[string](t, b.projections, `select concat_ws(' ', campaign_id, projection, seq, attempts) from failures where status = 'open' order by id`)
 }
 
 func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 		if open, want := failures(t, b), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
 			t.Errorf("open failures %q, want %q", open, want)
 		}
-		cursors := column[string](t, b.projections(t), `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
+		cursors := column[string](t, b.projections, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
 		if want := []string{"b accounts 2 quarantined"}; !slices.Equal(cursors, want) {
 			t.Errorf("cursors %q, want %q", cursors, want)
 		}
@@ -53,7 +53,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 
 func mustHaveBalances(t *testing.T, b *bench, want ...string) {
 	t.Helper()
-	if got := column[string](t, b.projections(t), `select campaign_id || ' ' || balance from accounts order by campaign_id`); !slices.Equal(got, want) {
+	if got := column[string](t, b.projections, `select campaign_id || ' ' || balance from accounts order by campaign_id`); !slices.Equal(got, want) {
 		t.Errorf("balances %q, want %q", got, want)
 	}
 }
@@ -98,7 +98,7 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	}
 	b.mustHaveApplied(t, "b", 1)
 
-	mustExec(t, b.projections(t), `update vaults set balance = 1000`)
+	mustExec(t, b.projections, `update vaults set balance = 1000`)
 	b.mustRequeue(t, "b", 2)
 	b.drain(t)
 	b.mustHaveApplied(t, "b", 3)

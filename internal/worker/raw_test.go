@@ -10,21 +10,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
 )
 
-// journal and projections are connections of somebody else to the files.
-func (b *bench) journal(tb testing.TB) *sql.DB     { return raw(tb, b.dir, "journal.db") }
-func (b *bench) projections(tb testing.TB) *sql.DB { return raw(tb, b.dir, "projections.db") }
+// postgres reports whether the bench's databases are on PostgreSQL; in its run
+// there may be others beside them.
+func (b *bench) postgres() bool { return dialectOf(b.pair) == "postgres" }
 
-func raw(tb testing.TB, dir, file string) *sql.DB {
-	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, file)+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)")
-	if err != nil {
-		tb.Fatal(err)
+// dialectOf is the dialect of the pair's projections.
+func dialectOf(p dbtest.Pair) string {
+	if strings.HasPrefix(p.Projections, "sqlite:") {
+		return "sqlite"
 	}
-	db.SetMaxOpenConns(1)
-	tb.Cleanup(func() { db.Close() })
-	return db
+	return "postgres"
 }
 
 func mustExec(tb testing.TB, db *sql.DB, statements ...string) {
@@ -58,37 +57,47 @@ func column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	return all
 }
 
-// tamper changes the journal as only somebody with the file in hand can.
+// tamper changes the journal as only somebody with the database in hand can.
 func (b *bench) tamper(tb testing.TB, statements ...string) {
 	tb.Helper()
-	db := b.journal(tb)
-	mustExec(tb, db, `drop trigger if exists events_refuse_update`, `drop trigger if exists events_refuse_delete`)
-	mustExec(tb, db, statements...)
+	of := ""
+	if b.postgres() {
+		of = ` on events`
+	}
+	mustExec(tb, b.journal, `drop trigger if exists events_refuse_update`+of, `drop trigger if exists events_refuse_delete`+of)
+	mustExec(tb, b.journal, statements...)
 }
 
 // dump is the whole content of both databases but the tables named.
 func (b *bench) dump(tb testing.TB, except ...string) string {
 	tb.Helper()
-	return dumpDatabase(tb, b.journal(tb), except) + dumpDatabase(tb, b.projections(tb), except)
+	var out strings.Builder
+	for _, db := range []*sql.DB{b.journal, b.projections} {
+		for _, table := range dbtest.Tables(tb, db) {
+			if slices.Contains(except, table) {
+				continue
+			}
+			fmt.Fprintf(&out, "%s\n", table)
+			for _, row := range b.rowsOf(tb, db, table) {
+				fmt.Fprintf(&out, "  %s\n", row)
+			}
+		}
+	}
+	return out.String()
 }
 
-func dumpDatabase(tb testing.TB, db *sql.DB, except []string) string {
+// rowsOf is the rows of a table as texts, in order.
+func (b *bench) rowsOf(tb testing.TB, db *sql.DB, table string) []string {
 	tb.Helper()
-	var out strings.Builder
-	for _, table := range column[string](tb, db, `select name from sqlite_schema where type = 'table' order by name`) {
-		if slices.Contains(except, table) {
-			continue
-		}
+	row := `cast(t as text)`
+	if !b.postgres() {
 		var quoted []string
 		for _, name := range column[string](tb, db, `select name from pragma_table_info($1) order by cid`, table) {
 			quoted = append(quoted, `quote("`+name+`")`)
 		}
-		fmt.Fprintf(&out, "%s\n", table)
-		for _, row := range column[string](tb, db, `select concat_ws(' ', `+strings.Join(quoted, ", ")+`) from "`+table+`" order by 1`) {
-			fmt.Fprintf(&out, "  %s\n", row)
-		}
+		row = `concat_ws(' ', ` + strings.Join(quoted, ", ") + `)`
 	}
-	return out.String()
+	return column[string](tb, db, `select `+row+` from "`+table+`" as t order by 1`)
 }
 
 func mustEqual(tb testing.TB, what, before, after string) {
@@ -100,63 +109,49 @@ func mustEqual(tb testing.TB, what, before, after string) {
 	tb.Errorf("%s changed something (-before +after):\n%.4000s", what, diff)
 }
 
-// fileVersion is what SQLite and the file system say about a database's last
-// change.
-type fileVersion struct {
-	version func() int // changes with every commit of another connection
-	paths   []string
-	number  int
-	sizes   []int64
-}
-
-func versionOf(tb testing.TB, b *bench, file string) fileVersion {
+// lastWritten is what changes with every write to either database: on SQLite
+// what it and the file system say of the files, on PostgreSQL the youngest
+// transaction and the number of rows in each table. A worker on PostgreSQL keeps
+// its heartbeat up, and the table of those is left out there.
+func (b *bench) lastWritten(tb testing.TB) string {
 	tb.Helper()
-	db := raw(tb, b.dir, file)
-	path := filepath.Join(b.dir, file)
-	v := fileVersion{paths: []string{path, path + "-wal"}}
-	v.version = func() int { return column[int](tb, db, `pragma data_version`)[0] }
-	v.number, v.sizes = v.version(), sizesOf(tb, v.paths)
-	return v
-}
-
-func sizesOf(tb testing.TB, paths []string) []int64 {
-	tb.Helper()
-	var sizes []int64
-	for _, path := range paths {
-		info, err := os.Stat(path)
+	var out strings.Builder
+	if b.postgres() {
+		for _, db := range []*sql.DB{b.journal, b.projections} {
+			for _, table := range dbtest.Tables(tb, db) {
+				if table == "instances" {
+					continue
+				}
+				fmt.Fprintln(&out, table, column[string](tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
+			}
+		}
+		return out.String()
+	}
+	fmt.Fprintln(&out, column[int](tb, b.journal, `pragma data_version`), column[int](tb, b.projections, `pragma data_version`))
+	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
+		info, err := os.Stat(filepath.Join(b.pair.Dir, name))
 		if err != nil {
 			tb.Fatal(err)
 		}
-		sizes = append(sizes, info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintln(&out, name, info.Size(), info.ModTime().UnixNano())
 	}
-	return sizes
-}
-
-func (v fileVersion) mustBeCurrent(tb testing.TB, what string) {
-	tb.Helper()
-	if now := v.version(); now != v.number {
-		tb.Errorf("%s: %s was committed to", what, v.paths[0])
-	}
-	if now := sizesOf(tb, v.paths); !slices.Equal(now, v.sizes) {
-		tb.Errorf("%s: size and time of %v went from %v to %v", what, v.paths, v.sizes, now)
-	}
+	return out.String()
 }
 
 // loseRows takes away rows of a campaign whose head they are, and lets the
 // campaign's row know, as in a database restored from an older copy.
 func loseRows(tb testing.TB, b *bench, campaign string, first, last int) {
 	tb.Helper()
-	db := b.journal(tb)
 	for _, statement := range []string{
 		`delete from projection_apply_outbox where campaign_id = $1 and seq between $2 and $3`,
 		`update campaigns
-set pending = pending - ($3 - $2 + 1),
+set pending = pending - (cast($3 as bigint) - cast($2 as bigint) + 1),
   head_seq = (select min(seq) from projection_apply_outbox where campaign_id = $1),
   head_status = (select 'pending' where exists (select 1 from projection_apply_outbox where campaign_id = $1)),
   head_next_attempt_at = (select min(next_attempt_at) from projection_apply_outbox where campaign_id = $1)
 where campaign_id = $1`,
 	} {
-		if _, err := db.Exec(statement, campaign, first, last); err != nil {
+		if _, err := b.journal.Exec(statement, campaign, first, last); err != nil {
 			tb.Fatal(err)
 		}
 	}

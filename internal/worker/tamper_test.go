@@ -90,7 +90,7 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 		if text := b.row(t, "b", 4).Row.LastError; text != "" {
 			t.Errorf("an event behind the missing one was tried: %s", text)
 		}
-		head := column[string](t, b.journal(t), `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
+		head := column[string](t, b.journal, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
 		if len(head) != 1 || !strings.HasPrefix(head[0], "failed: event 3 is missing from the journal") {
 			t.Errorf("the head is %q, want it to have failed because the event is missing", head)
 		}
@@ -106,7 +106,7 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T)
 	b.mustAppend(t, notes("a", 2)...)
 	b.mustAppend(t, notes("b", 2)...)
 	b.drain(t)
-	marks := b.projections(t)
+	marks := b.projections
 	hash := column[string](t, marks, `select applied_hash from projection_watermarks where campaign_id = 'b'`)[0]
 	mustExec(t, marks, `update projection_watermarks set applied_hash = 'of another journal' where campaign_id = 'b'`)
 	b.mustAppend(t, notes("a", 3)...)
@@ -141,14 +141,14 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing
 	b := open(t, define(t, ledger))
 	b.mustAppend(t, notes("a", 2)...)
 	b.drain(t)
-	mustExec(t, b.projections(t), `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
+	mustExec(t, b.projections, `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
 	takeSteps(t, b)
 	if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged {
 		t.Errorf("state %s, want diverged", c.State())
 	}
 	b.mustAppend(t, noted("a"))
 	b.drain(t)
-	if seen := column[int](t, b.projections(t), `select max(seq) from ledger_history`); seen[0] != 2 {
+	if seen := column[int](t, b.projections, `select max(seq) from ledger_history`); seen[0] != 2 {
 		t.Errorf("event %d was applied to a diverged campaign", seen[0])
 	}
 }
@@ -172,7 +172,7 @@ func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 		now := newClock()
 		b := open(t, define(t, ledger), at(now))
 		b.mustAppend(t, notes("a", 5)...)
-		mustExec(t, b.journal(t), `delete from projection_apply_outbox where `+lost)
+		mustExec(t, b.journal, `delete from projection_apply_outbox where `+lost)
 		for range 5 { // a wave finds it, or the hourly steps do
 			b.drain(t)
 			takeSteps(t, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
 	"time"
 
@@ -18,6 +19,10 @@ type part struct {
 	result store.Result
 	gap    bool // events are missing between the watermark and the first row
 
+	// suspect is the seq of an event that failed among others, and is to be
+	// tried alone; 0 when none did.
+	suspect int64
+
 	// cut is the seq of an event that took the transaction down with it; 0
 	// when none did. It is not tried again in this wave.
 	cut     int64
@@ -31,6 +36,9 @@ type part struct {
 func (w *Worker) Pass(ctx context.Context) (bool, error) {
 	began := time.Now()
 	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
+	if err != nil && len(claims) > 0 {
+		return false, errors.Join(err, w.giveBack(ctx, claims))
+	}
 	if err != nil || len(claims) == 0 {
 		return false, err
 	}
@@ -41,7 +49,7 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 	stop := w.keepLeases(finish, claims)
 	parts, applyErr := w.work(ctx, claims)
 	stop()
-	if err := w.settle(finish, parts); err != nil {
+	if err := w.settle(ctx, parts); err != nil {
 		return false, errors.Join(applyErr, err)
 	}
 	if w.Metrics != nil {
@@ -66,24 +74,14 @@ func (w *Worker) work(ctx context.Context, claims []store.Claim) ([]*part, error
 	return parts, w.apply(ctx, parts, auditOnly)
 }
 
-// apply runs the parts in one projections transaction. An event that hangs or
-// panics takes the transaction with it; the wave is then applied again without it.
+// apply runs the parts in one projections transaction. Where statements can
+// travel together they all do at first, in the belief that none fails; when one
+// does, everything is done again with care. An event that hangs or panics takes
+// the transaction with it; the wave is then applied again without it.
 func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
-	finish := context.WithoutCancel(ctx)
+	attempt := attempt{worker: w, parts: parts, auditOnly: auditOnly}
 	for {
-		var at *part
-		err := w.Store.Apply(finish, func(tx *store.ApplyTx) error {
-			for _, p := range parts {
-				if at = p; ctx.Err() != nil {
-					return nil // shutting down: the rest is given back
-				}
-				a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
-				if err := a.run(finish); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		err := attempt.run(ctx)
 		if err == nil {
 			return nil
 		}
@@ -91,39 +89,123 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
-		var lethal *lethalError
-		if !errors.As(err, &lethal) || at.cut != 0 && lethal.seq >= at.cut {
+		at, lethal := attempt.at, (*lethalError)(nil)
+		switch {
+		case errors.Is(err, outbox.ErrBusy):
 			return fmt.Errorf("apply wave: %w", err)
+		case attempt.together:
+			attempt.careful = true
+		case !errors.As(err, &lethal) || at.cut != 0 && lethal.seq >= at.cut:
+			return fmt.Errorf("apply wave: %w", err)
+		default:
+			at.cut, at.failure = lethal.seq, lethal.failure
 		}
-		at.cut, at.failure = lethal.seq, lethal.failure
 	}
 }
 
+// attempt is one transaction that applies a wave.
+type attempt struct {
+	worker    *Worker
+	parts     []*part
+	auditOnly map[string]bool
+
+	careful  bool   // with a savepoint for each campaign
+	together bool   // without, and all in one
+	at       *part  // the one worked on last
+	sent     []sent // together
+}
+
+// sent is an event whose statements are on their way.
+type sent struct {
+	end  int // how many statements there are up to here
+	part *part
+	seq  int64
+}
+
+func (t *attempt) run(ctx context.Context) error {
+	finish := context.WithoutCancel(ctx)
+	return t.worker.Store.Apply(finish, func(tx *store.ApplyTx) error {
+		if err := tx.ReadAhead(campaignsOf(t.parts)); err != nil {
+			return err
+		}
+		t.together = !t.careful && tx.Gather()
+		t.sent = t.sent[:0]
+		for _, t.at = range t.parts {
+			if ctx.Err() != nil {
+				break // shutting down: the rest is given back
+			}
+			a := application{attempt: t, worker: t.worker, tx: tx, part: t.at, auditOnly: t.auditOnly}
+			if err := a.run(finish); err != nil {
+				return err
+			}
+		}
+		done, err := tx.Flush()
+		if err != nil {
+			t.blame(done)
+		}
+		return err
+	})
+}
+
+// blame notes which event the statement after the first done ones belongs to.
+func (t *attempt) blame(done int) {
+	i := sort.Search(len(t.sent), func(i int) bool { return t.sent[i].end > done })
+	if i < len(t.sent) {
+		t.sent[i].part.suspect = t.sent[i].seq
+	}
+}
+
+func campaignsOf(parts []*part) []string {
+	ids := make([]string, len(parts))
+	for i, p := range parts {
+		ids[i] = p.claim.CampaignID
+	}
+	return ids
+}
+
 // settle gives the results to the store, again and again until the journal is
-// free, and counts them.
+// free, and counts them. It goes on when ctx ends, though not for ever.
 func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	results := make([]store.Result, len(parts))
 	for i, p := range parts {
 		results[i] = p.result
 	}
+	finish := context.WithoutCancel(ctx)
 	var settled store.Settled
-	err := retryBusy(ctx, w.Lease, func() (err error) {
-		settled, err = w.Store.Settle(ctx, w.who, results)
+	tries := 0
+	err := w.untilFree(ctx, func() (err error) {
+		tries++
+		settled, err = w.Store.Settle(finish, w.who, results)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if tries > 1 {
+		settled.Fenced = 0 // by an earlier try, whose answer was lost
 	}
 	w.count(settled)
 	for _, p := range parts {
 		if !p.gap {
 			continue
 		}
-		if _, err := w.Store.ReconcileCampaign(ctx, p.claim.CampaignID); err != nil {
+		if _, err := w.Store.ReconcileCampaign(finish, p.claim.CampaignID); err != nil {
 			return fmt.Errorf("repair the gap of campaign %q: %w", p.claim.CampaignID, err)
 		}
 	}
 	return nil
+}
+
+// giveBack releases claims of which it is not known whether they are held.
+func (w *Worker) giveBack(ctx context.Context, claims []store.Claim) error {
+	results := make([]store.Result, len(claims))
+	for i, c := range claims {
+		results[i] = store.Result{Claim: c, Applied: c.First - 1}
+	}
+	return w.untilFree(ctx, func() error {
+		_, err := w.Store.Settle(context.WithoutCancel(ctx), w.who, results)
+		return err
+	})
 }
 
 func (w *Worker) count(s store.Settled) {
@@ -137,13 +219,28 @@ func (w *Worker) count(s store.Settled) {
 	}
 }
 
-// retryBusy repeats an act while the database is busy, for at most limit.
-func retryBusy(ctx context.Context, limit time.Duration, act func() error) error {
-	deadline := time.Now().Add(limit)
-	for {
+// busyPause is the least time between an act that found the database busy and
+// the next try.
+const busyPause = 50 * time.Millisecond
+
+// untilFree repeats an act while the database is busy or not there. Once ctx
+// has ended it does so for as long as a lease lasts.
+func (w *Worker) untilFree(ctx context.Context, act func() error) error {
+	var deadline time.Time
+	pause := time.NewTicker(busyPause)
+	defer pause.Stop()
+	for ; ; <-pause.C {
 		err := act()
-		if err == nil || !errors.Is(err, outbox.ErrBusy) || time.Now().After(deadline) || ctx.Err() != nil {
+		if err == nil || !errors.Is(err, outbox.ErrBusy) {
 			return err
+		}
+		if ctx.Err() != nil {
+			if deadline.IsZero() {
+				deadline = time.Now().Add(w.Lease)
+			}
+			if time.Now().After(deadline) {
+				return err
+			}
 		}
 	}
 }

@@ -33,7 +33,6 @@ type Config struct {
 	BatchSize    int           // rows per wave; 0 means 1000
 	PollInterval time.Duration // 0 means 2 s
 	Lease        time.Duration // 0 means 30 s
-	EventTimeout time.Duration // most time one event may take; 0 means 10 s
 	Build        string        // version of the program, for the history of attempts
 	Concurrency  int           // waves at a time; 0 means 2: while one applies, the other settles
 }
@@ -65,9 +64,6 @@ func New(c Config) *Worker {
 	if c.Lease <= 0 {
 		c.Lease = 30 * time.Second
 	}
-	if c.EventTimeout <= 0 {
-		c.EventTimeout = 10 * time.Second
-	}
 	if c.Concurrency <= 0 {
 		c.Concurrency = 2
 	}
@@ -81,6 +77,9 @@ func New(c Config) *Worker {
 	id := host + "-" + uuid.NewString()[:8]
 	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1)}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode}
+	if c.Store.Shared() {
+		w.beat.state.BeatEvery = heartbeatInterval
+	}
 	return w
 }
 

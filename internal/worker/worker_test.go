@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
@@ -26,7 +28,12 @@ const ledger = `-- projection: ledger
 
 -- schema
 create table ledger_applied (campaign_id text not null, seq bigint not null, times bigint not null, primary key (campaign_id, seq));
+
+-- schema @sqlite
 create table ledger_history (id integer primary key, campaign_id text not null, seq bigint not null);
+
+-- schema @postgres
+create table ledger_history (id bigint generated always as identity primary key, campaign_id text not null, seq bigint not null);
 
 -- on: *
 insert into ledger_applied (campaign_id, seq, times) values (:campaign_id, :seq, 1)
@@ -51,8 +58,8 @@ update accounts set spent = spent + 1 where campaign_id = :campaign_id;
 update accounts set balance = balance - :payload.amount! where campaign_id = :campaign_id;
 `
 
-// probing calls the test's probe of the campaign's name on every event of type
-// probed, after it has written something.
+// probing calls the test's probe of the event's key on every event of type
+// probed, after it has written something. It does not mind being told twice.
 const probing = `-- projection: probing
 -- tables: probing
 
@@ -60,8 +67,8 @@ const probing = `-- projection: probing
 create table probing (campaign_id text not null, seq bigint not null, answer text, primary key (campaign_id, seq));
 
 -- on: probed
-insert into probing (campaign_id, seq) values (:campaign_id, :seq);
-update probing set answer = probe(:payload.key!, :campaign_id, :seq) where campaign_id = :campaign_id and seq = :seq;
+insert into probing (campaign_id, seq) values (:campaign_id, :seq) on conflict do nothing;
+update probing set answer = probe(:payload.key!, :campaign_id, cast(:seq as text)) where campaign_id = :campaign_id and seq = :seq;
 `
 
 func opened(campaign string, balance int) outbox.Event {
@@ -137,34 +144,46 @@ func polling(d time.Duration) option {
 }
 
 func cuttingOffAfter(d time.Duration) option {
-	return func(_ *store.Options, c *worker.Config) { c.EventTimeout = d }
+	return func(o *store.Options, _ *worker.Config) { o.EventTimeout = d }
 }
 
-// bench is a store with a worker on it.
+// waves sets how many waves a worker works on at a time.
+func waves(n int) option {
+	return func(o *store.Options, c *worker.Config) { o.Concurrency, c.Concurrency = n, n }
+}
+
+// leasing sets how long the worker's leases last.
+func leasing(d time.Duration) option {
+	return func(_ *store.Options, c *worker.Config) { c.Lease = d }
+}
+
+// bench is a store with a worker on it, and connections of somebody else to
+// its databases.
 type bench struct {
 	*store.Store
-	worker  *worker.Worker
-	set     *projection.Set
-	sources []string
-	dir     string
+	worker               *worker.Worker
+	set                  *projection.Set
+	sources              []string
+	pair                 dbtest.Pair
+	journal, projections *sql.DB
 }
 
-// open makes a store in a directory of its own, and a worker that is not
+// open makes a store on databases of its own, and a worker that is not
 // running.
 func open(tb testing.TB, sources []string, options ...option) *bench {
 	tb.Helper()
-	return openIn(tb, tb.TempDir(), sources, options...)
+	return openPair(tb, dbtest.New(tb), sources, options...)
 }
 
-func openIn(tb testing.TB, dir string, sources []string, options ...option) *bench {
+func openPair(tb testing.TB, p dbtest.Pair, sources []string, options ...option) *bench {
 	tb.Helper()
-	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")}
+	o := store.Options{Journal: p.Journal, Projections: p.Projections}
 	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
 	for _, change := range options {
 		change(&o, &c)
 	}
 	o.Mode = c.Mode
-	set, err := projection.Load("sqlite", sources...)
+	set, err := projection.Load(dialectOf(p), sources...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -177,13 +196,14 @@ func openIn(tb testing.TB, dir string, sources []string, options ...option) *ben
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	return &bench{Store: s, worker: worker.New(c), set: set, sources: sources, dir: dir}
+	return &bench{Store: s, worker: worker.New(c), set: set, sources: sources, pair: p,
+		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 }
 
-// beside is another process on the same files.
+// beside is another process on the same databases.
 func (b *bench) beside(tb testing.TB, options ...option) *bench {
 	tb.Helper()
-	return openIn(tb, b.dir, b.sources, options...)
+	return openPair(tb, b.pair, b.sources, options...)
 }
 
 // drain works until nothing is due.
@@ -268,11 +288,11 @@ func (b *bench) mustHaveApplied(tb testing.TB, campaign string, last int) {
 	for i := range want {
 		want[i] = i + 1
 	}
-	history := column[int](tb, b.projections(tb), `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
+	history := column[int](tb, b.projections, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
 	if diff := cmp.Diff(want, history); diff != "" {
 		tb.Errorf("campaign %q was not applied as 1 to %d (-want +got):\n%s", campaign, last, diff)
 	}
-	if again := column[int](tb, b.projections(tb), `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
+	if again := column[int](tb, b.projections, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
 		tb.Errorf("campaign %q: events %v were applied more than once", campaign, again)
 	}
 	if applied, err := b.AppliedSeq(context.Background(), campaign); err != nil || applied != int64(last) {
