@@ -63,6 +63,33 @@ func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign]) outbox.Page[ca
 	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, Partial: page.Partial}
 }
 
+// instanceFacts are an instance's fields without its JSON method, which a view
+// that embeds it would inherit.
+type instanceFacts outbox.InstanceState
+
+// instanceView is an instance as the API shows it.
+type instanceView struct {
+	instanceFacts
+	StartedAt        *time.Time       `json:"started_at"`
+	LastSeen         *time.Time       `json:"last_seen"`
+	HeartbeatSeconds float64          `json:"heartbeat_seconds"`
+	State            outbox.Condition `json:"state"`
+	Why              string           `json:"why"`
+	Holding          outbox.Holding   `json:"holding"`
+}
+
+func (s *server) viewInstance(i outbox.InstanceState) instanceView {
+	now := s.Now()
+	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), State: i.State(now), Why: i.Why(now), Holding: i.Holding}
+	if !i.LastSeen.IsZero() {
+		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
+	}
+	if v.Holding.Held == nil {
+		v.Holding.Held = []outbox.Held{}
+	}
+	return v
+}
+
 // rowView is a row with everything its page shows.
 type rowView struct {
 	Row      outbox.Row       `json:"row"`
@@ -210,7 +237,11 @@ func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(list))
+	views := make([]instanceView, len(list))
+	for i, instance := range list {
+		views[i] = s.viewInstance(instance)
+	}
+	return writeJSON(w, http.StatusOK, listOf(views))
 }
 
 func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {

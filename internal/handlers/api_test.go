@@ -150,7 +150,10 @@ func TestActs_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
 		t.Errorf("the second answer differs: %s, %s", first.body, again.body)
 	}
 	s.post("/api/v1/rows/c-1/1/requeue", `{}`).want(t, 409)
-	s.post("/api/v1/rows/c-1/1/requeue", `{}`, header("Idempotency-Key", strings.Repeat("k", 201))).want(t, 422, "Idempotency-Key")
+	for _, wrong := range []string{strings.Repeat("k", 201), "k\xff", "k\x00"} {
+		s.post("/api/v1/rows/c-1/1/requeue", `{}`, header("Idempotency-Key", wrong)).want(t, 422, "Idempotency-Key")
+		s.submit("/rows/c-1/1/requeue", "", header("Idempotency-Key", wrong)).want(t, 422, "Idempotency-Key")
+	}
 }
 
 func TestRequeueMany_keepsToItsFilter(t *testing.T) {
@@ -187,6 +190,11 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 		"/api/v1/audit?action=dance":                                  `"action":`,
 		"/api/v1/rows?q=" + strings.Repeat("x", 201):                  `"q":"q is 201 bytes long; the limit is 200"`,
 		"/api/v1/rows?campaign=%ff":                                   `"campaign":`,
+		"/api/v1/rows?cursor=_wAw":                                    `"cursor":`, // \xff, \0, 0
+		"/api/v1/campaigns?cursor=MAD_":                               `"cursor":`, // 0, \0, \xff
+		"/api/v1/campaigns/a%00":                                      `"campaign":"campaign in the address is not well escaped UTF-8, or contains a NUL character"`,
+		"/api/v1/rows/%ff/1":                                          `"campaign":`,
+		"/api/v1/projections/%00":                                     `"name":`,
 		"/api/v1/campaigns/c-1/events?after_seq=99999999999999999999": `"after_seq":`,
 	} {
 		s.get(target).want(t, 422, want)

@@ -7,20 +7,31 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
 
+func TestMain(m *testing.M) {
+	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
+		s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}))
+}
+
 // site is the real router over a real store, with a hand-driven worker.
 type site struct {
 	t     *testing.T
-	dir   string
+	pair  dbtest.Pair
 	store *store.Store
 	http  http.Handler
 	srv   *server
@@ -34,14 +45,18 @@ const poison = "poison.pill"
 
 func newSite(t *testing.T, change ...func(*Config)) *site {
 	t.Helper()
-	s := &site{t: t, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
-	dir := t.TempDir()
-	s.dir = dir
+	return newSiteOn(t, dbtest.New(t), change...)
+}
+
+// newSiteOn is newSite on databases that the test has made itself.
+func newSiteOn(t *testing.T, pair dbtest.Pair, change ...func(*Config)) *site {
+	t.Helper()
+	s := &site{t: t, pair: pair, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return s.clock }
 	var err error
 	s.store, err = store.Open(context.Background(), store.Options{
-		Journal:     "sqlite:" + filepath.Join(dir, "journal.db"),
-		Projections: "sqlite:" + filepath.Join(dir, "projections.db"),
+		Journal:     pair.Journal,
+		Projections: pair.Projections,
 		Retry:       outbox.Retry{MaxAttempts: 2},
 		Now:         now,
 	})

@@ -16,10 +16,12 @@ import (
 const boardSize = 20
 
 // overviewCache shares what the overview shows between all who look within a
-// second.
+// second. An error is shared likewise: while the database is away they would
+// wait for it one after the other.
 type overviewCache struct {
 	mu    sync.Mutex
 	view  templates.Overview
+	err   error
 	taken time.Time
 }
 
@@ -29,10 +31,14 @@ func (s *server) readOverview(ctx context.Context) (templates.Overview, error) {
 	c := &s.overview
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.taken) < time.Second {
-		return c.view, nil
+	if time.Since(c.taken) >= time.Second {
+		c.view, c.err = s.takeOverview(context.WithoutCancel(ctx)) // others wait for this result too
+		c.taken = time.Now()
 	}
-	ctx = context.WithoutCancel(ctx) // others wait for this result too
+	return c.view, c.err
+}
+
+func (s *server) takeOverview(ctx context.Context) (templates.Overview, error) {
 	summary, err := s.Store.Summary(ctx)
 	if err != nil {
 		return templates.Overview{}, err
@@ -46,7 +52,6 @@ func (s *server) readOverview(ctx context.Context) (templates.Overview, error) {
 	if err := s.readCauses(ctx, summary.Counts, &view); err != nil {
 		return templates.Overview{}, err
 	}
-	c.view, c.taken = view, time.Now()
 	return view, nil
 }
 

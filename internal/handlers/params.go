@@ -35,16 +35,16 @@ func newChecker() *validator.Validate {
 		return err == nil && len(fl.Field().String()) <= limit
 	})
 	if err == nil {
-		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool {
-			s := fl.Field().String()
-			return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
-		})
+		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool { return isText(fl.Field().String()) })
 	}
 	if err != nil { // only an empty name or a nil function is refused
 		panic(err)
 	}
 	return v
 }
+
+// isText reports whether every database can store and compare s.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // check judges a filled struct and puts what is wrong into words.
 func check(params any) error {
@@ -237,8 +237,8 @@ func fieldNames(t reflect.Type) []string {
 // escaped path, so it is always unescaped here, and only here.
 func param(r *http.Request, name string) (string, error) {
 	text, err := url.PathUnescape(chi.URLParam(r, name))
-	if err != nil || !utf8.ValidString(text) {
-		return "", outbox.Invalid(name, "%s in the address is not well escaped UTF-8", name)
+	if err != nil || !isText(text) {
+		return "", outbox.Invalid(name, "%s in the address is not well escaped UTF-8, or contains a NUL character", name)
 	}
 	return text, nil
 }

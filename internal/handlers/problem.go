@@ -87,15 +87,15 @@ func explain(err error) (p problem, internal bool) {
 	return p, internal
 }
 
-// personText is the part of an error that was written for a person. Contention
-// is wrapped in what was attempted, which is not.
+// personText is the part of an error that was written for a person. What may
+// succeed later is wrapped in what was attempted, which is not.
 func personText(err error) string {
 	var refusal *outbox.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		return refusal.Error()
 	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
-		return "the database is busy and did not answer in time; try again"
+		return "the database is busy or cannot be reached just now; try again in a moment"
 	}
 	return err.Error()
 }
@@ -111,6 +111,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}
 	if p.Status == http.StatusServiceUnavailable {
+		s.Logger.Warn("request put off", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 		w.Header().Set("Retry-After", "1")
 	}
 	if s.wantsJSON(r) {

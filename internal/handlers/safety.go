@@ -173,6 +173,9 @@ func (s *server) form(h handler) handler {
 		if err := s.refuseReadOnly(); err != nil {
 			return err
 		}
+		if err := checkKey(r); err != nil {
+			return err
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxActBody)
 		if err := r.ParseForm(); err != nil {
 			return bodyError(err)
@@ -191,8 +194,8 @@ func (s *server) jsonBody(h handler) handler {
 		if err := s.refuseReadOnly(); err != nil {
 			return err
 		}
-		if key := r.Header.Get("Idempotency-Key"); len(key) > maxIdempotencyKey {
-			return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
+		if err := checkKey(r); err != nil {
+			return err
 		}
 		limit := int64(maxActBody)
 		if strings.HasSuffix(r.URL.Path, "/events") {
@@ -201,6 +204,19 @@ func (s *server) jsonBody(h handler) handler {
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		return h(w, r)
 	}
+}
+
+// checkKey judges the header Idempotency-Key, which an act keeps with its
+// record.
+func checkKey(r *http.Request) error {
+	key := r.Header.Get("Idempotency-Key")
+	switch {
+	case len(key) > maxIdempotencyKey:
+		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
+	case !isText(key):
+		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is not valid UTF-8, or contains a NUL character")
+	}
+	return nil
 }
 
 func hasMediaType(r *http.Request, want string) bool {

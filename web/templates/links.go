@@ -84,6 +84,11 @@ func (l Links) Instances() URL   { return l.at(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
 func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
 
+// Instance is where the page of instances tells of one.
+func (l Links) Instance(id string) URL {
+	return l.Instances() + "#" + URL(url.PathEscape(instanceAnchor(id)))
+}
+
 // Rows is the list of rows that match f, from its cursor.
 func (l Links) Rows(f outbox.RowFilter) URL {
 	return l.at(values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,

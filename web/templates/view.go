@@ -253,7 +253,7 @@ var titles = map[int]string{
 	http.StatusRequestEntityTooLarge: "Too large",
 	http.StatusUnprocessableEntity:   "That cannot be read",
 	http.StatusInternalServerError:   "Something went wrong",
-	http.StatusServiceUnavailable:    "Busy",
+	http.StatusServiceUnavailable:    "Not available just now",
 	http.StatusGatewayTimeout:        "Not yet",
 }
 

@@ -1,0 +1,146 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/pgtest"
+)
+
+// serverOfItsOwn starts a server that the test may end, with a site on it.
+func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
+	t.Helper()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := server.URL("outboxweb")
+	return server, newSiteOn(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")})
+}
+
+// everyRequest is one request to each address.
+func everyRequest(t *testing.T, s *site) []request {
+	t.Helper()
+	var all []request
+	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		r := request{method: method, target: plain.Replace(route)}
+		switch {
+		case method == http.MethodPost && strings.HasPrefix(route, apiPrefix):
+			r.kind = "application/json"
+		case method == http.MethodPost:
+			r.kind = "application/x-www-form-urlencoded"
+		}
+		if strings.HasSuffix(route, "/events") && method == http.MethodPost {
+			r.body = `{"event_type":"a","payload":{}}`
+		}
+		all = append(all, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// patience is what a client must wait for an answer at most.
+const patience = 12 * time.Second
+
+// TestPostgresAway_everybodyIsToldInTimeAndItHeals ends the server under the
+// site and asks for everything, many at once, as open pages and scripts do.
+func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
+	t.Parallel()
+	server, s := serverOfItsOwn(t)
+	s.trouble()
+	s.get("/api/v1/summary").want(t, 200) // kept for a second, so that the overview fails further on
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		for _, r := range everyRequest(t, s) {
+			wg.Go(func() {
+				asked := time.Now()
+				a := s.send(r)
+				if waited := time.Since(asked); waited > patience {
+					t.Errorf("%s was answered after %s", r, waited)
+				}
+				s.wantAway(r, a)
+			})
+		}
+	}
+	wg.Wait()
+	s.heals(server)
+}
+
+// wantAway fails the test unless the answer suits a database that is away.
+func (s *site) wantAway(r request, a answer) {
+	s.t.Helper()
+	want := 503
+	switch r.target {
+	case "/healthz", "/metrics", apiPrefix + "/openapi.json":
+		want = 200
+	case "/static/none":
+		want = 404
+	case apiPrefix + "/summary":
+		if a.StatusCode == 200 { // the one from before
+			return
+		}
+	}
+	kind := a.Header.Get("Content-Type")
+	switch {
+	case a.StatusCode != want:
+		s.t.Errorf("%s is answered with %d while the database is away: %.300s", r, a.StatusCode, a.body)
+	case want != 503:
+	case r.target == "/readyz":
+		if !strings.Contains(a.body, `"reasons":["the journal database cannot be r`) || !strings.Contains(a.body, `"the projections database cannot be r`) {
+			s.t.Errorf("/readyz gives no reasons: %s", a.body)
+		}
+	case a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "cannot be reached just now; try again") || strings.Contains(a.body, "locked"):
+		s.t.Errorf("%s is answered with %v %.300s", r, a.Header, a.body)
+	case strings.HasPrefix(r.target, apiPrefix) && kind != "application/problem+json", !strings.HasPrefix(r.target, apiPrefix) && kind != "text/html; charset=utf-8":
+		s.t.Errorf("%s is answered as %s", r, kind)
+	}
+}
+
+// heals fails the test unless the site works again once the server does.
+func (s *site) heals(server *pgtest.Server) {
+	s.t.Helper()
+	waiting := make(chan answer, 1)
+	go func() {
+		waiting <- s.post("/api/v1/campaigns/c-9/events", `{"event_id":"e-1","event_type":"a","payload":{}}`)
+	}()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	if err := server.Launch(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	if a := <-waiting; a.StatusCode != 201 && a.StatusCode != 503 {
+		s.t.Errorf("an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
+	}
+	s.get("/readyz").want(s.t, 200)
+	s.post("/api/v1/campaigns/c-9/events", `{"event_id":"e-2","event_type":"a","payload":{}}`).want(s.t, 201)
+	pause := time.NewTicker(20 * time.Millisecond)
+	defer pause.Stop()
+	for back := time.Now(); s.get("/").StatusCode != 200; <-pause.C { // all share what the last look found, for a second
+		if time.Since(back) > patience {
+			s.t.Fatal("the overview does not come back")
+		}
+	}
+	for _, r := range everyRequest(s.t, s) {
+		if a := s.send(r); a.StatusCode >= 500 {
+			s.t.Errorf("%s is answered with %d after the server is back: %.300s", r, a.StatusCode, a.body)
+		}
+	}
+}
