@@ -3,22 +3,35 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
 )
 
-// benchCmd measures this program on the user's own disk, in a directory of
-// its own that it removes.
+// benchCmd measures this program where the user's databases are: on their
+// disk, in a directory of its own, or on their server, in schemas of its own.
+// Both are gone afterwards.
 type benchCmd struct {
-	Dir   string   `placeholder:"DIR" help:"Where to make the temporary databases. Default: beside the journal."`
+	Dir   string   `placeholder:"DIR" help:"Where to make the temporary SQLite files. Default: beside the journal."`
 	Scale float64  `default:"1" placeholder:"X" help:"Multiply every amount by this, such as 0.1 for a quick look."`
 	Only  []string `placeholder:"NAME" help:"Only measurements whose name contains this. Repeatable."`
 	JSON  bool     `name:"json" help:"Print one JSON document."`
+
+	projectionsDBGiven bool
+}
+
+// AfterApply implements kong's hook: it notes what was given explicitly.
+func (c *benchCmd) AfterApply(parsed *kong.Context) error {
+	for _, flag := range parsed.Flags() {
+		if flag.Name == "projections-db" {
+			c.projectionsDBGiven = flagGiven(parsed, flag)
+		}
+	}
+	return nil
 }
 
 // measurement is one line of the result.
@@ -31,19 +44,76 @@ type measurement struct {
 	Ratio           float64 `json:"ratio,omitempty"`                  // to the bare driver
 }
 
-// benchResult is what the command prints.
+// benchResult is what the command prints. FsyncPerSecond and Dir are of
+// SQLite, the other two of PostgreSQL.
 type benchResult struct {
-	Results        []measurement `json:"results"`
-	FsyncPerSecond float64       `json:"fsync_per_second"`
-	Dir            string        `json:"dir"`
+	Results          []measurement `json:"results"`
+	FsyncPerSecond   float64       `json:"fsync_per_second,omitempty"`
+	Dir              string        `json:"dir,omitempty"`
+	CommitsPerSecond float64       `json:"commits_per_second,omitempty"`
+	Server           string        `json:"server,omitempty"`
 }
+
+// ground is where a run measures: a directory, or PostgreSQL servers.
+type ground interface {
+	dialect() string
+	plan() benchPlan
+	// durability fills in how often a second something small is made durable
+	// here, and where that is.
+	durability(ctx context.Context, r *benchResult) error
+
+	fresh(ctx context.Context) (databases, error)                  // new and empty
+	copied(ctx context.Context, from databases) (databases, error) // new, with the backlog of others that nobody has open
+	remove(ctx context.Context, d databases) error
+	drainBare(ctx context.Context, d databases, loops int) (time.Duration, error) // the yardstick, see bench_bare.go
+	close() error                                                                 // removes whatever is left
+}
+
+// databases is a pair of databases that a run has made.
+type databases struct {
+	number               int
+	journal, projections string // URLs
+}
+
+func (d databases) options() store.Options {
+	return store.Options{Journal: d.journal, Projections: d.projections}
+}
+
+// benchPlan is what is measured on a ground.
+type benchPlan struct {
+	callers []int // of single appends, at a time
+	drains  []drainPlan
+}
+
+// drainPlan is a backlog, and who works it off.
+type drainPlan struct {
+	name string
+	shape
+	instances int
+	waves     int // at a time, of each instance
+}
+
+// shape is a backlog: so many campaigns with so many events each.
+type shape struct{ campaigns, events int }
+
+func (s shape) total() int { return s.campaigns * s.events }
+
+// The backlogs that are drained.
+var (
+	oneLong   = shape{1, 100_000}
+	hundred   = shape{100, 1_000}
+	manyShort = shape{10_000, 10}
+)
 
 // bench is one run of the command.
 type bench struct {
-	app   *app
-	dir   string
-	scale float64
-	set   *projection.Set
+	app    *app
+	ground ground
+	scale  float64
+	set    *projection.Set
+
+	backlog databases // to copy from
+	filled  shape     // of the backlog
 }
 
 // Run measures and prints.
@@ -51,35 +121,48 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	if c.Scale <= 0 || c.Scale > 100 {
 		return usagef("--scale must be more than 0 and at most 100")
 	}
-	dir, err := c.tempDir(a)
+	b := &bench{app: a, scale: c.Scale}
+	if b.ground, err = c.ground(ctx, a); err != nil {
+		return err
+	}
+	defer func() {
+		left := b.ground.close()
+		if err == nil {
+			err = left
+		} else if left != nil {
+			fmt.Fprintln(a.err, "outboxweb:", left)
+		}
+	}()
+	if b.set, err = benchProjection(b.ground.dialect()); err != nil {
+		return err
+	}
+	result, err := b.measure(ctx, c.wants)
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(dir)
-	b := &bench{app: a, dir: dir, scale: c.Scale}
-	if b.set, err = benchProjection(dir); err != nil {
-		return err
-	}
-	result := benchResult{Dir: filepath.Dir(dir)}
-	if result.FsyncPerSecond, err = fsyncRate(ctx, dir); err != nil {
-		return err
-	}
-	for _, m := range b.measurements() {
-		if !c.wants(m.name) {
-			continue
-		}
-		fmt.Fprintf(a.err, "measuring %s\n", m.name)
-		one, err := m.run(ctx)
-		if err != nil {
-			return fmt.Errorf("measure %s: %w", m.name, err)
-		}
-		one.Name = m.name
-		result.Results = append(result.Results, one)
 	}
 	if c.JSON {
 		return a.printJSON(result)
 	}
 	return printBench(a, result)
+}
+
+// ground is where the database URLs lead.
+func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
+	projections := a.ProjectionsDB
+	if onPostgres(a.JournalDB) && !c.projectionsDBGiven {
+		projections = a.JournalDB
+	}
+	switch {
+	case onPostgres(a.JournalDB) != onPostgres(projections):
+		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to be measured")
+	case strings.HasPrefix(a.JournalDB, "sqlite:"):
+		return newSQLiteGround(c.Dir, a.JournalDB)
+	case !onPostgres(a.JournalDB):
+		return nil, usagef("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", a.JournalDB)
+	case c.Dir != "":
+		return nil, usagef("--dir is for SQLite; on PostgreSQL the measurements are made in the databases that the URLs name")
+	}
+	return newPostgresGround(ctx, a.JournalDB, projections)
 }
 
 func (c *benchCmd) wants(name string) bool {
@@ -91,48 +174,58 @@ func (c *benchCmd) wants(name string) bool {
 	return len(c.Only) == 0
 }
 
-func (c *benchCmd) tempDir(a *app) (string, error) {
-	dir := c.Dir
-	if dir == "" {
-		dir = filepath.Dir(strings.TrimPrefix(a.JournalDB, "sqlite:"))
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return "", usagef("--dir: cannot create %s: %v", dir, unwrapAll(err))
-	}
-	temp, err := os.MkdirTemp(dir, "outboxweb-bench-")
-	if err != nil {
-		return "", usagef("--dir: cannot write to %s: %v", dir, unwrapAll(err))
-	}
-	return temp, nil
-}
-
 type namedMeasurement struct {
 	name string
 	run  func(context.Context) (measurement, error)
 }
 
 func (b *bench) measurements() []namedMeasurement {
-	all := []namedMeasurement{
-		{"append_1_caller", func(ctx context.Context) (measurement, error) { return b.append(ctx, 1, 1, b.amount(6_000)) }},
-		{"append_32_callers", func(ctx context.Context) (measurement, error) { return b.append(ctx, 32, 1, b.amount(32_000)) }},
-		{"append_batches_of_100", func(ctx context.Context) (measurement, error) { return b.append(ctx, 1, 100, b.amount(100_000)) }},
+	var all []namedMeasurement
+	plan := b.ground.plan()
+	for _, n := range plan.callers {
+		all = append(all, namedMeasurement{"append_" + counted(n, "caller"), func(ctx context.Context) (measurement, error) {
+			return b.append(ctx, n, 1, b.amount(max(6_000, n*1_000)))
+		}})
 	}
-	for _, d := range []struct {
-		name string
-		shape
-	}{{"drain_1x100k", shape{1, 100_000}}, {"drain_100x1k", shape{100, 1_000}}, {"drain_10000x10", shape{10_000, 10}}} {
-		scaled := b.shrink(d.shape)
-		all = append(all, namedMeasurement{d.name, func(ctx context.Context) (measurement, error) { return b.drain(ctx, scaled) }})
+	all = append(all, namedMeasurement{"append_batches_of_100", func(ctx context.Context) (measurement, error) {
+		return b.append(ctx, 1, 100, b.amount(100_000))
+	}})
+	for _, d := range plan.drains {
+		d.shape = b.shrink(d.shape)
+		all = append(all, namedMeasurement{d.name, func(ctx context.Context) (measurement, error) { return b.drain(ctx, d) }})
 	}
 	return all
 }
 
+// counted is 1_caller or 16_callers.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1_" + what
+	}
+	return itoa(n) + "_" + what + "s"
+}
+
+// measure makes the measurements that are wanted by name.
+func (b *bench) measure(ctx context.Context, wanted func(name string) bool) (result benchResult, err error) {
+	if err := b.ground.durability(ctx, &result); err != nil {
+		return result, err
+	}
+	for _, m := range b.measurements() {
+		if !wanted(m.name) {
+			continue
+		}
+		fmt.Fprintf(b.app.err, "measuring %s\n", m.name)
+		one, err := m.run(ctx)
+		if err != nil {
+			return result, fmt.Errorf("measure %s: %w", m.name, err)
+		}
+		one.Name = m.name
+		result.Results = append(result.Results, one)
+	}
+	return result, nil
+}
+
 func (b *bench) amount(n int) int { return max(200, int(float64(n)*b.scale)) }
-
-// shape is a backlog: so many campaigns with so many events each.
-type shape struct{ campaigns, events int }
-
-func (s shape) total() int { return s.campaigns * s.events }
 
 // shrink scales what a shape has more of.
 func (b *bench) shrink(s shape) shape {
@@ -144,42 +237,12 @@ func (b *bench) shrink(s shape) shape {
 	return s
 }
 
-// open opens fresh databases under a name.
-func (b *bench) open(ctx context.Context, name string) (*store.Store, error) {
-	return store.Open(ctx, b.options(name))
-}
-
-func (b *bench) options(name string) store.Options {
-	return store.Options{Journal: "sqlite:" + b.path(name, "journal"), Projections: "sqlite:" + b.path(name, "projections")}
-}
-
-func (b *bench) path(name, database string) string {
-	return filepath.Join(b.dir, name+"-"+database+".db")
-}
-
-// fsyncRate is how often a second this disk makes 4 KiB durable.
-func fsyncRate(ctx context.Context, dir string) (float64, error) {
-	f, err := os.Create(filepath.Join(dir, "fsync"))
-	if err != nil {
-		return 0, fmt.Errorf("measure fsync: %w", err)
-	}
-	defer f.Close()
-	block := make([]byte, 4096)
-	start, n := time.Now(), 0
-	for time.Since(start) < time.Second && ctx.Err() == nil {
-		if _, err := f.WriteAt(block, int64(n%1024)*4096); err != nil {
-			return 0, fmt.Errorf("measure fsync: %w", err)
-		}
-		if err := f.Sync(); err != nil {
-			return 0, fmt.Errorf("measure fsync: %w", err)
-		}
-		n++
-	}
-	return float64(n) / time.Since(start).Seconds(), ctx.Err()
-}
-
 func printBench(a *app, r benchResult) error {
-	fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, thousands(int64(r.FsyncPerSecond)))
+	if r.Server != "" {
+		fmt.Fprintf(a.out, "%s: %s commits/s\n\n", r.Server, thousands(int64(r.CommitsPerSecond)))
+	} else {
+		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, thousands(int64(r.FsyncPerSecond)))
+	}
 	t := table(a.out)
 	fmt.Fprintln(t, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S\tBARE DRIVER\tRATIO")
 	for _, m := range r.Results {

@@ -23,13 +23,16 @@ func benchEvent(campaign string, n int) outbox.Event {
 }
 
 // append measures callers that append batches, each to a campaign of its own.
-func (b *bench) append(ctx context.Context, callers, batch, events int) (measurement, error) {
-	name := fmt.Sprintf("append-%d-%d", callers, batch)
-	st, err := b.open(ctx, name)
+func (b *bench) append(ctx context.Context, callers, batch, events int) (m measurement, err error) {
+	d, err := b.ground.fresh(ctx)
 	if err != nil {
 		return measurement{}, err
 	}
-	defer st.Close()
+	defer func() { err = errors.Join(err, b.ground.remove(ctx, d)) }()
+	st, err := store.Open(ctx, d.options())
+	if err != nil {
+		return measurement{}, err
+	}
 	each := max(1, events/callers/batch)
 	errs := make([]error, callers)
 	var wait sync.WaitGroup
@@ -38,11 +41,12 @@ func (b *bench) append(ctx context.Context, callers, batch, events int) (measure
 		wait.Go(func() { errs[i] = appendBatches(ctx, st, fmt.Sprintf("c-%d", i), each, batch) })
 	}
 	wait.Wait()
-	return rate(callers*each*batch, time.Since(start)), errors.Join(errs...)
+	m = rate(callers*each*batch, time.Since(start))
+	return m, errors.Join(errors.Join(errs...), st.Close())
 }
 
 func appendBatches(ctx context.Context, st *store.Store, campaign string, times, batch int) error {
-	for i := range times {
+	for i := 0; i < times && ctx.Err() == nil; i++ {
 		events := make([]outbox.Event, batch)
 		for j := range events {
 			events[j] = benchEvent(campaign, i*batch+j)
@@ -51,5 +55,5 @@ func appendBatches(ctx context.Context, st *store.Store, campaign string, times,
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }

@@ -2,111 +2,69 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
 )
 
-// The bare driver is the yardstick of the drain: database/sql with prepared
-// statements on one pinned connection a file, both files WAL and
-// synchronous=FULL, doing the row operations that applying cannot do without
-// and nothing else. Per wave of 1,000 rows: mark them processing by range and
-// load their events; upsert one projection row an event and move one watermark
-// a campaign; delete the rows by range. Two goroutines take turns, so that one
-// applies while the other settles. It claims no leases, keeps no campaign
-// rows, checks no hashes, survives no failure.
+// The bare driver is the yardstick of the drain: it does the row operations
+// that applying cannot do without and nothing else. Per wave of 1,000 rows:
+// mark them processing by range and load their events; upsert one projection
+// row an event and move one watermark a campaign; delete the rows by range.
+// Loops work on waves of their own side by side, so that one applies while
+// another settles. It claims no leases, keeps no campaign rows, checks no
+// hashes, survives no failure.
+//
+// On SQLite it is database/sql with prepared statements on one pinned
+// connection a file, both files WAL and synchronous=FULL. On PostgreSQL it is
+// pgx itself: each loop has a connection to each database and sends a wave's
+// statements, prepared, as one pipelined batch, read committed, as durable as
+// the server makes it.
 //
 // Its SQL lives here, beside the only thing that uses it, because it measures
 // the store from outside.
 
-const bareWave = 1000
+const bareWaveRows = 1000
 
-const (
-	bareMark = `update projection_apply_outbox set status = 'processing', claim_epoch = 1, updated_at = $4
-where campaign_id = $1 and seq between $2 and $3 and status = 'pending'`
-	bareLoad = `select seq, event_type, occurred_at, entity_id, payload, event_hash, chain_hash
-from events where campaign_id = $1 and seq between $2 and $3 order by seq`
-	bareUpsert = `insert into bench_tokens (campaign_id, token_id, amount, seq) values ($1, $2, $3, $4)
-on conflict (campaign_id, token_id) do update set amount = bench_tokens.amount + excluded.amount, seq = excluded.seq`
-	bareAdvance = `update projection_watermarks set applied_seq = $3, applied_hash = $4, updated_at = $5
-where campaign_id = $1 and applied_seq = $2`
-	bareStart  = `insert into projection_watermarks (campaign_id, updated_at) values ($1, $2) on conflict do nothing`
-	bareDelete = `delete from projection_apply_outbox
-where campaign_id = $1 and seq between $2 and $3 and status = 'processing' and claim_epoch = 1`
-	bareTable = `create table bench_tokens (campaign_id text not null, token_id text not null, amount bigint not null,
-seq bigint not null, primary key (campaign_id, token_id))`
-)
-
-// bareDB is one file through one connection. mu is held for a transaction.
-type bareDB struct {
-	mu    sync.Mutex
-	pool  *sql.DB
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+// bareSQL is the texts for databases whose tables are found under a prefix.
+type bareSQL struct {
+	backlog, mark, load, start, advance, upsert, remove, table string
 }
 
-func openBare(ctx context.Context, path string) (*bareDB, error) {
-	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
-		"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
-	if err != nil {
-		return nil, err
+func newBareSQL(journal, projections string) *bareSQL {
+	in := strings.NewReplacer("journal.", journal, "projections.", projections).Replace
+	return &bareSQL{
+		backlog: in(`select campaign_id, high_water_seq from journal.campaigns order by due_at, campaign_id`),
+		mark: in(`update journal.projection_apply_outbox set status = 'processing', claim_epoch = 1, updated_at = $4
+where campaign_id = $1 and seq between $2 and $3 and status = 'pending'`),
+		load: in(`select seq, event_type, occurred_at, entity_id, payload, event_hash, chain_hash
+from journal.events where campaign_id = $1 and seq between $2 and $3 order by seq`),
+		start: in(`insert into projections.projection_watermarks (campaign_id, updated_at) values ($1, $2) on conflict do nothing`),
+		advance: in(`update projections.projection_watermarks set applied_seq = $3, applied_hash = $4, updated_at = $5
+where campaign_id = $1 and applied_seq = $2`),
+		upsert: in(`insert into projections.bench_tokens (campaign_id, token_id, amount, seq) values ($1, $2, $3, $4)
+on conflict (campaign_id, token_id) do update set amount = bench_tokens.amount + excluded.amount, seq = excluded.seq`),
+		remove: in(`delete from journal.projection_apply_outbox
+where campaign_id = $1 and seq between $2 and $3 and status = 'processing' and claim_epoch = 1`),
+		table: in(`create table projections.bench_tokens (campaign_id text not null, token_id text not null, amount bigint not null,
+seq bigint not null, primary key (campaign_id, token_id))`),
 	}
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return nil, errors.Join(err, pool.Close())
-	}
-	return &bareDB{pool: pool, conn: conn, stmts: map[string]*sql.Stmt{}}, nil
 }
 
-func (d *bareDB) close() error {
-	for _, stmt := range d.stmts {
-		stmt.Close()
-	}
-	return errors.Join(d.conn.Close(), d.pool.Close())
+// barePlan is a backlog cut into waves. A worker has to find its waves by
+// claiming; the bare driver is given them.
+type barePlan struct {
+	waves []*bareWave
+	left  int64 // rows that fit into the last wave
 }
 
-func (d *bareDB) prepared(query string) (*sql.Stmt, error) {
-	if stmt, ok := d.stmts[query]; ok {
-		return stmt, nil
-	}
-	stmt, err := d.conn.PrepareContext(context.Background(), query)
-	d.stmts[query] = stmt
-	return stmt, err
-}
-
-// exec runs a statement that must change want rows; a negative want is any.
-func (d *bareDB) exec(want int64, query string, args ...any) error {
-	stmt, err := d.prepared(query)
-	if err != nil {
-		return err
-	}
-	result, err := stmt.Exec(args...)
-	if err != nil {
-		return err
-	}
-	n, err := result.RowsAffected()
-	if err == nil && want >= 0 && n != want {
-		err = fmt.Errorf("%q changed %d rows, not %d", query, n, want)
-	}
-	return err
-}
-
-// within runs fn in a transaction, under the lock.
-func (d *bareDB) within(fn func() error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.exec(-1, "begin immediate"); err != nil {
-		return err
-	}
-	if err := fn(); err != nil {
-		return errors.Join(err, d.exec(-1, "rollback"))
-	}
-	return d.exec(-1, "commit")
+type bareWave struct {
+	spans   []bareSpan
+	after   <-chan struct{} // closed when the wave before is applied, if that holds earlier events of a campaign; nil if none does
+	applied chan struct{}
 }
 
 // bareSpan is the part of a wave that belongs to one campaign.
@@ -125,162 +83,88 @@ type bareEvent struct {
 	hash, chain, text string
 }
 
-// drainBare drains a copy of a backlog and returns how long that took.
-func drainBare(ctx context.Context, journalPath, projectionsPath string) (took time.Duration, err error) {
-	journal, err := openBare(ctx, journalPath)
-	if err != nil {
-		return 0, err
+// add plans for a campaign whose last event is last.
+func (p *barePlan) add(campaign string, last int64) {
+	for first := int64(1); first <= last; {
+		if p.left == 0 {
+			p.begin(first > 1)
+		}
+		n := min(p.left, last-first+1)
+		wave := p.waves[len(p.waves)-1]
+		wave.spans = append(wave.spans, bareSpan{campaign: campaign, first: first, last: first + n - 1})
+		first, p.left = first+n, p.left-n
 	}
-	defer func() { err = errors.Join(err, journal.close()) }()
-	projections, err := openBare(ctx, projectionsPath)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, projections.close()) }()
-	if err := projections.exec(-1, bareTable); err != nil {
-		return 0, err
-	}
-	waves, err := planBare(ctx, journal)
-	if err != nil {
-		return 0, err
-	}
-	start := time.Now()
-	err = runBare(ctx, journal, projections, waves)
-	return time.Since(start), err
 }
 
-// planBare cuts the backlog into waves. A worker has to find its waves by
-// claiming; the bare driver is given them.
-func planBare(ctx context.Context, journal *bareDB) ([][]bareSpan, error) {
-	rows, err := journal.conn.QueryContext(ctx, "select campaign_id, high_water_seq from campaigns order by due_at, campaign_id")
-	if err != nil {
-		return nil, err
+// begin begins a wave; follows says whether its first campaign began in the
+// one before.
+func (p *barePlan) begin(follows bool) {
+	wave := &bareWave{applied: make(chan struct{})}
+	if follows {
+		wave.after = p.waves[len(p.waves)-1].applied
 	}
-	defer rows.Close()
-	var waves [][]bareSpan
-	left := int64(0)
-	for rows.Next() {
-		var id string
-		var last int64
-		if err := rows.Scan(&id, &last); err != nil {
-			return nil, err
-		}
-		for first := int64(1); first <= last; {
-			if left == 0 {
-				waves, left = append(waves, nil), bareWave
-			}
-			n := min(left, last-first+1)
-			wave := &waves[len(waves)-1]
-			*wave = append(*wave, bareSpan{campaign: id, first: first, last: first + n - 1})
-			first, left = first+n, left-n
-		}
-	}
-	return waves, rows.Err()
+	p.waves, p.left = append(p.waves, wave), bareWaveRows
 }
 
-// runBare works off the waves with two goroutines. Each wave is marked and
-// applied in order; settling one overlaps with applying the next.
-func runBare(ctx context.Context, journal, projections *bareDB, waves [][]bareSpan) error {
-	applied := make([]chan struct{}, len(waves)+1)
-	for i := range applied {
-		applied[i] = make(chan struct{})
+// scan reads what the text load asks for.
+func (s *bareSpan) scan(row interface{ Scan(...any) error }) error {
+	var e bareEvent
+	if err := row.Scan(&e.seq, &e.eventType, &e.occurred, &e.entity, &e.text, &e.hash, &e.chain); err != nil {
+		return err
 	}
-	close(applied[0])
+	e.amount = gjson.Get(e.text, "amount").Int()
+	s.events = append(s.events, e)
+	return nil
+}
+
+func (s *bareSpan) rows() int64 { return s.last - s.first + 1 }
+
+// bareLoop does the row operations of a wave, one step in one transaction.
+type bareLoop interface {
+	take(ctx context.Context, w *bareWave, now int64) error // mark the rows and load the events
+	apply(ctx context.Context, w *bareWave, now int64) error
+	settle(ctx context.Context, w *bareWave) error
+}
+
+// run works off the waves with some loops and returns how long that took.
+func (p *barePlan) run(ctx context.Context, loops []bareLoop) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var taken atomic.Int64
 	var wait sync.WaitGroup
-	for worker := range 2 {
+	start := time.Now()
+	for _, loop := range loops {
 		wait.Go(func() {
-			for i := worker; i < len(waves) && ctx.Err() == nil; i += 2 {
-				if err := bareOne(ctx, journal, projections, waves[i], applied[i]); err != nil {
-					cancel(err)
+			for ctx.Err() == nil {
+				next := int(taken.Add(1)) - 1
+				if next >= len(p.waves) {
 					return
 				}
-				close(applied[i+1])
-				if err := bareSettle(journal, waves[i]); err != nil {
+				if err := p.waves[next].pass(ctx, loop); err != nil {
 					cancel(err)
-					return
 				}
 			}
 		})
 	}
 	wait.Wait()
-	return context.Cause(ctx)
+	return time.Since(start), context.Cause(ctx)
 }
 
-// bareOne marks, loads and applies one wave, once the one before is applied.
-func bareOne(ctx context.Context, journal, projections *bareDB, wave []bareSpan, before <-chan struct{}) error {
+func (w *bareWave) pass(ctx context.Context, loop bareLoop) error {
 	now := time.Now().UnixMicro()
-	err := journal.within(func() error {
-		for i := range wave {
-			s := &wave[i]
-			if err := journal.exec(s.last-s.first+1, bareMark, s.campaign, s.first, s.last, now); err != nil {
-				return err
-			}
-			if err := bareEvents(journal, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := loop.take(ctx, w, now); err != nil {
 		return err
 	}
-	select {
-	case <-before:
-	case <-ctx.Done():
-		return ctx.Err()
+	if w.after != nil {
+		select {
+		case <-w.after:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return projections.within(func() error { return bareApply(projections, wave, now) })
-}
-
-func bareEvents(journal *bareDB, s *bareSpan) error {
-	stmt, err := journal.prepared(bareLoad)
-	if err != nil {
+	if err := loop.apply(ctx, w, now); err != nil {
 		return err
 	}
-	rows, err := stmt.Query(s.campaign, s.first, s.last)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e bareEvent
-		if err := rows.Scan(&e.seq, &e.eventType, &e.occurred, &e.entity, &e.text, &e.hash, &e.chain); err != nil {
-			return err
-		}
-		e.amount = gjson.Get(e.text, "amount").Int()
-		s.events = append(s.events, e)
-	}
-	return rows.Err()
-}
-
-func bareApply(projections *bareDB, wave []bareSpan, now int64) error {
-	for _, s := range wave {
-		if s.first == 1 {
-			if err := projections.exec(-1, bareStart, s.campaign, now); err != nil {
-				return err
-			}
-		}
-		if err := projections.exec(1, bareAdvance, s.campaign, s.first-1, s.last, s.events[len(s.events)-1].chain, now); err != nil {
-			return err
-		}
-		for i := range s.events {
-			if err := projections.exec(1, bareUpsert, s.campaign, s.events[i].entity, s.events[i].amount, s.events[i].seq); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func bareSettle(journal *bareDB, wave []bareSpan) error {
-	return journal.within(func() error {
-		for _, s := range wave {
-			if err := journal.exec(s.last-s.first+1, bareDelete, s.campaign, s.first, s.last); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	close(w.applied)
+	return loop.settle(ctx, w)
 }

@@ -5,11 +5,14 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
@@ -23,156 +26,216 @@ var benchSQL []byte
 
 // benchProjection loads the projection that a drain applies: one upsert an
 // event.
-func benchProjection(dir string) (*projection.Set, error) {
-	dir = filepath.Join(dir, "projections")
-	if err := os.Mkdir(dir, 0o750); err != nil {
+func benchProjection(dialect string) (*projection.Set, error) {
+	dir, err := os.MkdirTemp("", "outboxweb-bench-")
+	if err != nil {
 		return nil, err
 	}
+	defer os.RemoveAll(dir)
 	if err := os.WriteFile(filepath.Join(dir, "bench.sql"), benchSQL, 0o600); err != nil {
 		return nil, err
 	}
-	return projection.Load("sqlite", dir)
+	return projection.Load(dialect, dir)
 }
 
-// drain measures the worker on a backlog, and the bare driver on a copy of it.
-func (b *bench) drain(ctx context.Context, s shape) (measurement, error) {
-	name := fmt.Sprintf("drain-%d-%d", s.campaigns, s.events)
-	if err := b.fill(ctx, name, s); err != nil {
+// drain measures workers on a copy of a backlog, and then the bare driver on
+// another.
+func (b *bench) drain(ctx context.Context, p drainPlan) (measurement, error) {
+	if err := b.fill(ctx, p.shape); err != nil {
 		return measurement{}, fmt.Errorf("fill: %w", err)
 	}
-	defer b.remove(name)
-	copied := name + "-bare"
-	if err := b.copy(name, copied); err != nil {
-		return measurement{}, err
-	}
-	defer b.remove(copied)
-	took, err := b.drainByWorker(ctx, name, s)
+	took, err := b.onCopy(ctx, func(d databases) (time.Duration, error) { return b.drainByWorkers(ctx, d, p) })
 	if err != nil {
 		return measurement{}, err
 	}
-	bare, err := drainBare(ctx, b.path(copied, "journal"), b.path(copied, "projections"))
+	bare, err := b.onCopy(ctx, func(d databases) (time.Duration, error) {
+		return b.ground.drainBare(ctx, d, p.instances*p.waves)
+	})
 	if err != nil {
 		return measurement{}, fmt.Errorf("bare driver: %w", err)
 	}
-	m := rate(s.total(), took)
-	m.Bare = float64(s.total()) / bare.Seconds()
+	m := rate(p.total(), took)
+	m.Bare = float64(p.total()) / bare.Seconds()
 	m.Ratio = m.EventsPerSecond / m.Bare
 	return m, nil
 }
 
-// fill writes the backlog, the campaigns' events interleaved as they are in
-// a real journal.
-func (b *bench) fill(ctx context.Context, name string, s shape) error {
-	st, err := b.open(ctx, name)
+// onCopy runs fn on a copy of the backlog.
+func (b *bench) onCopy(ctx context.Context, fn func(databases) (time.Duration, error)) (time.Duration, error) {
+	d, err := b.ground.copied(ctx, b.backlog)
+	if err != nil {
+		return 0, fmt.Errorf("copy the backlog: %w", err)
+	}
+	took, err := fn(d)
+	return took, errors.Join(err, b.ground.remove(ctx, d))
+}
+
+// fill makes the backlog, unless the one that is there has this shape.
+func (b *bench) fill(ctx context.Context, s shape) (err error) {
+	if b.filled == s {
+		return nil
+	}
+	if b.filled != (shape{}) {
+		b.filled = shape{}
+		if err := b.ground.remove(ctx, b.backlog); err != nil {
+			return err
+		}
+	}
+	if b.backlog, err = b.ground.fresh(ctx); err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, b.backlog.options())
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(b.appendBacklog(ctx, st, s), st.Close()); err != nil {
+		return err
+	}
+	b.filled = s
+	return nil
+}
+
+// appendBacklog writes a backlog, the campaigns' events interleaved as they
+// are in a real journal.
+func (b *bench) appendBacklog(ctx context.Context, st *store.Store, s shape) error {
 	bar := b.app.progress("fill")
 	defer bar.end()
 	const size = 1000
 	batch := make([]outbox.Event, 0, size)
-	for n := 0; n < s.total(); n++ {
+	for n := 0; n < s.total() && ctx.Err() == nil; n++ {
 		batch = append(batch, benchEvent(fmt.Sprintf("c-%d", n%s.campaigns), n/s.campaigns))
 		if len(batch) < size && n+1 < s.total() {
 			continue
 		}
 		if _, err := st.Append(ctx, store.Append{Events: batch}); err != nil {
-			return errors.Join(err, st.Close())
+			return err
 		}
 		batch = batch[:0]
 		bar.set(int64(n+1), int64(s.total()))
 	}
-	return st.Close()
+	return ctx.Err()
 }
 
-// drainByWorker runs a worker until no row is left and returns how long that
-// took, from its start.
-func (b *bench) drainByWorker(ctx context.Context, name string, s shape) (took time.Duration, err error) {
-	st, err := b.open(ctx, name)
+// drainByWorkers runs workers until every event is applied and its row gone,
+// and returns how long that took, from their start. They share nothing but the
+// databases.
+func (b *bench) drainByWorkers(ctx context.Context, d databases, p drainPlan) (took time.Duration, err error) {
+	progress := newDrained(p.total())
+	workers := make([]*worker.Worker, p.instances)
+	for i := range workers {
+		if workers[i], err = b.openWorker(ctx, d, p.waves, progress); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, workers[i].Store.Close()) }()
+	}
+	took, err = progress.run(ctx, workers)
+	if errors.Is(err, errNotApplied) {
+		err = errors.Join(err, lastError(ctx, workers[0].Store))
+	}
+	return took, err
+}
+
+// lastError is why an event was not applied.
+func lastError(ctx context.Context, st *store.Store) error {
+	page, err := st.Rows(ctx, outbox.RowFilter{Status: outbox.Failed, Limit: 1})
+	if err != nil || len(page.Items) == 0 {
+		return err
+	}
+	return errors.New(page.Items[0].LastError)
+}
+
+// openWorker makes a worker with a store of its own, which the caller closes.
+func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress *drained) (*worker.Worker, error) {
+	o := d.options()
+	o.Concurrency = waves
+	st, err := store.Open(ctx, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
 	if err := installProjections(ctx, st, b.set); err != nil {
-		return 0, err
+		return nil, errors.Join(err, st.Close())
 	}
+	m := metrics.New(st.Summary)
+	m.Applied, m.Failed = countedFor{m.Applied, progress.applied}, countedFor{m.Failed, progress.failed}
 	w := worker.New(worker.Config{Store: st, Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
-		Lease: 30 * time.Second, EventTimeout: 10 * time.Second, Build: version,
-		Metrics: metrics.New(st.Summary), Logger: slog.New(slog.DiscardHandler)})
+		Lease: 30 * time.Second, Build: version, Concurrency: waves,
+		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)
+	return w, nil
+}
+
+// drained tells when a backlog is drained. Asking the databases would slow
+// down what is measured.
+type drained struct {
+	left  atomic.Int64
+	once  sync.Once
+	ended chan struct{}
+	err   error // why it ended before the backlog was drained
+}
+
+var (
+	errNotApplied = errors.New("an event could not be applied")
+	errStopped    = errors.New("the worker stopped before the backlog was drained")
+)
+
+func newDrained(rows int) *drained {
+	d := &drained{ended: make(chan struct{})}
+	d.left.Store(int64(rows))
+	return d
+}
+
+// end ends the measurement, once.
+func (d *drained) end(err error) {
+	d.once.Do(func() {
+		d.err = err
+		close(d.ended)
+	})
+}
+
+func (d *drained) applied(n float64) {
+	if d.left.Add(-int64(n)) <= 0 {
+		d.end(nil)
+	}
+}
+
+func (d *drained) failed(n float64) {
+	if n > 0 {
+		d.end(errNotApplied)
+	}
+}
+
+// countedFor is a counter that tells what is added to it.
+type countedFor struct {
+	prometheus.Counter
+	tell func(float64)
+}
+
+// Add implements prometheus.Counter.
+func (c countedFor) Add(n float64) {
+	c.Counter.Add(n)
+	c.tell(n)
+}
+
+// run runs the workers until the backlog is drained. A failure ends it: a
+// benchmark must not measure failures.
+func (d *drained) run(ctx context.Context, workers []*worker.Worker) (time.Duration, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan error, 1)
+	errs := make([]error, len(workers))
+	var wait sync.WaitGroup
 	start := time.Now()
-	go func() { ended <- w.Run(running) }()
-	err = untilDrained(ctx, st, ended)
-	took = time.Since(start)
+	for i, w := range workers {
+		wait.Go(func() {
+			errs[i] = w.Run(running)
+			d.end(errStopped)
+		})
+	}
+	<-d.ended
+	took := time.Since(start)
 	stop()
-	if err == nil {
-		err = <-ended
+	wait.Wait()
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
 	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return 0, err
-	}
-	return took, nil
-}
-
-// untilDrained waits until the outbox is empty. A dead or failed row ends it:
-// a benchmark must not measure failures.
-func untilDrained(ctx context.Context, st *store.Store, ended <-chan error) error {
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return errors.Join(errors.New("the worker stopped before the backlog was drained"), err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C:
-		}
-		page, err := st.Rows(ctx, outbox.RowFilter{Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(page.Items) == 0 && page.NextCursor == nil {
-			return nil
-		}
-		if len(page.Items) > 0 && page.Items[0].LastError != "" {
-			return fmt.Errorf("an event could not be applied: %s", page.Items[0].LastError)
-		}
-	}
-}
-
-// copy copies closed databases.
-func (b *bench) copy(from, to string) error {
-	for _, database := range []string{"journal", "projections"} {
-		if err := copyFile(b.path(from, database), b.path(to, database)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	return errors.Join(out.Sync(), out.Close())
-}
-
-func (b *bench) remove(name string) {
-	for _, database := range []string{"journal", "projections"} {
-		for _, suffix := range []string{"", "-wal", "-shm"} {
-			os.Remove(b.path(name, database) + suffix)
-		}
-	}
+	return took, errors.Join(append(errs, d.err)...)
 }

@@ -75,7 +75,7 @@ func printCheck(a *app, r store.CheckReport) error {
 // checkFolds folds every campaign up to what is applied and compares the
 // digest with that of the live rows.
 func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.Set, r *store.CheckReport) error {
-	f, err := newFolder(ctx, st, set)
+	f, err := a.newFolder(ctx, st, set)
 	if err != nil {
 		return err
 	}

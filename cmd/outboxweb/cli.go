@@ -29,14 +29,14 @@ type cli struct {
 	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`
 	Backup      backupCmd      `cmd:"" help:"Copy both databases into a directory while they are in use."`
 	Restore     restoreCmd     `cmd:"" help:"Put a backup into the place of databases that do not exist yet."`
-	Bench       benchCmd       `cmd:"" help:"Measure append and drain on this machine and disk."`
+	Bench       benchCmd       `cmd:"" help:"Measure append and drain on your disk, or on your PostgreSQL server."`
 	Version     versionCmd     `cmd:"" help:"Print the versions of the program, Go and SQLite."`
 }
 
 // Common holds the flags that every command takes.
 type Common struct {
-	JournalDB        string   `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database."`
-	ProjectionsDB    string   `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database."`
+	JournalDB        string   `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
+	ProjectionsDB    string   `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles  []string `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
 	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve."`
 	LogFormat        string   `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,7 +38,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := c.digest(ctx, st, set)
+	d, err := c.digest(ctx, a, st, set)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	return t.Flush()
 }
 
-func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection.Set) (digests, error) {
+func (c *digestCmd) digest(ctx context.Context, a *app, st *store.Store, set *projection.Set) (digests, error) {
 	if c.Until == 0 {
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
@@ -66,7 +65,7 @@ func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection
 	if c.Until > campaign.HighWaterSeq {
 		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, c.Until, campaign.HighWaterSeq)
 	}
-	f, err := newFolder(ctx, st, set)
+	f, err := a.newFolder(ctx, st, set)
 	if err != nil {
 		return digests{}, err
 	}
@@ -108,7 +107,7 @@ func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 
 // readDigests reads the digests of the live rows from one snapshot.
 func readDigests(ctx context.Context, st *store.Store, set *projection.Set, id string, only []string) (map[string]string, string, error) {
-	snapshot, err := st.ProjectionsReader().BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	snapshot, err := st.ProjectionsSnapshot(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("digest campaign %q: %w", id, err)
 	}
@@ -128,13 +127,19 @@ type folder struct {
 	scratch   *projection.Scratch
 }
 
-func newFolder(ctx context.Context, st *store.Store, set *projection.Set) (*folder, error) {
+func (a *app) newFolder(ctx context.Context, st *store.Store, set *projection.Set) (*folder, error) {
 	intents, err := st.EventTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f := &folder{store: st, set: set, auditOnly: map[string]bool{}}
-	if f.scratch, err = set.NewScratch(ctx); err != nil {
+	folding := set
+	if onPostgres(a.ProjectionsDB) { // the scratch tables are SQLite's
+		if folding, err = projection.Load("sqlite", a.ProjectionFiles...); err != nil {
+			return nil, err
+		}
+	}
+	if f.scratch, err = folding.NewScratch(ctx); err != nil {
 		return nil, err
 	}
 	for name, intent := range intents {

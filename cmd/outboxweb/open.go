@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/user"
+	"strings"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 // storeOptions are the store's options as the common flags set them.
@@ -43,15 +44,22 @@ func (a *app) openStore(ctx context.Context, o store.Options) (*store.Store, err
 	return st, nil
 }
 
-// loadProjections loads and checks what --projections names, before any
-// database is touched. An error names the file and line at fault.
+// loadProjections loads what --projections names for the projections
+// database, and checks it before any database is touched. An error names the
+// file and line at fault.
 func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
 	set, err := projection.Check(ctx, a.ProjectionFiles...)
+	if err == nil && onPostgres(a.ProjectionsDB) {
+		set, err = projection.Load("postgres", a.ProjectionFiles...)
+	}
 	if err != nil {
 		return nil, asUsage("--projections", err)
 	}
 	return set, nil
 }
+
+// onPostgres reports whether a database URL leads to PostgreSQL.
+func onPostgres(url string) bool { return strings.HasPrefix(url, "postgres") }
 
 // openBoth opens the store, loads the projections and makes their tables.
 func (a *app) openBoth(ctx context.Context) (*store.Store, *projection.Set, error) {
@@ -79,29 +87,9 @@ func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, 
 // installProjections makes the tables of the projections where they are
 // missing and prepares each statement against them. An error names the file and line at fault.
 func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
-	var all []store.Projection
-	loaded := set.Projections()
-	for _, p := range loaded {
-		schema := make([]string, len(p.SchemaStatements))
-		for i, statement := range p.SchemaStatements {
-			schema[i] = statement.SQL
-		}
-		all = append(all, store.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables, Schema: schema})
-	}
-	err := st.InstallProjections(ctx, all)
-	if wrong, ok := errors.AsType[*store.SchemaError](err); ok {
-		for _, p := range loaded {
-			if p.Name == wrong.Projection {
-				return outbox.Setup("%s: %v", p.SchemaStatements[wrong.Statement], wrong.Err)
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("make the tables of the projections: %w", err)
-	}
-	err = projection.CheckPrepared(ctx, set, func(query string) error { return st.PrepareProjection(ctx, query) })
+	err := worker.Install(ctx, st, set)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return outbox.Setup("%s; the file is sound, so the tables were made by another version of it", refusal.Detail)
+		return outbox.Setup("%s; where the file is sound, the tables were made by another version of it", refusal.Detail)
 	}
 	return err
 }

@@ -37,6 +37,7 @@ type serveCmd struct {
 	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
 	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
 	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
+	Concurrency    int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
 	EventTimeout   time.Duration `default:"10s" help:"How long one event may take to apply."`
 	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
 	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
@@ -55,6 +56,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	defer listener.Close()
 	options := a.storeOptions()
 	options.ReadOnly = c.ReadOnly && !c.Worker
+	options.EventTimeout, options.Lease, options.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	options.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
 	st, set, err := a.openBothWith(ctx, options)
 	if err != nil {
@@ -95,6 +97,8 @@ func (c *serveCmd) check() error {
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case c.BatchSize < 1 || c.BatchSize > 100_000:
 		return usagef("--batch-size must lie between 1 and 100000")
+	case c.Concurrency < 1 || c.Concurrency > 32:
+		return usagef("--concurrency must lie between 1 and 32")
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
 	}
@@ -156,7 +160,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
-		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, EventTimeout: c.EventTimeout})
+		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency})
 	st.OnWork(w.Wake)
 	var inline func(context.Context, string) error
 	if st.Mode() == outbox.ModeInline {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// sqliteGround is a directory of a run's own.
+type sqliteGround struct {
+	dir  string
+	made int // pairs of files
+}
+
+func newSQLiteGround(dir, journal string) (*sqliteGround, error) {
+	if dir == "" {
+		dir = filepath.Dir(strings.TrimPrefix(journal, "sqlite:"))
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, usagef("--dir: cannot create %s: %v", dir, unwrapAll(err))
+	}
+	temp, err := os.MkdirTemp(dir, "outboxweb-bench-")
+	if err != nil {
+		return nil, usagef("--dir: cannot write to %s: %v", dir, unwrapAll(err))
+	}
+	return &sqliteGround{dir: temp}, nil
+}
+
+func (g *sqliteGround) dialect() string { return "sqlite" }
+
+func (g *sqliteGround) plan() benchPlan {
+	return benchPlan{callers: []int{1, 32}, drains: []drainPlan{
+		{"drain_1x100k", oneLong, 1, 2},
+		{"drain_100x1k", hundred, 1, 2},
+		{"drain_10000x10", manyShort, 1, 2},
+	}}
+}
+
+func (g *sqliteGround) durability(ctx context.Context, r *benchResult) (err error) {
+	r.Dir = filepath.Dir(g.dir)
+	r.FsyncPerSecond, err = fsyncRate(ctx, g.dir)
+	return err
+}
+
+// fsyncRate is how often a second this disk makes 4 KiB durable.
+func fsyncRate(ctx context.Context, dir string) (float64, error) {
+	f, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, fmt.Errorf("measure fsync: %w", err)
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	start, n := time.Now(), 0
+	for time.Since(start) < time.Second && ctx.Err() == nil {
+		if _, err := f.WriteAt(block, int64(n%1024)*4096); err != nil {
+			return 0, fmt.Errorf("measure fsync: %w", err)
+		}
+		if err := f.Sync(); err != nil {
+			return 0, fmt.Errorf("measure fsync: %w", err)
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), ctx.Err()
+}
+
+func (g *sqliteGround) fresh(context.Context) (databases, error) {
+	g.made++
+	name := filepath.Join(g.dir, itoa(g.made))
+	return databases{g.made, "sqlite:" + name + "-journal.db", "sqlite:" + name + "-projections.db"}, nil
+}
+
+// files are the paths of both databases.
+func (d databases) files() [2]string {
+	return [2]string{strings.TrimPrefix(d.journal, "sqlite:"), strings.TrimPrefix(d.projections, "sqlite:")}
+}
+
+func (g *sqliteGround) copied(ctx context.Context, from databases) (databases, error) {
+	to, err := g.fresh(ctx)
+	for i, file := range from.files() {
+		err = errors.Join(err, copyFile(file, to.files()[i]))
+	}
+	return to, err
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	return errors.Join(out.Sync(), out.Close())
+}
+
+// remove leaves what it cannot remove to close.
+func (g *sqliteGround) remove(_ context.Context, d databases) error {
+	for _, file := range d.files() {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			os.Remove(file + suffix)
+		}
+	}
+	return nil
+}
+
+func (g *sqliteGround) close() error { return os.RemoveAll(g.dir) }

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/pgtest"
+)
+
+// benchedServer is a server on which several measure, each in two databases.
+type benchedServer struct{ *pgtest.Server }
+
+// TestPostgresBench runs bench on PostgreSQL and checks that it leaves nothing.
+func TestPostgresBench(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, test := range map[string]func(*testing.T, benchedServer){
+		"measures all":   benchMeasuresAll,
+		"behind a proxy": benchBehindAProxy,
+		"interrupted":    benchInterrupted,
+		"refused":        benchRefused,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, benchedServer{server}) })
+	}
+}
+
+// databases makes two databases, in the first of which somebody has a table.
+func (s benchedServer) databases(t *testing.T) (journal, projections string) {
+	t.Helper()
+	prefix := strings.ReplaceAll(t.Name()[strings.Index(t.Name(), "/")+1:], "_", "")
+	for _, name := range []string{prefix + "_app", prefix + "_views"} {
+		if err := s.CreateDatabase(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal, projections = s.URL(prefix+"_app"), s.URL(prefix+"_views")
+	ask(t, journal, "create table events (id int); insert into events values (1)")
+	return journal, projections
+}
+
+// ask runs a query past the program and returns its answer as lines.
+func ask(t *testing.T, url, query string) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	results, err := conn.PgConn().Exec(t.Context(), query).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, row := range results[len(results)-1].Rows {
+		lines = append(lines, string(bytes.Join(row, []byte(" "))))
+	}
+	return lines
+}
+
+// everything lists what users have in a database.
+const everything = `
+select nspname from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'
+union all
+select schemaname || '.' || relname from pg_stat_user_tables
+order by 1`
+
+// mustLeaveNothing checks that both databases are as they were.
+func mustLeaveNothing(t *testing.T, journal, projections string) {
+	t.Helper()
+	if diff := cmp.Diff([]string{"public", "public.events"}, ask(t, journal, everything)); diff != "" {
+		t.Errorf("the journal database (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"public"}, ask(t, projections, everything)); diff != "" {
+		t.Errorf("the projections database (-before +after):\n%s", diff)
+	}
+	if got := ask(t, journal, "select id from events"); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("public.events holds %q", got)
+	}
+}
+
+func benchMeasuresAll(t *testing.T, server benchedServer) {
+	journal, projections := server.databases(t)
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections},
+		streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	var result benchResult
+	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
+		t.Fatal(err)
+	}
+	mustBeMeasured(t, result, []string{
+		"append_1_caller", "append_16_callers", "append_batches_of_100",
+		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
+		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
+		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
+	})
+	if result.CommitsPerSecond <= 0 || result.FsyncPerSecond != 0 || result.Dir != "" {
+		t.Errorf("commits/s %v, fsync/s %v, dir %q", result.CommitsPerSecond, result.FsyncPerSecond, result.Dir)
+	}
+	if !strings.HasPrefix(result.Server, "PostgreSQL ") || !strings.Contains(result.Server, "fsync off") {
+		t.Errorf("server %q", result.Server)
+	}
+	mustLeaveNothing(t, journal, projections)
+}
+
+// mustBeMeasured checks that all of names have figures, and the drains those
+// of the bare driver.
+func mustBeMeasured(t *testing.T, result benchResult, names []string) {
+	t.Helper()
+	var got []string
+	for _, m := range result.Results {
+		got = append(got, m.Name)
+		if m.Events <= 0 || m.Seconds <= 0 || m.EventsPerSecond <= 0 {
+			t.Errorf("%+v", m)
+		}
+		if drain := strings.HasPrefix(m.Name, "drain_"); (m.Bare > 0) != drain || (m.Ratio > 0) != drain {
+			t.Errorf("%+v", m)
+		}
+	}
+	if diff := cmp.Diff(names, got); diff != "" {
+		t.Errorf("measurements (-want +got):\n%s", diff)
+	}
+}
+
+// Without --projections-db, both schemas are made in the journal's database. A
+// proxy that pools transactions keeps no setting and no prepared statement.
+func benchBehindAProxy(t *testing.T, server benchedServer) {
+	journal, projections := server.databases(t)
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal)},
+		streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	mustLeaveNothing(t, journal, projections)
+}
+
+func benchInterrupted(t *testing.T, server benchedServer) {
+	journal, projections := server.databases(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stderr bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"bench", "--scale", "0.05", "--only", "drain_10000x10", "--journal-db", journal, "--projections-db", projections},
+			streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
+	}()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for len(ask(t, projections, "select 1 from pg_tables where tablename = 'bench_tokens'")) == 0 {
+		select {
+		case code := <-ended:
+			t.Fatalf("exit code %d before anything was drained: %s", code, stderr.String())
+		case <-look.C:
+		}
+	}
+	cancel()
+	if code := <-ended; code != exitFailed || !strings.HasSuffix(stderr.String(), "outboxweb: interrupted\n") {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+	mustLeaveNothing(t, journal, projections)
+}
+
+// The role may make the journal's schema and not the projections'.
+func benchRefused(t *testing.T, server benchedServer) {
+	journal, projections := server.databases(t)
+	ask(t, journal, "create role guest login; grant create on database refused_app to guest")
+	as := func(url string) string { return strings.Replace(url, "postgres@", "guest@", 1) }
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections)},
+		streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
+	if code != exitUsage || !strings.Contains(stderr.String(), "cannot make a schema to measure in: permission denied for database refused_views") {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+	mustLeaveNothing(t, journal, projections)
+}
