@@ -46,6 +46,11 @@ func TestShots(t *testing.T) {
 		t.Parallel()
 		shoot(t, start(t, newDatabases(t)), emptyPages)
 	})
+	t.Run("silent", func(t *testing.T) {
+		t.Parallel()
+		s, _ := oneSilent(t)
+		shoot(t, s, map[string]string{"instances": "/instances", "overview": "/"})
+	})
 	t.Run("sample", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms")

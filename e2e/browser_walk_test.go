@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -71,14 +70,11 @@ func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int
 	})
 }
 
-// change writes to a database file behind the server's back, as an operator
-// who mends something does. It fails the test unless it changes a row.
-func change(t *testing.T, path, statement string, args ...any) {
+// change writes to a database behind the server's back, as an operator who
+// mends something does. It fails the test unless it changes a row.
+func change(t *testing.T, place, statement string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := connect(t, place, "_txlock=immediate")
 	defer db.Close()
 	result, err := db.Exec(statement, args...)
 	if err != nil {

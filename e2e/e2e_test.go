@@ -1,7 +1,7 @@
 // Package e2e tests outboxweb from outside: it builds the program, runs it as
 // processes, talks to them over HTTP, signals and the command line, and reads
-// their database files with a SQLite of its own. It imports none of the
-// program's packages.
+// their databases past the program. It imports none of the program's packages
+// but the one that runs a PostgreSQL server for tests.
 package e2e
 
 import (
@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 )
 
@@ -42,6 +43,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	defer stopPostgres()
 	defer stopChromium()
 	binary = filepath.Join(dir, "outboxweb")
 	build := exec.Command("go", "build", "-o", binary, "outboxweb/cmd/outboxweb")
@@ -79,23 +81,50 @@ func attain(within time.Duration, done func() (bool, string)) (last string, ok b
 	}
 }
 
-// databases is a pair of database files in a directory of their own.
-type databases struct{ dir string }
-
-func newDatabases(t *testing.T) databases { return databases{t.TempDir()} }
-
-func (d databases) journal() string     { return filepath.Join(d.dir, "journal.db") }
-func (d databases) projections() string { return filepath.Join(d.dir, "projections.db") }
-
-// flags name the files to a command.
-func (d databases) flags() []string {
-	return []string{"--journal-db", "sqlite:" + d.journal(), "--projections-db", "sqlite:" + d.projections()}
+// databases is the pair of databases of a test: two files in a directory of
+// their own, or two schemas of a PostgreSQL database.
+type databases struct {
+	dir string // where the program's processes run, and the files lie
+	url string // of the PostgreSQL database; empty on SQLite
 }
 
-// openReader opens a database file for reading only.
-func openReader(t *testing.T, path string) *sql.DB {
+func newDatabases(t *testing.T) databases { return databases{dir: t.TempDir()} }
+
+func (d databases) journal() string     { return d.place("journal") }
+func (d databases) projections() string { return d.place("projections") }
+
+// place is the path of a file, or the URL of a schema.
+func (d databases) place(name string) string {
+	if d.url == "" {
+		return filepath.Join(d.dir, name+".db")
+	}
+	return d.url + "&search_path=" + name
+}
+
+// flags name the databases to a command.
+func (d databases) flags() []string {
+	scheme := ""
+	if d.url == "" {
+		scheme = "sqlite:"
+	}
+	return []string{"--journal-db", scheme + d.journal(), "--projections-db", scheme + d.projections()}
+}
+
+// openReader opens a database for reading, a file for nothing else.
+func openReader(t *testing.T, place string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(10000)")
+	return connect(t, place, "mode=ro")
+}
+
+// connect opens a database past the program; option is one for files. It is
+// closed at the end of the test.
+func connect(t *testing.T, place, option string) *sql.DB {
+	t.Helper()
+	driver, source := "sqlite", "file:"+place+"?_pragma=busy_timeout(10000)&"+option
+	if strings.HasPrefix(place, "postgres:") {
+		driver, source = "pgx", place
+	}
+	db, err := sql.Open(driver, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +132,10 @@ func openReader(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// scalar reads one value from a database file.
-func scalar[T any](t *testing.T, path, query string, args ...any) T {
+// scalar reads one value from a database.
+func scalar[T any](t *testing.T, place, query string, args ...any) T {
 	t.Helper()
-	db := openReader(t, path)
+	db := openReader(t, place)
 	defer db.Close()
 	var v T
 	if err := db.QueryRow(query, args...).Scan(&v); err != nil {
@@ -115,11 +144,11 @@ func scalar[T any](t *testing.T, path, query string, args ...any) T {
 	return v
 }
 
-// each reads the rows of a query from a database file, a map from column to
-// value for each.
-func each(t *testing.T, path, query string, visit func(row map[string]any)) {
+// each reads the rows of a query from a database, a map from column to value
+// for each.
+func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 	t.Helper()
-	db := openReader(t, path)
+	db := openReader(t, place)
 	defer db.Close()
 	rows, err := db.Query(query)
 	if err != nil {
@@ -167,7 +196,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// program prepares a process of the program in the directory of its files,
+// program prepares a process of the program in the directory of its databases,
 // free of the settings of whoever runs the tests.
 func program(d databases, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
@@ -187,7 +216,7 @@ type result struct {
 	code           int
 }
 
-// command runs a command on the files to its end, whatever its exit code.
+// command runs a command on the databases to its end, whatever its exit code.
 func command(t *testing.T, d databases, stdin io.Reader, args ...string) result {
 	t.Helper()
 	cmd := program(d, append(args, d.flags()...)...)

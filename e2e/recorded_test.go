@@ -31,6 +31,9 @@ const (
 	poisonedSeq       = 5
 )
 
+// recordedTables are the read models of the recorded journal.
+var recordedTables = []string{"campaigns", "participants", "characters", "sessions"}
+
 // afterwards is a campaign that the recorded journal does not have.
 const afterwards = "afterwards"
 
@@ -78,34 +81,20 @@ func TestRecordedJournal(t *testing.T) {
 // comes out at the other.
 func followRecorded(t *testing.T, journal []byte, flags []string) {
 	d := newDatabases(t)
-	appendIt := func(want string) {
-		t.Helper()
-		out := mustCommand(t, d, bytes.NewReader(journal), append([]string{"append", "-"}, flags...)...)
-		if strings.TrimSpace(out) != want {
-			t.Fatalf("append printed %q, want %q", out, want)
-		}
-	}
 	serve := append([]string{"--max-attempts", "2", "--retry-base", "50ms"}, flags...)
 
-	appendIt(fmt.Sprintf("appended %d, already there 0, refused 0", recordedEvents))
+	appendRecorded(t, d, journal, flags, fmt.Sprintf("appended %d, already there 0, refused 0", recordedEvents))
 	first := start(t, d, serve...)
-	sum := first.awaitSettled(t)
-	if sum.Campaigns.Total != recordedCampaigns || sum.Counts.Dead != 1 || sum.Lag.Events != 1 || sum.Campaigns.Blocked != 1 {
-		t.Errorf("settled at %+v, want %d campaigns and one dead row", sum, recordedCampaigns)
-	}
-	deadHead(t, first)
+	awaitRecorded(t, first)
 	noGaps(t, d, first, flags)
 	if code := first.stop(t); code != 0 {
 		t.Fatalf("the server ended with exit code %d", code)
 	}
 	compareReference(t, d)
-	report := checkClean(t, d, flags...)
-	if report.Checked["events"] != recordedEvents || report.Checked["campaigns"] != recordedCampaigns {
-		t.Errorf("check looked at %v", report.Checked)
-	}
+	checkRecorded(t, d, flags)
 	before := contents(t, d)
 
-	appendIt(fmt.Sprintf("appended 0, already there %d, refused 0", recordedEvents))
+	appendRecorded(t, d, journal, flags, fmt.Sprintf("appended 0, already there %d, refused 0", recordedEvents))
 	if diff := cmp.Diff(before, contents(t, d)); diff != "" {
 		t.Errorf("appending the same file again changed something (-before +after):\n%s", diff)
 	}
@@ -121,6 +110,36 @@ func followRecorded(t *testing.T, journal []byte, flags []string) {
 	}
 	if diff := cmp.Diff(before, contents(t, d)); diff != "" {
 		t.Errorf("a second start changed something (-before +after):\n%s", diff)
+	}
+}
+
+// appendRecorded gives the journal to the command line, which must say this.
+func appendRecorded(t *testing.T, d databases, journal []byte, flags []string, want string) {
+	t.Helper()
+	out := mustCommand(t, d, bytes.NewReader(journal), append([]string{"append", "-"}, flags...)...)
+	if strings.TrimSpace(out) != want {
+		t.Fatalf("append printed %q, want %q", out, want)
+	}
+}
+
+// awaitRecorded waits until all of the journal is applied that can be.
+func awaitRecorded(t *testing.T, s *server) {
+	t.Helper()
+	sum := s.awaitSettled(t)
+	if sum.Campaigns.Total != recordedCampaigns || sum.Counts.Dead != 1 || sum.Lag.Events != 1 || sum.Campaigns.Blocked != 1 {
+		t.Errorf("settled at %+v, want %d campaigns and one dead row", sum, recordedCampaigns)
+	}
+	deadHead(t, s)
+}
+
+// checkRecorded runs `check`, which must look at everything and find nothing.
+func checkRecorded(t *testing.T, d databases, flags []string) {
+	t.Helper()
+	report := checkClean(t, d, flags...)
+	for what, want := range map[string]int64{"events": recordedEvents, "campaigns": recordedCampaigns, "folded": recordedCampaigns} {
+		if report.Checked[what] != want {
+			t.Errorf("check looked at %d %s, want %d", report.Checked[what], what, want)
+		}
 	}
 }
 
@@ -169,7 +188,7 @@ func noGaps(t *testing.T, d databases, s *server, flags []string) {
 func compareReference(t *testing.T, d databases) {
 	t.Helper()
 	campaigns := referenceRows(t, "campaigns")
-	for _, table := range []string{"campaigns", "participants", "characters", "sessions"} {
+	for _, table := range recordedTables {
 		want := referenceRows(t, table)
 		got := map[string]map[string]any{}
 		each(t, d.projections(), "select * from "+table, func(row map[string]any) {

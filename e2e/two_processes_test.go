@@ -296,10 +296,7 @@ func freeze(t *testing.T, s *server) {
 // test ends.
 func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := connect(t, path, "_txlock=immediate")
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatalf("lock %s: %v", path, err)

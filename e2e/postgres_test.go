@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/pgtest"
+)
+
+var recordedStep = flag.Int("recorded-step", 30, "of how many campaigns TestPostgresRecordedJournal compares the digests of one; 1 compares all, which takes minutes")
+
+// postgres is the one PostgreSQL server of all tests but those that restart
+// theirs.
+var postgres struct {
+	start  sync.Once
+	server *pgtest.Server
+	err    error
+}
+
+// postgresServer returns the server, which it starts when it is asked for the
+// first time. Each process of the program has some twenty connections.
+func postgresServer(t *testing.T) *pgtest.Server {
+	t.Helper()
+	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
+	if postgres.err != nil {
+		t.Fatal(postgres.err)
+	}
+	return postgres.server
+}
+
+// stopPostgres ends the server, if it was started.
+func stopPostgres() {
+	if postgres.server == nil {
+		return
+	}
+	if err := postgres.server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+}
+
+// newPostgres is newDatabases on PostgreSQL.
+func newPostgres(t *testing.T) databases {
+	t.Helper()
+	return databases{dir: t.TempDir(), url: postgresServer(t).Database(t)}
+}
+
+// Two instances on PostgreSQL make the same of the recorded journal as one on
+// SQLite does, and as the server that wrote it.
+func TestPostgresRecordedJournal(t *testing.T) {
+	t.Parallel()
+	journal := recordedJournal(t)
+	d := newPostgres(t)
+	serve := []string{"--max-attempts", "2", "--retry-base", "50ms"}
+	a, b := start(t, d, serve...), start(t, d, serve...)
+	appendRecorded(t, d, journal, nil, fmt.Sprintf("appended %d, already there 0, refused 0", recordedEvents))
+	awaitRecorded(t, a)
+	deadHead(t, b)
+	noGaps(t, d, b, nil)
+	for _, s := range []*server{a, b} {
+		t.Logf("an instance applied %v events", s.metric(t, "outboxweb_events_applied_total"))
+		if code := s.stop(t); code != 0 {
+			t.Errorf("an instance ended with exit code %d", code)
+		}
+	}
+	compareReference(t, d)
+	checkRecorded(t, d, nil)
+
+	files := newDatabases(t)
+	mustCommand(t, files, bytes.NewReader(journal), "append", "-")
+	alone := start(t, files, serve...)
+	awaitRecorded(t, alone)
+	if code := alone.stop(t); code != 0 {
+		t.Errorf("the server on SQLite ended with exit code %d", code)
+	}
+	compareReadModels(t, files, d)
+}
+
+// compareReadModels fails the test unless all rows of the recorded journal's
+// read models are the same, and the digests of some campaigns.
+func compareReadModels(t *testing.T, want, got databases) {
+	t.Helper()
+	rows := func(d databases, table string) map[string]map[string]any {
+		all := map[string]map[string]any{}
+		each(t, d.projections(), "select * from "+table, func(row map[string]any) { all[rowKey(row)] = row })
+		return all
+	}
+	for _, table := range recordedTables {
+		if diff := cmp.Diff(rows(want, table), rows(got, table)); diff != "" {
+			t.Errorf("table %s (-SQLite +PostgreSQL):\n%s", table, tail(diff, 3000))
+		}
+	}
+	campaigns := []string{poisoned}
+	each(t, want.journal(), "select campaign_id from campaigns order by campaign_id", func(row map[string]any) {
+		campaigns = append(campaigns, row["campaign_id"].(string))
+	})
+	some := campaigns[:1]
+	for i := 1; i < len(campaigns); i += *recordedStep {
+		some = append(some[:len(some):len(some)], campaigns[i])
+	}
+	if diff := cmp.Diff(digests(t, want, some, nil), digests(t, got, some, nil)); diff != "" {
+		t.Errorf("digests (-SQLite +PostgreSQL):\n%s", diff)
+	}
+}
+
+// Behind a proxy that gives out its connections for one transaction at a time,
+// everything works but that instances do not tell each other of their work.
+func TestPostgresProxy(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t)
+	behind := databases{dir: d.dir, url: postgresServer(t).Pooler(t)(d.url)}
+	projections := writeProjections(t, seatProjections)
+	serve := slices.Concat(quickDeath, projections)
+	a, b := start(t, behind, serve...), start(t, behind, serve...)
+	instances(t, a, b)
+
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range 25 {
+				s := []*server{a, b}[i%2]
+				got, err := s.do(t.Context(), http.MethodPost, fmt.Sprintf("/api/v1/campaigns/table-%d/events?wait=applied&timeout=20s", w),
+					taken(fmt.Sprintf("seat-%d", i), fmt.Sprintf("user-%d", i)))
+				if err != nil || got.status != http.StatusCreated {
+					t.Errorf("append through a proxy: %v, %d %s", err, got.status, got.body)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	appendTo(t, a, "", "poisoned", seats("ana", "ben", "ana", "dee"))
+	awaitCounts(t, b, "", 1, 0, 1)
+	for name, path := range troubledPages("poisoned", 3) {
+		want := map[string]int{"not-found": http.StatusNotFound, "invalid": http.StatusUnprocessableEntity}[name]
+		if got := do(t, b, http.MethodGet, path, nil); got.status != want && (want != 0 || got.status != http.StatusOK) {
+			t.Errorf("%s is answered with %d %s", path, got.status, tail(string(got.body), 500))
+		}
+	}
+	change(t, d.projections(), freeSeat, "poisoned", "ana")
+	b.post(t, http.StatusOK, "/api/v1/rows/poisoned/3/requeue", map[string]any{"reason": "seat freed"})
+	b.awaitSettled(t)
+	for _, s := range []*server{a, b} {
+		if code := s.stop(t); code != 0 {
+			t.Errorf("an instance ended with exit code %d", code)
+		}
+		if log := s.stderr.String(); log != "" {
+			t.Errorf("an instance had something to complain about:\n%s", log)
+		}
+	}
+	if n := scalar[int64](t, d.projections(), "select count(*) from seats"); n != 4*25+3 {
+		t.Errorf("%d seats are taken, want %d", n, 4*25+3)
+	}
+	checkClean(t, behind, append([]string{"--no-fold"}, projections...)...) // the journal does not know of the mending
+}
+
+// What differs from one run of a command to the next.
+var fleeting = []struct {
+	text *regexp.Regexp
+	as   string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)`), "TIME"},
+	{regexp.MustCompile(`\b\d+ (ms|s|min)\b`), "AGE"},
+	{regexp.MustCompile(`(none is )?running, last seen .*`), "WORKER"},
+	{regexp.MustCompile(`/tmp/\S+/`), "DIR/"},
+	{regexp.MustCompile(` +`), " "}, // columns are as wide as what is in them
+}
+
+// Every command says the same on PostgreSQL as on SQLite, beside servers that
+// are running.
+func TestPostgresCommands(t *testing.T) {
+	t.Parallel()
+	said := map[string]string{}
+	for name, d := range map[string]databases{"SQLite": newDatabases(t), "PostgreSQL": newPostgres(t)} {
+		said[name] = tellAll(t, d)
+		if t.Failed() {
+			return
+		}
+	}
+	if diff := cmp.Diff(said["SQLite"], said["PostgreSQL"]); diff != "" {
+		t.Errorf("commands say (-SQLite +PostgreSQL):\n%s", diff)
+	}
+}
+
+// tellAll runs every command that works on databases and returns what they
+// said.
+func tellAll(t *testing.T, d databases) string {
+	t.Helper()
+	var said strings.Builder
+	projections := writeProjections(t, seatProjections)
+	say := func(stdin string, args ...string) {
+		t.Helper()
+		r := command(t, d, strings.NewReader(stdin), append(args, projections...)...)
+		text := fmt.Sprintf("\n$ %s\n%s%sexit %d\n", strings.Join(args, " "), r.stdout, r.stderr, r.code)
+		for _, f := range fleeting {
+			text = f.text.ReplaceAllString(text, f.as)
+		}
+		said.WriteString(text)
+	}
+	say("", "migrate")
+	say("", "migrate", "--no-migrate", "--json")
+	serve := slices.Concat(quickDeath, projections)
+	servers := []*server{start(t, d, serve...), start(t, d, serve...)}
+	awaitDead := func(s *server) {
+		t.Helper()
+		s.awaitSummary(t, "the poisonous row is dead", func(sum summary) bool {
+			return sum.Counts.Dead == 1 && sum.Counts.Pending == 2 && sum.Campaigns.Leased == 0
+		})
+	}
+	const poison = `{"campaign_id": "poisoned", "event_id": "p-2", "event_type": "seat.taken", "occurred_at": "2026-11-21T08:00:00Z", "payload": {"seat": "s"}}`
+	var journal strings.Builder
+	for _, campaign := range []string{"healthy", "poisoned"} {
+		for i := range 3 {
+			fmt.Fprintf(&journal, `{"campaign_id": %q, "event_id": "e-%d", "event_type": "seat.taken", "occurred_at": "2026-11-21T07:00:00Z", "payload": {"seat": "seat-%d", "user": "user-%d"}}`+"\n", campaign, i, i, i)
+			if campaign == "poisoned" && i == 0 {
+				journal.WriteString(poison + "\n")
+			}
+		}
+	}
+	say(journal.String(), "append", "-")
+	awaitDead(servers[1])
+	say(journal.String(), "append", "-")
+	say(strings.Replace(poison, `"s"`, `"t"`, 1), "append", "-")
+	say("{}", "append", "-")
+	say("", "report", "--status", "dead")
+	say("", "report", "--campaign", "poisoned")
+	say("", "report", "--campaign", "nobody")
+	say("", "requeue", "poisoned", "2", "--reason", "to see it fail again", "--json")
+	awaitDead(servers[0])
+	say("", "requeue", "poisoned", "4")
+	say("", "requeue", "--dead", "--limit", "5", "--reason", "all of them")
+	awaitDead(servers[0])
+	say("", "digest", "--campaign", "healthy")
+	say("", "digest", "--campaign", "healthy", "--until", "2", "--json")
+	say("", "digest", "--campaign", "nobody")
+	say("", "projections", "list")
+	say("", "check")
+	say("", "gaps")
+	servers[0].post(t, http.StatusOK, "/api/v1/campaigns/poisoned/pause", map[string]any{"reason": "for the test"})
+	change(t, d.journal(), "delete from projection_apply_outbox where campaign_id = 'poisoned' and seq = 3")
+	say("", "gaps", "--json")
+	say("", "check")
+	say("", "gaps", "--repair", "--reason", "rows were lost")
+	say("", "gaps")
+	for _, s := range servers {
+		if code := s.stop(t); code != 0 {
+			t.Errorf("a server ended with exit code %d", code)
+		}
+	}
+	return said.String()
+}
