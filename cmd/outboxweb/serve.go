@@ -49,6 +49,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	tuneCollector()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))

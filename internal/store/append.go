@@ -341,7 +341,10 @@ func (a *appending) close() error {
 	for _, target := range a.campaigns {
 		a.save(target)
 	}
-	return a.flush()
+	if err := a.t.finish(&a.queue); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
 }
 
 // insertEvent inserts nothing when the event_id is taken. An "on conflict do

@@ -321,6 +321,14 @@ func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64
 	return cursors, err
 }
 
+// selectSetAside finds its rows by the key: with the state alone the index of
+// everything that is set aside would do as well.
+const selectSetAside = `
+select projection, applied_seq
+from projection_cursors
+where campaign_id = $1
+  and state || '' = 'quarantined'`
+
 func (t *tx) setAside(campaign string) (map[string]int64, error) {
 	cursors := make(map[string]int64)
 	err := t.each(func(rows scanner) error {
@@ -329,7 +337,7 @@ func (t *tx) setAside(campaign string) (map[string]int64, error) {
 		err := rows.Scan(&name, &seq)
 		cursors[name] = seq
 		return err
-	}, `select projection, applied_seq from projection_cursors where campaign_id = $1 and state || '' = 'quarantined'`, campaign)
+	}, selectSetAside, campaign)
 	if err != nil {
 		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
 	}

@@ -210,8 +210,8 @@ func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 		c.saveInto(&saves, now)
 		claims = append(claims, k.claim)
 	}
-	if err := t.runAll(&saves); err != nil {
-		return nil, fmt.Errorf("lease campaigns: %w", err)
+	if err := t.finish(&saves); err != nil {
+		return claims, fmt.Errorf("lease campaigns: %w", err)
 	}
 	return claims, nil
 }

@@ -136,6 +136,10 @@ func (d *database) within(ctx context.Context, from *sessions, begin string, fn 
 	if t.err != nil {
 		return t.err
 	}
+	if t.finished {
+		committed = true
+		return nil
+	}
 	if err := s.link.commit(); err != nil {
 		return d.explain("commit", t.note(err))
 	}
@@ -160,6 +164,7 @@ type tx struct {
 	link     link
 	err      error
 	lost     bool // so is the connection
+	finished bool // it is committed
 
 	forUpdate, skipLocked string // lock suffixes, empty in a reading transaction
 }
@@ -228,6 +233,18 @@ func (t *tx) run(b *batch) (done int, err error) {
 // runAll is run for callers who do not care which statement failed.
 func (t *tx) runAll(b *batch) error {
 	_, err := t.run(b)
+	return err
+}
+
+// finish is runAll for the last batch of a transaction: on PostgreSQL the commit
+// travels with it.
+func (t *tx) finish(b *batch) error {
+	if !t.database.dialect.several || b.len() == 0 {
+		return t.runAll(b)
+	}
+	b.steps = append(b.steps, step{query: "commit", commits: true})
+	err := t.runAll(b)
+	t.finished = err == nil
 	return err
 }
 

@@ -54,6 +54,8 @@ type step struct {
 	args  []any
 	scan  func(scanner) error // nil for a statement without an answer
 	count func(int64) error   // nil when it does not matter how many rows changed
+	// commits marks the end of a transaction.
+	commits bool
 }
 
 // exec adds a statement; count, which may be nil, gets the number of rows it

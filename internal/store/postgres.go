@@ -416,6 +416,9 @@ func receive(results pgx.BatchResults, s *step) error {
 		return scanAll(rows, s.scan)
 	}
 	tag, err := results.Exec()
+	if err == nil && s.commits && tag.String() != "COMMIT" {
+		err = errRolledBack
+	}
 	if err != nil || s.count == nil {
 		return err
 	}

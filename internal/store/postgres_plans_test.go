@@ -13,7 +13,7 @@ import (
 )
 
 var postgresScans = []scan{
-	{"scan by outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"scan by outbox_tried", "limit $3", "rows that failed alone, in the order of a bulk requeue, up to its limit"},
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
 	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},

@@ -8,14 +8,12 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// requeueRow finds its row by the key: with status alone the index of dead rows
-// would do as well, of which there may be very many.
 const requeueRow = `
 update projection_apply_outbox
 set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
 where campaign_id = $1
   and seq = $2
-  and status || '' = 'dead'`
+  and status = 'dead'`
 
 // RequeueRow sets one dead row back to pending with no attempts, due now. A
 // row in any other status, or not as expected, is outbox.ErrConflict; a
@@ -161,6 +159,7 @@ const selectDead = `
 select campaign_id, seq
 from projection_apply_outbox
 where status = 'dead'
+  and attempt_count > 0
   and ($1 = '' or event_type = $1)
   and ($2 = '' or fingerprint = $2)
   and ($4 = '' or campaign_id = $4)
@@ -215,7 +214,7 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
-		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status || '' = 'failed'`, campaign, seq, now); err != nil {
+		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
 			return fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
 		}
 		c.headNext.Int64 = now

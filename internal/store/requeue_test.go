@@ -90,7 +90,7 @@ func TestRequeueDead_countsARowThatIsNoHead(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	f.raw(`update projection_apply_outbox set status = 'dead' where seq = 3`)
+	f.raw(`update projection_apply_outbox set status = 'dead', attempt_count = 8 where seq = 3`)
 	f.raw(`update campaigns set dead = 2, pending = 1`)
 	got, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{})
 	if want := (outbox.Requeued{Requeued: 2, Heads: 1, Released: 2}); err != nil || got != want {

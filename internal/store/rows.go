@@ -168,15 +168,17 @@ from `
 
 const (
 	// Partial indexes serve only queries that repeat their condition to the
-	// letter, so each status that has one has its own text.
+	// letter: the status on SQLite, that it was tried on PostgreSQL.
 	rowsDead = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'dead'
+  and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) > ($1, $2, $3)
 order by o.next_attempt_at, o.seq, o.campaign_id
 limit $4`
 
 	rowsFailed = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'failed'
+  and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) > ($1, $2, $3)
 order by o.next_attempt_at, o.seq, o.campaign_id
 limit $4`

@@ -145,7 +145,7 @@ func (t *tx) saveAllFromHead(held []*settling, now int64) error {
 		h.c.schedule(now)
 		h.c.saveInto(&b, now)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.finish(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
 	}
 	return nil

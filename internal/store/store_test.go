@@ -18,11 +18,14 @@ import (
 	"outboxweb/internal/store"
 )
 
-// TestMain lowers how many random histories a test tries to what its time
-// allows; -rapid.checks raises it.
+// TestMain lowers how many random histories a test tries, and for how long it
+// looks for a shorter one that fails as well, to what its time allows; the flags
+// raise them.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "30"); err != nil {
-		panic(err)
+	for name, value := range map[string]string{"rapid.checks": "30", "rapid.shrinktime": "10s"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
 		s, err := store.Open(context.Background(), optionsFor(p))

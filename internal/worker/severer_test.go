@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -91,6 +93,17 @@ func (s *severer) closeAll() {
 	}
 }
 
+// preparedCommit is what the driver calls a commit that travels with other
+// statements, once the server knows it.
+var preparedCommit = fmt.Appendf(nil, "stmtcache_%x", sha256.Sum256([]byte("commit")))[:len("stmtcache_")+48]
+
+// commits reports whether a message ends a transaction. One that has the server
+// prepare a commit does not.
+func commits(message []byte) bool {
+	text := []byte("commit\x00")
+	return bytes.HasSuffix(message, text) || bytes.Contains(message, preparedCommit) && !bytes.Contains(message, text)
+}
+
 // passOn gives the server what the client says, up to the end of either.
 func (s *severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	defer server.Close()
@@ -98,7 +111,7 @@ func (s *severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := client.Read(buf)
-		if bytes.HasSuffix(buf[:n], []byte("commit\x00")) && s.armed.CompareAndSwap(true, false) {
+		if commits(buf[:n]) && s.armed.CompareAndSwap(true, false) {
 			cut.Store(true)
 		}
 		if _, failed := server.Write(buf[:n]); err != nil || failed != nil {

@@ -62,9 +62,9 @@ create table projection_apply_outbox (
   primary key (campaign_id, seq)
 );
 
-create index outbox_dead on projection_apply_outbox (next_attempt_at, seq, campaign_id) where status = 'dead';
-
-create index outbox_failed on projection_apply_outbox (next_attempt_at, seq, campaign_id) where status = 'failed';
+-- Failed and dead rows. No index looks at the status itself: a row that is
+-- claimed then stays where it is, in the table and in every index.
+create index outbox_tried on projection_apply_outbox (next_attempt_at, seq, campaign_id) where attempt_count > 0;
 
 create table campaigns (
   campaign_id text collate "C" not null primary key,
@@ -171,7 +171,8 @@ create table instances (
 );
 
 -- A queue's rows live for moments: vacuum has to come by often, and statistics
--- of a table that was empty must not be believed for long.
-alter table projection_apply_outbox set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_analyze_scale_factor = 0.05);
+-- of a table that was empty must not be believed for long. Each row is written
+-- once more, when it is claimed, and its page has room for that.
+alter table projection_apply_outbox set (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_analyze_scale_factor = 0.05);
 
 alter table campaigns set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
