@@ -14,24 +14,35 @@ type Statement struct {
 	Writes   bool // in a writing transaction, perhaps among others
 }
 
-// Statements lists what the store has prepared so far, each text once. The
-// caller must be the only one to use the store.
+// Statements lists what the store has prepared so far, each text once. It waits
+// for transactions under way.
 func (s *Store) Statements() []Statement {
 	var all []Statement
 	for _, d := range []*database{s.journal, s.projections} {
 		known := make(map[string]bool)
 		for i, sessions := range []*sessions{d.writers, d.readers} {
-			for _, held := range sessions.idle {
-				for _, query := range preparedOn(held.link) {
-					if !known[query] {
-						all = append(all, Statement{d.name, query, i == 0})
-					}
-					known[query] = true
+			for _, query := range sessions.prepared() {
+				if !known[query] {
+					all = append(all, Statement{d.name, query, i == 0})
 				}
+				known[query] = true
 			}
 		}
 	}
 	return all
+}
+
+// prepared lists the texts that are prepared in any of the sessions.
+func (s *sessions) prepared() (queries []string) {
+	for range cap(s.free) {
+		one, err := s.take(background, nil)
+		if err != nil {
+			panic(err)
+		}
+		queries = append(queries, preparedOn(one.link)...)
+		defer s.put(one)
+	}
+	return queries
 }
 
 func preparedOn(l link) (queries []string) {

@@ -82,13 +82,13 @@ func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
 	f := open(t)
 	var seen atomic.Int64
 	f.onWork(func() { seen.Store(f.number(`select count(*) from events`)) })
-	for round := range int64(5) {
+	for events := int64(2); events <= 10; events += 2 {
 		s := f.beside()
-		for range 3 {
-			s.append("a", 1)
-		}
+		s.append("a", 1)
+		f.await("the first hint", func() bool { return seen.Load() == events-1 })
+		s.append("a", 1) // its hint has to wait, since the first was a moment ago
 		s.Close()
-		f.await("the hint of the last append", func() bool { return seen.Load() == 3*round+3 })
+		f.await("the last hint", func() bool { return seen.Load() == events })
 	}
 }
 

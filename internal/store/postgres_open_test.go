@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -147,13 +148,6 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 	journal := dbtest.New(t).Journal
 	there := asUser(journal, "postgres")
 	in := func(schema string) string { return dbtest.InSchema(there, schema) }
-	without := func(raw, parameter string) string {
-		u, _ := url.Parse(raw)
-		query := u.Query()
-		query.Del(parameter)
-		u.RawQuery = query.Encode()
-		return u.String()
-	}
 	const nobody = "nobody_at_all"
 	poor := role(t, "poor")
 	u, err := url.Parse(there)
@@ -182,7 +176,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 		"spaces":           {in("j; drop table x"), in("p"), []string{"--journal-db", "small letters"}},
 		"a word of SQL":    {in("order"), in("p"), []string{"the journal database"}},
 		"one schema twice": {in("journal"), journal, []string{"--journal-db and --projections-db", "same schema journal", "search_path=projections"}},
-		"no schema twice":  {without(there, "search_path"), without(journal, "search_path"), []string{"same schema public", "search_path=projections"}},
+		"no schema twice":  {withoutSchema(there), withoutSchema(journal), []string{"same schema public", "search_path=projections"}},
 		"exchanged":        {in("projections"), in("journal"), []string{"is not a journal database", "exchanged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,10 +193,14 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 }
 
 // through opens a store on the database of f by way of a proxy.
-func (f *fixture) through(pooled func(string) string) *fixture {
+func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.tb.Helper()
 	other := *f
-	s, err := store.Open(f.ctx, store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now})
+	o := store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := store.Open(f.ctx, o)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -279,4 +277,49 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 			t.Errorf("campaign is %+v, want all %d applied", c, each)
 		}
 	}
+}
+
+// A transaction has its limits wherever it runs, and gives nothing of them on to
+// the next user of a connection that a proxy lends out.
+func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
+	t.Parallel()
+	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
+	f := open(t, limits)
+	pooled := dbtest.Server().Pooler(t)
+	f.rawProjections(`create table limits (name text, setting text)`)
+	const insert = `
+insert into limits (name, setting)
+select name, setting
+from pg_settings
+where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'enable_seqscan', 'transaction_isolation')`
+	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 2000", "statement_timeout 4000", "transaction_isolation read committed"}
+	for name, s := range map[string]*fixture{"directly": f, "through a proxy": f.through(pooled, limits)} {
+		f.rawProjections(`delete from limits`)
+		if err := s.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Exec(f.ctx, insert, nil) }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, texts(t, f.projections, `select name || ' ' || setting from limits order by 1`)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	conn := f.somebody(withoutSchema(pooled(f.pair.Projections)))
+	for range 8 {
+		var left int
+		err := conn.QueryRow(f.ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
+		if err != nil || left != 0 {
+			t.Errorf("%d settings were left on a connection, %v", left, err)
+		}
+	}
+}
+
+// withoutSchema is a URL without its search_path, which the proxy refuses.
+func withoutSchema(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		panic(err)
+	}
+	query := u.Query()
+	query.Del("search_path")
+	u.RawQuery = query.Encode()
+	return u.String()
 }
