@@ -458,11 +458,20 @@ func sameEvent(given, stored outbox.Event) (Appended, error) {
 	return Appended{CampaignID: stored.CampaignID, Seq: stored.Seq, Position: stored.Position, EventID: stored.EventID, Existed: true}, nil
 }
 
-// save queues the change of the campaign's row, if events were appended.
+const deleteEmptyCampaign = `
+delete from campaigns
+where campaign_id = $1
+  and high_water_seq = 0`
+
+// save queues the change of the campaign's row, if events were appended. One
+// that was created for events that were refused goes again.
 func (a *appending) save(target *appendTarget) {
 	c := target.row
 	added := c.highWater - target.stored
 	if added == 0 {
+		if c.highWater == 0 {
+			a.queue.exec(nil, deleteEmptyCampaign, c.id)
+		}
 		return
 	}
 	if a.store.options.Mode.Enqueues() {

@@ -321,6 +321,22 @@ func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
 	f.sound()
 }
 
+func TestAppend_refusedInAGroupLeavesNoCampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	bad := event("new", "counted")
+	bad.Seq = 9
+	_, errs := f.AppendTogether([]store.Append{{Events: []outbox.Event{bad}}, {Events: []outbox.Event{event("a", "counted")}}})
+	refused(t, errs[0], outbox.ErrConflict, "seq 9")
+	if errs[1] != nil {
+		t.Fatal(errs[1])
+	}
+	_, err := f.Campaign(f.ctx, "new")
+	refused(t, err, outbox.ErrNotFound, `campaign "new" is unknown`)
+	f.append("new", 1)
+	f.sound()
+}
+
 func TestAppend_wakesWhoeverWaitsForWork(t *testing.T) {
 	t.Parallel()
 	f := open(t)
