@@ -116,7 +116,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Campaign) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
 	for _, c := range blocked {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Mode))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Surroundings()))
 	}
 	t.Flush()
 }

@@ -73,12 +73,12 @@ func apiCampaignAct[R any](s *server, w http.ResponseWriter, r *http.Request, ac
 
 func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
 	c, err := s.Store.PauseCampaign(ctx, o, id)
-	return s.viewCampaign(c), err
+	return s.viewCampaign(c, s.around(ctx)), err
 }
 
 func (s *server) resume(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
 	c, err := s.Store.ResumeCampaign(ctx, o, id)
-	return s.viewCampaign(c), err
+	return s.viewCampaign(c, s.around(ctx)), err
 }
 
 func (s *server) apiRepairGaps(w http.ResponseWriter, r *http.Request) error {

@@ -37,17 +37,17 @@ type campaignView struct {
 	Lease         *outbox.Lease `json:"lease"`
 	Paused        *outbox.Pause `json:"paused"`
 	State         outbox.State  `json:"state"`
-	Why           string        `json:"why"`
+	outbox.Explanation
 }
 
-func (s *server) viewCampaign(c outbox.Campaign) campaignView {
+func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) campaignView {
 	now := s.Now()
 	v := campaignView{
 		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
 		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused,
-		State: c.State(), Why: c.Why(now, s.Mode),
+		State: c.State(), Explanation: c.Explain(now, around),
 	}
 	if !c.HeadNextAttempt.IsZero() {
 		v.NextAttemptAt = &c.HeadNextAttempt
@@ -55,10 +55,10 @@ func (s *server) viewCampaign(c outbox.Campaign) campaignView {
 	return v
 }
 
-func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign]) outbox.Page[campaignView] {
+func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign], around outbox.Surroundings) outbox.Page[campaignView] {
 	views := make([]campaignView, len(page.Items))
 	for i, c := range page.Items {
-		views[i] = s.viewCampaign(c)
+		views[i] = s.viewCampaign(c, around)
 	}
 	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, Partial: page.Partial}
 }
@@ -128,7 +128,7 @@ func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign), Acts: d.Acts})
+	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(r.Context())), Acts: d.Acts})
 }
 
 func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {
@@ -140,7 +140,7 @@ func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.viewCampaigns(page))
+	return writeJSON(w, http.StatusOK, s.viewCampaigns(page, s.around(r.Context())))
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections
@@ -168,7 +168,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.viewCampaign(c))
+	return writeJSON(w, http.StatusOK, s.viewCampaign(c, s.around(r.Context())))
 }
 
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {

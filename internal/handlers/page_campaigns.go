@@ -18,6 +18,7 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Campaigns", "Campaigns")
+	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.links.Campaigns(filter), s.links.API().Campaigns(filter)
 	view := templates.CampaignsView{Filter: filter, Page: list}
 	return s.renderLive(w, r, p, templates.CampaignsPage(p, view), templates.CampaignsLive(p, view))
@@ -44,6 +45,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Campaign "+id, "Campaigns")
+	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.links.Campaign(id), s.links.API().Campaign(id)
 	if q.AfterSeq != nil {
 		p.Self = s.links.CampaignAfter(id, *q.AfterSeq)

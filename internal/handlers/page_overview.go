@@ -108,6 +108,7 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Overview", "Overview")
+	p.Around = view.Summary.Surroundings()
 	p.AsOf, p.Self, p.Twin = view.Summary.AsOf, s.links.Overview(), s.links.API().Summary()
 	if err := s.flash(r, &p); err != nil {
 		return err

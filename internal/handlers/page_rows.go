@@ -80,6 +80,7 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
 	p := s.page(r, templates.RowTitle(campaign, seq), "Rows")
+	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.links.Row(campaign, seq), s.links.API().Row(campaign, seq)
 	return p
 }

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -45,10 +46,21 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		Title:    title,
 		Nav:      nav,
 		Mode:     s.Mode,
+		Around:   outbox.Surroundings{Mode: s.Mode},
 		ReadOnly: s.ReadOnly,
 		Version:  s.Version,
 		Now:      s.Now().UTC(),
 	}
+}
+
+// around is what the progress of every campaign depends on; the mode alone
+// when the rest cannot be read.
+func (s *server) around(ctx context.Context) outbox.Surroundings {
+	summary, err := s.Store.Summary(ctx)
+	if err != nil {
+		return outbox.Surroundings{Mode: s.Mode}
+	}
+	return outbox.Surroundings{Mode: s.Mode, Worker: &summary.Worker}
 }
 
 // render answers with a page, rendered whole before its first byte is sent.

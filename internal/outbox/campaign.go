@@ -104,43 +104,6 @@ func (c Campaign) BlockedBehind() int64 {
 // Gap is the number of events above the watermark that have no row.
 func (c Campaign) Gap() int64 { return max(0, c.LagEvents()-c.Counts.Total()) }
 
-// Why says in one sentence why the campaign is or is not moving, from the same
-// facts the worker's claim looks at.
-func (c Campaign) Why(now time.Time, mode Mode) string {
-	leased := c.Lease != nil && c.Lease.ExpiresAt.After(now)
-	switch {
-	case c.Diverged != "":
-		return "Diverged: " + c.Diverged
-	case c.HeadStatus == Dead:
-		return fmt.Sprintf("Event %d is dead and %d rows wait behind it; requeue it once its cause is mended", c.HeadSeq, c.BlockedBehind())
-	case c.Paused != nil:
-		return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
-	case c.Counts.Total() == 0 && c.LagEvents() == 0:
-		return "Everything is applied"
-	case c.Counts.Total() == 0 && mode == ModeInline:
-		return fmt.Sprintf("%d events wait to be applied by the next append, since the mode is inline_apply_only", c.LagEvents())
-	case c.Counts.Total() == 0:
-		return fmt.Sprintf("%d events have neither been applied nor have a row; replay repairs the gap", c.Gap())
-	case c.HeadSeq > c.AppliedSeq+1:
-		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; replay repairs the gap", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
-	case leased:
-		return fmt.Sprintf("Worker %s holds it and is applying; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
-	case mode == ModeShadow:
-		return "The mode is shadow_only: rows are rehearsed and never applied"
-	case c.HeadStatus == Failed && c.HeadNextAttempt.After(now):
-		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
-	default:
-		return "Ready: the next free worker takes it"
-	}
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "no reason given"
-	}
-	return s
-}
-
 // Age writes a duration the way people read one: 3 s, 4 min, 2 h, 5 d. Less
 // than a second, or negative, is "0 s".
 func Age(d time.Duration) string {

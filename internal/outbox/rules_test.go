@@ -201,7 +201,7 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		if got := c.campaign.State(); got != c.state {
 			t.Errorf("%s: state is %s, want %s", name, got, c.state)
 		}
-		if got := c.campaign.Why(noon, c.mode); !strings.HasPrefix(got, c.why) {
+		if got := c.campaign.Why(noon, outbox.Surroundings{Mode: c.mode}); !strings.HasPrefix(got, c.why) {
 			t.Errorf("%s: why is %q, want %q", name, got, c.why)
 		}
 	}
@@ -281,5 +281,45 @@ func TestRefusal_isItsKindAndItsSentence(t *testing.T) {
 	r := outbox.Invalid("limit", "wrong")
 	if r.Line = 12; r.Error() != "line 12: wrong" || r.Field != "limit" {
 		t.Errorf("with a line it is %q about %q", r.Error(), r.Field)
+	}
+}
+
+func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
+	t.Parallel()
+	seen := noon.Add(-5 * time.Minute)
+	ready := outbox.Campaign{HighWaterSeq: 9, AppliedSeq: 4, HeadSeq: 5, HeadStatus: outbox.Pending, Counts: outbox.Counts{Pending: 5}, HeadNextAttempt: noon.Add(-2 * time.Minute)}
+	fresh := ready
+	fresh.HeadNextAttempt = noon.Add(-time.Second)
+	for _, c := range []struct {
+		campaign outbox.Campaign
+		worker   *outbox.WorkerSummary
+		why      string
+	}{
+		{ready, nil, "Ready: the next free worker takes it"},
+		{ready, &outbox.WorkerSummary{}, "Ready, but no worker is running"},
+		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Ready, but no worker has been seen for 5 min"},
+		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &noon}, "Ready: the next free worker takes it"},
+		{fresh, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Ready: the next free worker takes it"},
+	} {
+		if got := c.campaign.Why(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}); got != c.why {
+			t.Errorf("why is %q, want %q", got, c.why)
+		}
+	}
+}
+
+func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
+	t.Parallel()
+	later := noon.Add(20 * time.Second)
+	c := outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Processing, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: later}}
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldLease || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
+		t.Errorf("leased: %+v", e)
+	}
+	c = outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Failed, HeadNextAttempt: later}
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldBackoff || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
+		t.Errorf("in back-off: %+v", e)
+	}
+	c.HeadStatus = outbox.Dead
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 is dead") {
+		t.Errorf("dead: %+v", e)
 	}
 }

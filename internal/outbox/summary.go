@@ -16,6 +16,9 @@ type Summary struct {
 	Instances  []InstanceState `json:"instances"`
 }
 
+// Surroundings are what every campaign's progress depends on.
+func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
+
 // Oldest is the row whose event was appended first.
 type Oldest struct {
 	CampaignID string    `json:"campaign_id"`

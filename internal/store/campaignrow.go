@@ -127,18 +127,22 @@ func (t *tx) save(c *campaignRow, now int64) error {
 }
 
 // schedule sets due_at, the earliest time at which a worker may claim the
-// campaign, or null when no passing of time makes it claimable. While a lease
-// stands that is the lease's end, so one index answers every claim. A campaign
+// campaign by outbox.Standing's rule, or null when no passing of time makes it
+// claimable. While a lease stands that is the lease's end, so one index answers
+// every claim. A campaign
 // that becomes ready queues behind those that were ready before.
 func (c *campaignRow) schedule(now int64) {
-	switch {
-	case c.diverged != "" || c.pausedAt.Valid || !c.head.Valid || c.headStatus.String == string(outbox.Dead):
-		c.due = sql.NullInt64{}
-	case c.leaseOwner != "":
-		c.due = sql.NullInt64{Int64: c.leaseExpiry, Valid: true}
-	default:
-		c.due = sql.NullInt64{Int64: max(c.headNext.Int64, now), Valid: true}
+	if c.leaseOwner != "" { // also one that ran out is found by its end
+		now = min(now, c.leaseExpiry-1)
 	}
+	_, until := c.standing().Hold(now)
+	c.due = sql.NullInt64{Int64: until, Valid: until > 0}
+}
+
+// standing is what decides whether a worker may take the campaign.
+func (c *campaignRow) standing() outbox.Standing {
+	return outbox.Standing{Diverged: c.diverged != "", Paused: c.pausedAt.Valid, Head: outbox.Status(c.headStatus.String),
+		NextAttempt: c.headNext.Int64, Leased: c.leaseOwner != "", LeaseEnds: c.leaseExpiry}
 }
 
 const selectHead = `

@@ -136,8 +136,48 @@ func (h *history) appends() { h.append(h.id(), rapid.IntRange(1, 5).Draw(h.t, "e
 
 func (h *history) claims() {
 	w := rapid.SampledFrom([]store.Worker{one, two}).Draw(h.t, "worker")
-	if claims := h.claim(w, rapid.IntRange(1, 12).Draw(h.t, "rows")); len(claims) > 0 {
+	rows := rapid.SampledFrom([]int{1, 4, 12, 1000}).Draw(h.t, "rows")
+	before := h.standings()
+	claims := h.claim(w, rows)
+	if len(claims) > 0 {
 		h.held = append(h.held, wave{w, claims})
+	}
+	h.explained(before, claims, rows == 1000)
+}
+
+func (h *history) standings() map[string]outbox.Campaign {
+	page, err := h.Campaigns(h.ctx, outbox.CampaignFilter{Limit: 200})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	all := make(map[string]outbox.Campaign, len(page.Items))
+	for _, c := range page.Items {
+		all[c.CampaignID] = c
+	}
+	return all
+}
+
+// explained checks that a campaign was called ready if and only if a claim
+// takes it, provided the claim had room for all. A head whose worker died over
+// it once more may turn out to be failed only when the claim looks.
+func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
+	now := h.clock.now()
+	ready := func(c outbox.Campaign) bool {
+		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Hold == outbox.HoldNone
+	}
+	taken := make(map[string]bool, len(claims))
+	for _, c := range claims {
+		taken[c.CampaignID] = true
+		if !ready(before[c.CampaignID]) {
+			h.t.Fatalf("campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, outbox.Surroundings{}))
+		}
+	}
+	after := h.standings()
+	for id, c := range before {
+		abandoned := c.Lease != nil && !ready(after[id])
+		if roomy && ready(c) && !taken[id] && !abandoned {
+			h.t.Fatalf("campaign %s was explained as ready and not claimed: %+v", id, c)
+		}
 	}
 }
 

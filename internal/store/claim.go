@@ -138,8 +138,8 @@ type taking struct {
 }
 
 // take ends leases that ran out and marks the rows of each campaign that is to
-// be claimed. Campaigns whose head turns out to be dead, or to be tried again
-// later, are left out.
+// be claimed. Campaigns that turn out to be held by something else, such as a
+// head that died with its worker, are left out.
 func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks batch
@@ -153,13 +153,13 @@ func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 			if err := s.takeOver(t, c, w, now); err != nil {
 				return nil, err
 			}
-			if c.headStatus.String == string(outbox.Dead) || c.headNext.Int64 > now {
-				c.schedule(now)
-				if err := t.save(c, now); err != nil {
-					return nil, err
-				}
-				continue
+		}
+		if hold, _ := c.standing().Hold(now); hold != outbox.HoldNone {
+			c.schedule(now)
+			if err := t.save(c, now); err != nil {
+				return nil, err
 			}
+			continue
 		}
 		k := newTaking(c, min(share, left))
 		marks.exec(into(&k.marked), markRows, c.id, k.claim.First, k.claim.Last, k.claim.Epoch, now)

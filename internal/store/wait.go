@@ -125,7 +125,7 @@ func (s *Store) notYet(ctx context.Context, campaign string, seq, applied int64)
 		return err
 	}
 	detail := fmt.Sprintf("the projections of campaign %q have event %d and not yet event %d: %s",
-		campaign, applied, seq, c.Why(s.options.Now(), s.options.Mode))
+		campaign, applied, seq, c.Why(s.options.Now(), outbox.Surroundings{Mode: s.options.Mode}))
 	if seq > c.HighWaterSeq {
 		detail = fmt.Sprintf("campaign %q has no event %d yet; its last one is %d", campaign, seq, c.HighWaterSeq)
 	}

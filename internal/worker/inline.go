@@ -92,7 +92,7 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 		case err != nil:
 			return claim, err
 		case c.Lease == nil && !free(c):
-			return claim, &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but campaign %q does not move: %s", campaign, c.Why(time.Now(), w.Mode))}
+			return claim, &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but campaign %q does not move: %s", campaign, c.Why(time.Now(), outbox.Surroundings{Mode: w.Mode}))}
 		}
 		select {
 		case <-poll.C:

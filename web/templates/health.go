@@ -7,10 +7,6 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// silentAfter is how long events may wait without a sign of life of any
-// worker before the overview calls the worker silent.
-const silentAfter = 30 * time.Second
-
 // Health is the state of everything in a sentence, and what else is worth
 // knowing.
 type Health struct {
@@ -72,8 +68,8 @@ func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string,
 		add("warn", "The mode is shadow_only: rows are rehearsed, nothing is applied.")
 	case !s.Worker.Running:
 		add(level, "No worker is running: nothing is applied.")
-	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > silentAfter &&
-		s.Oldest != nil && now.Sub(s.Oldest.EnqueuedAt) > silentAfter && s.Campaigns.Blocked+s.Campaigns.Paused < s.Campaigns.Lagging:
+	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > outbox.SilentAfter &&
+		s.Oldest != nil && now.Sub(s.Oldest.EnqueuedAt) > outbox.SilentAfter && s.Campaigns.Blocked+s.Campaigns.Paused < s.Campaigns.Lagging:
 		add("bad", "Events wait, and no worker has been seen for %s.", outbox.Age(now.Sub(*s.Worker.LastSeen)))
 	}
 }

@@ -267,9 +267,9 @@ func RowLive(p Page, d outbox.RowDetail) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var13 string
-		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(d.Campaign.Why(p.Now, p.Mode))
+		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(d.Campaign.Why(p.Now, p.Around))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 38, Col: 36}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 38, Col: 38}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -1063,7 +1063,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 			}
 		} else {
 			templ_7745c5c3_Err = health(Health{Level: "warn", Sentence: "Event " + itoa(v.Event.Seq) + " has not been applied and has no row.",
-				Notes: []string{v.Campaign.Why(p.Now, p.Mode) + "."}}).Render(ctx, templ_7745c5c3_Buffer)
+				Notes: []string{v.Campaign.Why(p.Now, p.Around) + "."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -22,6 +22,7 @@ type Page struct {
 	Title    string
 	Nav      string // the entry of the navigation that is marked
 	Mode     outbox.Mode
+	Around   outbox.Surroundings // for why campaigns do or do not move
 	ReadOnly bool
 	Version  string
 	Now      time.Time

@@ -1,0 +1,169 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Hold is what keeps a campaign from being taken by a worker, in one word.
+type Hold string
+
+// The holds, in the order in which they are looked for.
+const (
+	HoldDiverged Hold = "diverged" // its watermark contradicts the journal
+	HoldDead     Hold = "dead"     // its head is dead
+	HoldPaused   Hold = "paused"   // an operator stopped it
+	HoldEmpty    Hold = "empty"    // it has no row
+	HoldLease    Hold = "lease"    // a worker holds it
+	HoldBackoff  Hold = "backoff"  // its head is tried again later
+	HoldNone     Hold = "none"     // a worker may take it
+)
+
+// Standing is what decides whether a worker may take a campaign. Times are
+// microseconds UTC, as the database has them.
+type Standing struct {
+	Diverged    bool
+	Paused      bool
+	Head        Status // of the lowest row; empty when there is none
+	NextAttempt int64  // when the head may be tried
+	Leased      bool
+	LeaseEnds   int64
+}
+
+// Hold is the rule of claiming: what keeps the campaign from being taken at a
+// time, and from when on nothing does if only time passes; 0 when time alone
+// changes nothing. Workers claim by it and pages explain by it.
+func (s Standing) Hold(now int64) (hold Hold, until int64) {
+	switch {
+	case s.Diverged:
+		return HoldDiverged, 0
+	case s.Head == Dead:
+		return HoldDead, 0
+	case s.Paused:
+		return HoldPaused, 0
+	case s.Head == "":
+		return HoldEmpty, 0
+	case s.Leased && s.LeaseEnds > now:
+		return HoldLease, s.LeaseEnds
+	case s.NextAttempt > now:
+		return HoldBackoff, s.NextAttempt
+	default:
+		return HoldNone, now
+	}
+}
+
+// Surroundings are what a campaign's progress depends on beside its own facts.
+type Surroundings struct {
+	Mode   Mode
+	Worker *WorkerSummary // nil when it is not known whether anybody works
+}
+
+// Explanation says why a campaign is or is not moving.
+type Explanation struct {
+	Hold        Hold       `json:"hold"`
+	ClaimableAt *time.Time `json:"claimable_at"` // nil when no passing of time makes it claimable
+	Why         string     `json:"why"`          // one sentence, without a final stop
+}
+
+// Standing is what decides whether a worker may take the campaign.
+func (c Campaign) Standing() Standing {
+	s := Standing{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil}
+	if !c.HeadNextAttempt.IsZero() {
+		s.NextAttempt = c.HeadNextAttempt.UnixMicro()
+	}
+	if s.Leased {
+		s.LeaseEnds = c.Lease.ExpiresAt.UnixMicro()
+	}
+	return s
+}
+
+// Explain says why the campaign is or is not moving, by the rule that workers
+// claim by.
+func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
+	hold, until := c.Standing().Hold(now.UnixMicro())
+	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
+	if until > 0 {
+		at := time.UnixMicro(until).UTC()
+		e.ClaimableAt = &at
+	}
+	return e
+}
+
+// Why is the sentence of Explain.
+func (c Campaign) Why(now time.Time, around Surroundings) string {
+	return c.Explain(now, around).Why
+}
+
+func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
+	switch hold {
+	case HoldDiverged:
+		return "Diverged: " + c.Diverged
+	case HoldDead:
+		return fmt.Sprintf("Event %d is dead%s and %s behind it; requeue it once its cause is mended",
+			c.HeadSeq, since(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))
+	case HoldPaused:
+		return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
+	case HoldEmpty:
+		return c.whyEmpty(around.Mode)
+	}
+	if c.HeadSeq > c.AppliedSeq+1 {
+		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; replay repairs the gap", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
+	}
+	if hold == HoldLease {
+		return fmt.Sprintf("Worker %s holds it and is applying; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
+	}
+	if around.Mode == ModeShadow {
+		return "The mode is shadow_only: rows are rehearsed and never applied"
+	}
+	if hold == HoldBackoff {
+		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
+	}
+	return c.whyReady(now, around.Worker)
+}
+
+func (c Campaign) whyEmpty(mode Mode) string {
+	switch {
+	case c.LagEvents() == 0:
+		return "Everything is applied"
+	case mode == ModeInline:
+		return fmt.Sprintf("%d events wait to be applied by the next append, since the mode is inline_apply_only", c.LagEvents())
+	default:
+		return fmt.Sprintf("%d events have neither been applied nor have a row; replay repairs the gap", c.Gap())
+	}
+}
+
+// SilentAfter is how long events may be ready without a sign of life of any
+// worker before workers count as gone.
+const SilentAfter = 30 * time.Second
+
+func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
+	switch {
+	case worker == nil:
+	case !worker.Running:
+		return "Ready, but no worker is running"
+	case worker.LastSeen != nil && now.Sub(*worker.LastSeen) > SilentAfter && now.Sub(c.HeadNextAttempt) > SilentAfter:
+		return fmt.Sprintf("Ready, but no worker has been seen for %s", Age(now.Sub(*worker.LastSeen)))
+	}
+	return "Ready: the next free worker takes it"
+}
+
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " for " + Age(now.Sub(t))
+}
+
+func rowsWait(n int64) string {
+	if n == 1 {
+		return "1 row waits"
+	}
+	return fmt.Sprintf("%d rows wait", n)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "no reason given"
+	}
+	return s
+}
