@@ -121,6 +121,13 @@ func Age(d time.Duration) string {
 	}
 }
 
+// Blocked is a campaign that needs somebody, and what its head failed with.
+type Blocked struct {
+	Campaign
+	Error       string // empty when the head did not fail
+	Fingerprint string
+}
+
 // CampaignFilter selects campaigns for a page. Zero fields select all.
 type CampaignFilter struct {
 	State  State

@@ -166,13 +166,13 @@ limit $4`,
 
 // Blocked lists the campaigns that need somebody, worst first: diverged ones,
 // then those whose head is dead or failing, by rows waiting times age.
-func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Campaign, error) {
-	campaigns := []outbox.Campaign{}
+func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
+	blocked := []outbox.Blocked{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		err := t.each(func(rows scanner) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)
-			campaigns = append(campaigns, c.view())
+			blocked = append(blocked, outbox.Blocked{Campaign: c.view()})
 			return err
 		}, `
 select `+campaignColumns+`
@@ -180,9 +180,46 @@ from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * ($1 - coalesce(oldest_enqueued_at, $1)) desc, campaign_id
 limit $2`, s.now(), pageLimit(limit, 200))
+		if err != nil {
+			return err
+		}
+		return t.headErrors(blocked)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list blocked campaigns: %w", err)
 	}
-	return campaigns, nil
+	return blocked, nil
+}
+
+// headErrors fills in what the heads failed with.
+func (t *tx) headErrors(blocked []outbox.Blocked) error {
+	var b batch
+	for i := range blocked {
+		c := &blocked[i]
+		b.each(func(row scanner) error { return row.Scan(&c.Error, &c.Fingerprint) },
+			`select last_error, fingerprint from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.CampaignID, c.HeadSeq)
+	}
+	return t.runAll(&b)
+}
+
+// Paused lists campaigns that operators stopped, the last first.
+func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
+	paused := []outbox.Campaign{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(rows scanner) error {
+			var c campaignRow
+			err := rows.Scan(c.dest()...)
+			paused = append(paused, c.view())
+			return err
+		}, `
+select `+campaignColumns+`
+from campaigns
+where paused_at is not null
+order by paused_at desc
+limit $1`, pageLimit(limit, 200))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list paused campaigns: %w", err)
+	}
+	return paused, nil
 }

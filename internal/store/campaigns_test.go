@@ -168,8 +168,15 @@ func TestBlocked_worstFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"diverged", "young-many", "old-few", "young-few", "failing"}, ids(got)); diff != "" {
+	var campaigns []outbox.Campaign
+	for _, c := range got {
+		campaigns = append(campaigns, c.Campaign)
+	}
+	if diff := cmp.Diff([]string{"diverged", "young-many", "old-few", "young-few", "failing"}, ids(campaigns)); diff != "" {
 		t.Errorf("blocked (-want +got):\n%s", diff)
+	}
+	if got[0].Error != "" || got[1].Error != "no such thing" || got[4].Fingerprint != "boom" {
+		t.Errorf("the heads failed with %q, %q, %q", got[0].Error, got[1].Error, got[4].Fingerprint)
 	}
 	if got, err := f.Blocked(f.ctx, 2); err != nil || len(got) != 2 {
 		t.Errorf("%d campaigns, %v, want two", len(got), err)

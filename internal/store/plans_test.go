@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -42,6 +43,9 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 
 var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
+	{"SCAN o", "group by o.fingerprint", "those rows"},
+	{"SCAN samples", "order by minute desc limit 1", "the last one"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
@@ -253,6 +257,10 @@ func (f *fixture) useActs(must func(...error)) {
 	must(err)
 	_, err = f.ResumeCampaign(f.ctx, ana(""), "given back")
 	must(err)
+	for _, note := range []string{"known", ""} {
+		_, err = f.NoteGroup(f.ctx, ana(""), "boom", note)
+		must(err)
+	}
 }
 
 func (f *fixture) useReads(must func(...error)) {
@@ -274,6 +282,16 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.Acts(f.ctx, outbox.ActFilter{CampaignID: "dead", Seq: 1})
 	must(err)
 	_, err = f.Blocked(f.ctx, 0)
+	must(err)
+	_, err = f.Paused(f.ctx, 0)
+	must(err)
+	_, err = f.ErrorGroups(f.ctx)
+	must(err)
+	f.clock.advance(2 * time.Minute)
+	must(f.Sample(f.ctx))
+	_, err = f.History(f.ctx, outbox.SpanHour)
+	must(err)
+	_, err = f.CampaignHistory(f.ctx, "dead", f.clock.now())
 	must(err)
 	_, err = f.Summary(f.ctx)
 	must(err)

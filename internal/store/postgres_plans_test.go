@@ -14,6 +14,11 @@ import (
 
 var postgresScans = []scan{
 	{"scan by outbox_tried", "limit $3", "rows that failed alone, in the order of a bulk requeue, up to its limit"},
+	{"scan by outbox_tried", "group by o.fingerprint", "rows that failed alone, up to a limit, once per shared snapshot"},
+	{"scan by campaigns_paused", "paused_at is not null", "the campaigns that operators stopped"},
+	{"seq scan of samples", "samples", "as long as there are few of them"},
+	{"scan by samples_pkey", "samples", "the last sample, or those of a day"},
+	{"seq scan of campaign_samples", "campaign_samples", "as long as there are few of them"},
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
 	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},
@@ -56,6 +61,12 @@ from generate_series(200, 10000, 200) i, generate_series(1, 8) n`, `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
 from generate_series(1, 5000) i`, `
+insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total)
+select i, 0, 0, 0, 0, 0, 0, i, 0
+from generate_series(1, 11000) i`, `
+insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
+select 'x-' || i, n, 1, 1
+from generate_series(1, 100) i, generate_series(1, 500) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `
@@ -117,7 +128,7 @@ var pages = []struct {
 }{
 	{"coalesce(oldest_enqueued_at, 4611686018427387904) as sort_key", `5000, 'x-5000', '', 51`},
 	{"cast($1 as bigint) = 0\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
-	{") as o", `'x-3', 1, 51`},
+	{"order by o.campaign_id, o.seq\n  limit $3\n) as o", `'x-3', 1, 51`},
 	{"o.status = 'dead'", `5000, 1, 'x-5000', 51`},
 	{"o.status = 'failed'", `5000, 1, 'x-5000', 51`},
 	{"and o.campaign_id >= $1", `'', 1, 'x-3000', 51`},

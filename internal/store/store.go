@@ -52,8 +52,11 @@ type Store struct {
 	applied  appliedHub
 	summary  snapshot[outbox.Summary]
 	holdings snapshot[map[string]outbox.Holding]
-	drift    atomic.Int64
-	closing  sync.Once
+	groups   snapshot[outbox.ErrorGroups]
+	// histories are those of the hour and of the day.
+	histories [2]snapshot[outbox.History]
+	drift     atomic.Int64
+	closing   sync.Once
 }
 
 // Open opens both databases, creating and migrating them unless NoMigrate

@@ -14,13 +14,21 @@ import (
 // costs.
 const snapshotAge = time.Second
 
+// snapshotRest is how many times as long as it takes to read a snapshot none is
+// read again, so that reading costs a twentieth of a processor; but it is read
+// after snapshotOldest in any case.
+const (
+	snapshotRest   = 20
+	snapshotOldest = 10 * time.Second
+)
+
 // snapshot shares what is expensive to read between all who ask within
-// snapshotAge. The zero value is ready for use.
+// snapshotAge, or longer when reading takes long. The zero value is ready for use.
 type snapshot[T any] struct {
 	mu    sync.Mutex
 	value T
 	err   error
-	taken time.Time
+	until time.Time // when the next one is due
 }
 
 // get returns the value taken last, or takes a new one when that is too old.
@@ -31,11 +39,23 @@ type snapshot[T any] struct {
 func (c *snapshot[T]) get(take func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.taken) >= snapshotAge {
+	if began := time.Now(); !began.Before(c.until) {
 		c.value, c.err = take()
-		c.taken = time.Now()
+		done := time.Now()
+		rest := min(snapshotRest*done.Sub(began), snapshotOldest)
+		if c.err != nil {
+			rest = 0
+		}
+		c.until = done.Add(max(snapshotAge, rest))
 	}
 	return c.value, c.err
+}
+
+// forget makes the next caller take a new value.
+func (c *snapshot[T]) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = time.Time{}
 }
 
 // Summary is the state of the whole system, at most a second old. Callers

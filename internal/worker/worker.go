@@ -117,6 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
+	loops.Go(func() { w.loop(ctx, "sample", untilNextMinute, nil, w.sample) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
 }
@@ -187,6 +188,16 @@ func exceptFirst(step func(context.Context) (bool, error)) func(context.Context)
 		return step(ctx)
 	}
 }
+
+// untilNextMinute ends shortly after the clock's next full minute, so that the
+// samples of an hour are as far apart as the minutes they stand for.
+func untilNextMinute(context.Context) time.Duration {
+	now := time.Now()
+	return now.Truncate(time.Minute).Add(time.Minute).Sub(now) + rand.N(time.Second)
+}
+
+// sample notes how things stand, for the charts.
+func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Store.Sample(ctx) }
 
 // untilDue is the poll interval, or less when a campaign is due sooner: a
 // failed head is tried again on time, and a dead worker's campaigns are taken

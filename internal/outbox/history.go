@@ -1,0 +1,104 @@
+package outbox
+
+import "time"
+
+// Sample is how things stood at a minute.
+type Sample struct {
+	At               time.Time
+	Counts           Counts
+	LagEvents        int64
+	Blocked          int64     // campaigns with a dead head
+	OldestEnqueuedAt time.Time // append time of the oldest waiting event; zero when none waits
+	Applied          int64     // events applied since ever
+	Failed           int64     // failed attempts since ever
+}
+
+// Span is a stretch of the past that charts show.
+type Span string
+
+// The spans. SpanHour is the default.
+const (
+	SpanHour Span = "hour"
+	SpanDay  Span = "day"
+)
+
+// Spans lists every span, the default first.
+var Spans = []Span{SpanHour, SpanDay}
+
+// Step is the time between two points of the span, and Points their number.
+func (s Span) Step() time.Duration {
+	if s == SpanDay {
+		return 15 * time.Minute
+	}
+	return time.Minute
+}
+
+// Points is the number of points in the span.
+func (s Span) Points() int {
+	if s == SpanDay {
+		return 96
+	}
+	return 60
+}
+
+// Point is how things stood at the end of a step, and how fast they went
+// during it.
+type Point struct {
+	At               time.Time `json:"at"`
+	Counts           Counts    `json:"counts"`
+	LagEvents        int64     `json:"lag_events"`
+	Blocked          int64     `json:"blocked"`
+	OldestAgeSeconds float64   `json:"oldest_age_seconds"` // 0 when none waits
+	AppliedPerSecond float64   `json:"applied_per_second"`
+	FailedPerSecond  float64   `json:"failed_per_second"`
+}
+
+// History is a stretch of the past as charts show it.
+type History struct {
+	Span        Span    `json:"span"`
+	StepSeconds float64 `json:"step_seconds"`
+	// Points are in order of time and end now. Steps before the first sample
+	// have none.
+	Points []Point `json:"points"`
+}
+
+// Series makes the points of a span that ends at end from samples in order of
+// time. Where a minute has no sample nothing had changed since the one before.
+func Series(samples []Sample, span Span, end time.Time) History {
+	step := span.Step()
+	h := History{Span: span, StepSeconds: step.Seconds(), Points: []Point{}}
+	last := end.Truncate(step)
+	next := 0
+	var at, before *Sample
+	for i := range span.Points() + 1 {
+		moment := last.Add(-time.Duration(span.Points()-i) * step)
+		for next < len(samples) && !samples[next].At.After(moment) {
+			at = &samples[next]
+			next++
+		}
+		if at != nil && i > 0 {
+			h.Points = append(h.Points, point(*at, before, moment, step))
+		}
+		before = at
+	}
+	return h
+}
+
+func point(s Sample, before *Sample, at time.Time, step time.Duration) Point {
+	p := Point{At: at, Counts: s.Counts, LagEvents: s.LagEvents, Blocked: s.Blocked}
+	if !s.OldestEnqueuedAt.IsZero() {
+		p.OldestAgeSeconds = max(0, at.Sub(s.OldestEnqueuedAt).Seconds())
+	}
+	if before != nil {
+		p.AppliedPerSecond = max(0, float64(s.Applied-before.Applied)) / step.Seconds()
+		p.FailedPerSecond = max(0, float64(s.Failed-before.Failed)) / step.Seconds()
+	}
+	return p
+}
+
+// CampaignPoint is how far behind a campaign was at a minute.
+type CampaignPoint struct {
+	At         time.Time `json:"at"`
+	LagEvents  int64     `json:"lag_events"`
+	LagSeconds float64   `json:"lag_seconds"` // age of the oldest waiting event
+}

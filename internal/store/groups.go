@@ -1,0 +1,237 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// groupRows is how many dead, and how many failed, rows are grouped at most,
+// and groupAttempts of how many of them the attempts are looked at.
+const (
+	groupRows     = 10_000
+	groupAttempts = 1_000
+)
+
+// grouped is a part of one group: its rows of one event type.
+type grouped struct {
+	fingerprint, eventType, example string
+	rows, heads, released           int64
+}
+
+func selectGroups(status string) string {
+	return `
+select o.fingerprint, o.event_type, min(o.last_error), count(*),
+  sum(case when c.head_seq = o.seq then 1 else 0 end),
+  sum(case when c.head_seq = o.seq then c.pending + c.processing + c.failed + c.dead - 1 else 0 end)
+from (
+  select campaign_id, seq, event_type, fingerprint, last_error
+  from projection_apply_outbox
+  where status = '` + status + `'
+    and attempt_count > 0
+  order by next_attempt_at, seq, campaign_id
+  limit $1
+) as o
+join campaigns c on c.campaign_id = o.campaign_id
+group by o.fingerprint, o.event_type`
+}
+
+func selectGroupAttempts(status string) string {
+	return `
+select o.fingerprint, a.build, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), min(a.at), max(a.at)
+from (
+  select campaign_id, seq, fingerprint
+  from projection_apply_outbox
+  where status = '` + status + `'
+    and attempt_count > 0
+  order by next_attempt_at, seq, campaign_id
+  limit $1
+) as o
+join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
+group by o.fingerprint, a.build`
+}
+
+// groups gathers what the queries say about each fingerprint.
+type groups struct {
+	by    map[string]*outbox.ErrorGroup
+	types map[string]map[string]int64
+	built map[string]map[string]int64
+}
+
+func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
+	if g.by[fingerprint] == nil {
+		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint}
+		g.types[fingerprint], g.built[fingerprint] = map[string]int64{}, map[string]int64{}
+	}
+	return g.by[fingerprint]
+}
+
+// ErrorGroups groups the failed and dead rows by what went wrong. It is shared
+// between all who ask: at least a second old at most, and longer where reading
+// it takes long. Callers must not change it.
+func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
+	all, err := s.groups.get(func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
+	if err != nil {
+		return outbox.ErrorGroups{}, fmt.Errorf("group errors: %w", err)
+	}
+	return all, nil
+}
+
+func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
+	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
+	capped := false
+	err := s.journal.read(ctx, func(t *tx) error {
+		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
+			rows, err := t.groupRows(&g, status)
+			if err == nil {
+				err = t.groupAttempts(&g, status)
+			}
+			if err != nil {
+				return err
+			}
+			capped = capped || rows == groupRows
+		}
+		return t.groupNotes(&g)
+	})
+	return outbox.ErrorGroups{Groups: g.sorted(), Capped: capped}, err
+}
+
+func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
+	err = t.each(func(row scanner) error {
+		var x grouped
+		if err := row.Scan(&x.fingerprint, &x.eventType, &x.example, &x.rows, &x.heads, &x.released); err != nil {
+			return err
+		}
+		total += x.rows
+		group := g.of(x.fingerprint)
+		g.types[x.fingerprint][x.eventType] += x.rows
+		group.Example = cmp.Or(group.Example, x.example)
+		if status == outbox.Failed {
+			group.Failed += x.rows
+			return nil
+		}
+		group.Dead += x.rows
+		group.Heads += x.heads
+		group.Released += x.released
+		return nil
+	}, selectGroups(string(status)), groupRows)
+	return total, err
+}
+
+func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
+	return t.each(func(row scanner) error {
+		var fingerprint, build string
+		var count, alike, first, last int64
+		if err := row.Scan(&fingerprint, &build, &count, &alike, &first, &last); err != nil {
+			return err
+		}
+		group := g.of(fingerprint)
+		group.Attempts += count
+		group.Alike += alike
+		g.built[fingerprint][build] += count
+		if group.FirstAt == nil || at(first).Before(*group.FirstAt) {
+			group.FirstAt = atOrNil(sql.NullInt64{Int64: first, Valid: true})
+		}
+		if group.LastAt == nil || at(last).After(*group.LastAt) {
+			group.LastAt = atOrNil(sql.NullInt64{Int64: last, Valid: true})
+		}
+		return nil
+	}, selectGroupAttempts(string(status)), groupAttempts)
+}
+
+func (t *tx) groupNotes(g *groups) error {
+	var b batch
+	for fingerprint, group := range g.by {
+		b.each(func(row scanner) error {
+			n, err := scanNote(row)
+			group.Note = n
+			return err
+		}, selectNote, fingerprint)
+	}
+	return t.runAll(&b)
+}
+
+func (g *groups) sorted() []outbox.ErrorGroup {
+	all := make([]outbox.ErrorGroup, 0, len(g.by))
+	for fingerprint, group := range g.by {
+		group.EventTypes, group.Builds = tallies(g.types[fingerprint]), tallies(g.built[fingerprint])
+		all = append(all, *group)
+	}
+	slices.SortFunc(all, func(a, b outbox.ErrorGroup) int {
+		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	return all
+}
+
+func tallies(counts map[string]int64) []outbox.Tally {
+	all := make([]outbox.Tally, 0, len(counts))
+	for name, n := range counts {
+		all = append(all, outbox.Tally{Name: name, Count: n})
+	}
+	slices.SortFunc(all, func(a, b outbox.Tally) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	return all
+}
+
+const selectNote = `
+select note, noted_by, noted_at
+from group_notes
+where fingerprint = $1`
+
+func scanNote(row scanner) (*outbox.GroupNote, error) {
+	var n outbox.GroupNote
+	var when int64
+	err := row.Scan(&n.Note, &n.By, &when)
+	n.At = at(when)
+	return &n, err
+}
+
+const upsertNote = `
+insert into group_notes (fingerprint, note, noted_by, noted_at)
+values ($1, $2, $3, $4)
+on conflict (fingerprint) do update
+set note = excluded.note, noted_by = excluded.noted_by, noted_at = excluded.noted_at`
+
+// maxNote bounds a note, in bytes.
+const maxNote = 2000
+
+// NoteGroup pins a note to the rows that failed with a fingerprint, now and
+// later; an empty note takes it away, and the result is nil.
+func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note string) (*outbox.GroupNote, error) {
+	switch {
+	case fingerprint == "":
+		return nil, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about")
+	case len(note) > maxNote:
+		return nil, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote)
+	}
+	type noted struct {
+		Fingerprint string `json:"fingerprint"`
+		Note        string `json:"note"`
+	}
+	a := &act{order: o, action: "note_errors"}
+	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
+		var before *outbox.GroupNote
+		err := t.each(func(row scanner) (err error) {
+			before, err = scanNote(row)
+			return err
+		}, selectNote, fingerprint)
+		if err != nil {
+			return nil, err
+		}
+		if before != nil {
+			a.before = noted{fingerprint, before.Note}
+		}
+		a.after = noted{fingerprint, note}
+		if note == "" {
+			_, err = t.exec(`delete from group_notes where fingerprint = $1`, fingerprint)
+			return nil, err
+		}
+		_, err = t.exec(upsertNote, fingerprint, note, o.By.Name, now)
+		return &outbox.GroupNote{Note: note, By: o.By.Name, At: at(now)}, err
+	})
+	s.groups.forget()
+	return result, err
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	sampleInterval = time.Minute
+	samplesKept    = 8 * 24 * time.Hour
+	// The campaigns that are the furthest behind are sampled too, as long as
+	// it is by more than lateAfter.
+	lateSampled         = 100
+	lateAfter           = time.Minute
+	campaignSamplesKept = 25 * time.Hour
+)
+
+// sampled is a sample as the database has it.
+type sampled struct {
+	minute int64
+	fields sampleFields
+}
+
+// sampleFields is everything of a sample but its time, to be compared.
+type sampleFields struct {
+	counts       outbox.Counts
+	lag, blocked int64
+	oldest       sql.NullInt64
+	applied      int64
+	failed       int64
+}
+
+// Sample writes how things stand, at most once a minute however many processes
+// call it, and only when something is not as at the last sample: an idle system
+// leaves its disk alone.
+func (s *Store) Sample(ctx context.Context) error {
+	sum, err := s.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	now := sampled{minute: sum.AsOf.Truncate(sampleInterval).UnixMicro(), fields: fieldsOf(sum)}
+	var last sampled
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		last, err = t.lastSample()
+		return err
+	})
+	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
+	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
+		err = s.writeSample(ctx, now, now.fields != last.fields)
+	}
+	if err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	return nil
+}
+
+func fieldsOf(sum outbox.Summary) sampleFields {
+	f := sampleFields{counts: sum.Counts, lag: sum.Lag.Events, blocked: sum.Campaigns.Blocked, applied: sum.Worker.Applied, failed: sum.Worker.Failed}
+	if sum.Oldest != nil {
+		f.oldest = sql.NullInt64{Int64: sum.Oldest.EnqueuedAt.UnixMicro(), Valid: true}
+	}
+	return f
+}
+
+const sampleColumns = `minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total`
+
+func (x *sampled) dest() []any {
+	f := &x.fields
+	return []any{&x.minute, &f.counts.Pending, &f.counts.Processing, &f.counts.Failed, &f.counts.Dead, &f.lag, &f.blocked, &f.oldest, &f.applied, &f.failed}
+}
+
+func (t *tx) lastSample() (sampled, error) {
+	var last sampled
+	_, err := t.one(last.dest(), `select `+sampleColumns+` from samples order by minute desc limit 1`)
+	return last, err
+}
+
+const insertSample = `
+insert into samples (` + sampleColumns + `)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+on conflict (minute) do nothing`
+
+// Another process may have taken the same minute's already.
+const insertLate = `
+insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
+select campaign_id, cast($1 as bigint), high_water_seq - applied_seq, oldest_enqueued_at
+from campaigns
+where ` + ageKey + ` < $2
+order by ` + ageKey + `, campaign_id
+limit $3
+on conflict (campaign_id, minute) do nothing`
+
+func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error {
+	return s.journal.write(ctx, func(t *tx) error {
+		var b batch
+		if f := x.fields; changed {
+			b.exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
+		}
+		b.exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
+		b.exec(nil, `delete from samples where minute < $1`, x.minute-samplesKept.Microseconds())
+		b.exec(nil, `delete from campaign_samples where minute < $1`, x.minute-campaignSamplesKept.Microseconds())
+		return t.finish(&b)
+	})
+}
+
+const selectSamples = `
+select ` + sampleColumns + `
+from samples
+where minute >= coalesce((select max(minute) from samples where minute <= $1), 0)
+order by minute`
+
+// History is how things stood and went over a span that ends now, at most a
+// second old. Callers share it and must not change it.
+func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, error) {
+	cache := &s.histories[0]
+	if span == outbox.SpanDay {
+		cache = &s.histories[1]
+	}
+	return cache.get(func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
+}
+
+func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.History, error) {
+	end := at(s.now())
+	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
+	var samples []outbox.Sample
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var x sampled
+			err := row.Scan(x.dest()...)
+			samples = append(samples, x.view())
+			return err
+		}, selectSamples, from.UnixMicro())
+	})
+	if err != nil {
+		return outbox.History{}, fmt.Errorf("read the history: %w", err)
+	}
+	return outbox.Series(samples, span, end), nil
+}
+
+func (x sampled) view() outbox.Sample {
+	f := x.fields
+	v := outbox.Sample{At: at(x.minute), Counts: f.counts, LagEvents: f.lag, Blocked: f.blocked, Applied: f.applied, Failed: f.failed}
+	if f.oldest.Valid {
+		v.OldestEnqueuedAt = at(f.oldest.Int64)
+	}
+	return v
+}
+
+// CampaignHistory lists how far behind a campaign was at the minutes since a
+// time, in order. A minute without a point found it less than a minute behind,
+// or a hundred others further.
+func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time) ([]outbox.CampaignPoint, error) {
+	points := []outbox.CampaignPoint{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var p outbox.CampaignPoint
+			var minute, oldest int64
+			err := row.Scan(&minute, &p.LagEvents, &oldest)
+			p.At, p.LagSeconds = at(minute), max(0, float64(minute-oldest)/1e6)
+			points = append(points, p)
+			return err
+		}, `select minute, lag_events, oldest_enqueued_at from campaign_samples where campaign_id = $1 and minute >= $2 order by minute`, id, since.UnixMicro())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the history of campaign %q: %w", id, err)
+	}
+	return points, nil
+}

@@ -1,0 +1,197 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// sample takes a sample of how things stand now; what is shared for a moment
+// is read anew, as by a process that has just been started.
+func (f *fixture) sample() {
+	f.tb.Helper()
+	if err := f.beside().Sample(f.ctx); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func (f *fixture) history(span outbox.Span) []outbox.Point {
+	f.tb.Helper()
+	h, err := f.beside().History(f.ctx, span)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return h.Points
+}
+
+func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	count := func() int64 { return f.number(`select count(*) from samples`) }
+	f.append("a", 3)
+	f.sample()
+	f.append("a", 1)
+	f.sample()
+	if n := count(); n != 1 {
+		t.Errorf("%d samples of one minute, want one", n)
+	}
+	f.clock.advance(time.Minute)
+	f.sample()
+	f.drain()
+	f.clock.advance(time.Minute)
+	f.sample()
+	if n := count(); n != 3 {
+		t.Errorf("%d samples of three minutes, want three", n)
+	}
+	f.clock.advance(time.Minute)
+	f.unchanged(f.sample)
+	f.clock.advance(9 * 24 * time.Hour)
+	f.append("a", 1)
+	f.sample()
+	if n := count(); n != 1 {
+		t.Errorf("%d samples are kept for longer than eight days, want none", n-1)
+	}
+}
+
+func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	if points := f.history(outbox.SpanHour); len(points) != 0 {
+		t.Fatalf("without a sample there are points: %v", points)
+	}
+	beat := outbox.InstanceState{ID: "w", Applied: 0}
+	worked := func(applied, failed int64) {
+		beat.Applied, beat.Failed = applied, failed
+		if err := f.Heartbeat(f.ctx, beat); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.append("a", 3)
+	worked(0, 0)
+	f.sample()
+	for range 5 { // minutes without a sample
+		f.clock.advance(time.Minute)
+	}
+	f.append("b", 1)
+	worked(120, 6)
+	f.sample()
+	points := f.history(outbox.SpanHour)
+	if len(points) != 6 {
+		t.Fatalf("%d points, want one for each minute since the first sample", len(points))
+	}
+	first, still, last := points[0], points[4], points[5]
+	if first.Counts.Pending != 3 || still.Counts.Pending != 3 || still.AppliedPerSecond != 0 || still.OldestAgeSeconds != 4*60 {
+		t.Errorf("in between: %+v", still)
+	}
+	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.FailedPerSecond != 0.1 || !last.At.Equal(f.clock.now()) {
+		t.Errorf("at the end: %+v", last)
+	}
+	f.clock.advance(30 * time.Minute)
+	if day := f.history(outbox.SpanDay); len(day) != 3 || day[2].Counts.Pending != 4 {
+		t.Errorf("the day: %+v", day)
+	}
+}
+
+func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("slow", 3)
+	f.kill("slow")
+	f.clock.advance(3 * time.Minute)
+	f.append("fast", 1)
+	f.sample()
+	f.clock.advance(time.Minute)
+	f.sample()
+	points, err := f.CampaignHistory(f.ctx, "slow", f.clock.now().Add(-time.Hour))
+	if err != nil || len(points) != 2 || points[1].LagEvents != 3 || points[1].LagSeconds < 4*60 {
+		t.Errorf("%+v, %v", points, err)
+	}
+	if points, err := f.CampaignHistory(f.ctx, "fast", f.clock.now().Add(-time.Hour)); err != nil || len(points) != 0 {
+		t.Errorf("a campaign a moment behind: %+v, %v", points, err)
+	}
+	if points, err := f.CampaignHistory(f.ctx, "slow", f.clock.now()); err != nil || len(points) != 1 {
+		t.Errorf("since now: %+v, %v", points, err)
+	}
+}
+
+func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2))
+	f.append("a", 5)
+	f.append("b", 2)
+	f.kill("a", "b")
+	f.append("c", 1)
+	f.fail(`user "u-17" not found`, "c")
+	f.pause("c")
+	f.append("d", 1)
+	f.fail("disk is full", "d")
+	all, err := f.ErrorGroups(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Capped || len(all.Groups) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	g := all.Groups[0]
+	if g.Dead != 2 || g.Failed != 0 || g.Heads != 2 || g.Released != 5 || g.Attempts != 4 || g.Alike != 4 || len(g.Builds) != 1 || len(g.EventTypes) != 1 {
+		t.Errorf("the dead: %+v", g)
+	}
+	if g.FirstAt == nil || g.LastAt == nil || !g.FirstAt.Before(*g.LastAt) || g.Example == "" {
+		t.Errorf("seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
+	}
+	for _, g := range all.Groups[1:] {
+		if g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
+			t.Errorf("a failed one: %+v", g)
+		}
+	}
+}
+
+func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.fail("boom", "a")
+	note, err := f.NoteGroup(f.ctx, ana("known"), "boom", "waits for the fix of Monday")
+	if err != nil || note == nil || note.By != "ana" {
+		t.Fatalf("%+v, %v", note, err)
+	}
+	all, err := f.ErrorGroups(f.ctx)
+	if err != nil || len(all.Groups) != 1 || all.Groups[0].Note == nil || all.Groups[0].Note.Note != "waits for the fix of Monday" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if note, err := f.NoteGroup(f.ctx, ana(""), "boom", ""); err != nil || note != nil {
+		t.Errorf("taken away: %+v, %v", note, err)
+	}
+	if all, err := f.ErrorGroups(f.ctx); err != nil || all.Groups[0].Note != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if n := f.number(`select count(*) from operator_acts where action = 'note_errors'`); n != 2 {
+		t.Errorf("%d audit records, want 2", n)
+	}
+	_, err = f.NoteGroup(f.ctx, ana(""), "boom", string(make([]byte, 2001)))
+	refused(t, err, outbox.ErrInvalid, "2001 bytes")
+	_, err = f.NoteGroup(f.ctx, ana(""), "", "x")
+	refused(t, err, outbox.ErrInvalid, "fingerprint")
+	// A note changes no row, so no refusal tells of it.
+	_, err = f.RequeueRow(f.ctx, ana(""), "a", 1)
+	if r := refused(t, err, outbox.ErrConflict, "not dead"); r != nil && len(r.Detail) > 80 {
+		t.Errorf("the refusal tells of the note: %s", r.Detail)
+	}
+}
+
+func TestPaused_lastFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.append(id, 1)
+	}
+	for _, id := range []string{"c", "a"} {
+		f.clock.advance(time.Second)
+		f.pause(id)
+	}
+	paused, err := f.Paused(f.ctx, 10)
+	if err != nil || len(paused) != 2 || paused[0].CampaignID != "a" || paused[1].CampaignID != "c" {
+		t.Errorf("%+v, %v", paused, err)
+	}
+}
