@@ -46,7 +46,7 @@ func awaitStandstill(t *testing.T, s *server) {
 		var due struct{ Items []struct{ Why string } }
 		s.get(t, "/api/v1/campaigns?limit=200", &due)
 		for _, c := range due.Items {
-			if c.Why != "Everything is applied" && !strings.Contains(c.Why, " is dead ") && !strings.HasSuffix(c.Why, " min") {
+			if c.Why != "Everything is applied" && !strings.Contains(c.Why, " has been dead ") && !strings.HasSuffix(c.Why, " min") {
 				return false, c.Why
 			}
 		}
@@ -65,7 +65,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
 		"requeue": "/rows/requeue", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
-		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "projections": "/projections", "instances": "/instances",
+		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
 		"audit": "/audit", "about": "/about", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }
@@ -73,7 +73,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
 	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "requeue": "/rows/requeue", "campaigns": "/campaigns",
-	"campaigns-blocked": "/campaigns?state=blocked", "projections": "/projections", "instances": "/instances", "audit": "/audit",
+	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "instances": "/instances", "audit": "/audit",
 }
 
 // inspection is what inspect finds out about a page.

@@ -43,6 +43,7 @@ type Common struct {
 	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Refuse databases that are missing or of an older version."`
 	AuditOnly        []string `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
 	MaxPayload       int      `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
+	ReasonFrom       int64    `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Ask for a reason for acts that release this many rows or more: 1 for every act, 0 for none."`
 	Mode             modeFlag `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What an append does: outbox_apply_only, inline_apply_only or shadow_only."`
 	OutboxEnabled    *bool    `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
 	WorkerEnabled    *bool    `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`

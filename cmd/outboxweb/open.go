@@ -17,7 +17,7 @@ import (
 // storeOptions are the store's options as the common flags set them.
 func (a *app) storeOptions() store.Options {
 	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoMigrate: a.NoMigrate,
-		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload}
+		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom}
 }
 
 // openStore opens both databases and registers the event types that

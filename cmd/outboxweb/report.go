@@ -93,7 +93,7 @@ func (c *reportCmd) rows(ctx context.Context, st *store.Store, status outbox.Sta
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
-func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Campaign) {
+func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")

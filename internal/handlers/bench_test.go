@@ -21,9 +21,12 @@ func BenchmarkRender(b *testing.B) {
 	p := templates.Page{Links: templates.NewLinks("/ops"), Origin: "http://127.0.0.1:8080", Title: "Benchmark", Now: now, Self: "/", Twin: "/"}
 	rows, campaigns := fifty(now)
 	event := outbox.Event{CampaignID: "c-1", Seq: 7, EventType: "character.created", Payload: json.RawMessage(`{"a":[` + strings.Repeat(`{"n":1},`, 500) + `0]}`)}
-	overview := templates.Overview{Blocked: campaigns[:20], Errors: map[string]string{}}
+	overview := templates.Overview{}
+	for _, c := range campaigns[:20] {
+		overview.Blocked = append(overview.Blocked, outbox.Blocked{Campaign: c, Error: "constraint failed"})
+	}
 	for name, c := range map[string]templ.Component{
-		"overview":  templates.OverviewPage(p, overview),
+		"overview":  templates.OverviewPage(p, outbox.SpanHour, templates.OverviewLive(p, overview)),
 		"rows":      templates.RowsPage(p, templates.RowsView{Page: outbox.Page[outbox.Row]{Items: rows}}),
 		"row":       templates.RowPage(p, outbox.RowDetail{Row: rows[0], Event: event, Campaign: campaigns[0]}),
 		"campaigns": templates.CampaignsPage(p, templates.CampaignsView{Page: outbox.Page[outbox.Campaign]{Items: campaigns}}),

@@ -61,7 +61,7 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 type auditQuery struct {
 	paging
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps note_errors"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 }
@@ -174,6 +174,7 @@ func (f requeueForm) body() requeueBody {
 // actForm is actBody as the pages send it.
 type actForm struct {
 	Reason       string `json:"reason" validate:"text,maxbytes=500"`
+	Confirm      string `json:"confirm" validate:"text,maxbytes=200"`
 	Status       string `json:"expected_status" validate:"omitempty,oneof=pending processing failed dead"`
 	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`
@@ -186,7 +187,8 @@ func (s *server) order(r *http.Request, via, reason string, seen *expected) outb
 		By:             outbox.Operator{Name: "local", Via: via, From: remoteHost(r)},
 		Reason:         reason,
 		RequestID:      requestID(r),
-		IdempotencyKey: r.Header.Get("Idempotency-Key"),
+		IdempotencyKey: idempotencyKey(r),
+		Confirm:        r.PostForm.Get("confirm"),
 	}
 	if seen != nil {
 		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}

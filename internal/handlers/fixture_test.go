@@ -240,3 +240,12 @@ func decodeAs[T any](t *testing.T, a answer) T {
 	}
 	return v
 }
+
+func jsonText(s string) ([]byte, error) { return json.Marshal(s) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

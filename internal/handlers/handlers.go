@@ -6,6 +6,7 @@
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/campaigns/{id}/events/{seq}        one event
+//	/failures                           errors that rows have in common; POST /failures/groups/note
 //	/projections /instances /audit /about
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -37,6 +38,9 @@ type Config struct {
 	Store    *store.Store
 	Mode     outbox.Mode
 	ReadOnly bool // acts and appends are refused, and pages offer none
+	// ReasonFrom is the number of released rows from which an act needs a
+	// reason, as the store was told; 0 means that none does.
+	ReasonFrom int64
 	// BasePath is where the pages live, such as "/" or "/outbox".
 	BasePath string
 	// Hosts are the names, beside the loopback ones, that a request may name
@@ -57,9 +61,9 @@ type Config struct {
 
 type server struct {
 	Config
-	links    templates.Links
-	router   *chi.Mux
-	overview overviewCache
+	links     templates.Links
+	router    *chi.Mux
+	overviews map[outbox.Span]*overviewCache
 }
 
 // New makes the handler of everything the server answers.
@@ -72,7 +76,10 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter()}
+	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), overviews: map[outbox.Span]*overviewCache{}}
+	for _, span := range outbox.Spans {
+		s.overviews[span] = new(overviewCache)
+	}
 	s.router.Use(s.identify, s.recoverPanic, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
 	s.router.NotFound(s.handle(s.notFound))
 	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
@@ -118,6 +125,8 @@ func (s *server) routePages() {
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
+	get("/failures", s.failuresPage)
+	post("/failures/groups/note", s.noteGroupForm)
 	get("/projections", s.projectionsPage)
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
@@ -131,6 +140,7 @@ func (s *server) routeAPI() {
 	get := func(pattern string, h handler) { s.router.Get(apiPrefix+pattern, s.handle(h)) }
 	post := func(pattern string, h handler) { s.router.Post(apiPrefix+pattern, s.handle(s.jsonBody(h))) }
 	get("/summary", s.apiSummary)
+	get("/history", s.apiHistory)
 	get("/rows", s.apiRows)
 	post("/rows/requeue", s.apiRequeueDead)
 	get("/rows/{campaign}/{seq}", s.apiRow)
@@ -144,6 +154,9 @@ func (s *server) routeAPI() {
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)
+	get("/campaigns/{campaign}/history", s.apiCampaignHistory)
+	get("/failures/groups", s.apiFailureGroups)
+	post("/failures/groups/note", s.apiNoteGroup)
 	get("/gaps", s.apiGaps)
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)

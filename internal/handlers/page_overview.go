@@ -1,117 +1,162 @@
 package handlers
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
 )
 
-// boardSize is how many campaigns in trouble the overview lists.
-const boardSize = 20
+// How much the overview lists.
+const (
+	boardSize   = 20
+	pausedShown = 5
+	actsShown   = 5
+)
 
-// overviewCache shares what the overview shows between all who look within a
-// second. An error is shared likewise: while the database is away they would
-// wait for it one after the other.
+// overviewAge is how old the overview may be, and overviewKept how long its
+// words about ages may stay as they are while nothing changes. The page's
+// script keeps ages true meanwhile.
+const (
+	overviewAge  = time.Second
+	overviewKept = 10 * time.Second
+)
+
+// overviewCache shares the overview, read and rendered, between all who look:
+// twenty open tabs cost what one costs. An error is shared likewise: while the
+// database is away they would wait for it one after the other.
 type overviewCache struct {
 	mu    sync.Mutex
-	view  templates.Overview
+	shown shownOverview
 	err   error
 	taken time.Time
 }
 
+// shownOverview is the overview as it was read at one moment.
+type shownOverview struct {
+	view     templates.Overview
+	live     []byte    // rendered; shared, so never changed
+	rendered time.Time // the moment that its words about ages count from
+}
+
 // readOverview reads what the overview shows, or what it showed less than a
 // second ago.
-func (s *server) readOverview(ctx context.Context) (templates.Overview, error) {
-	c := &s.overview
+func (s *server) readOverview(r *http.Request, span outbox.Span) (shownOverview, error) {
+	c := s.overviews[span]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.taken) >= time.Second {
-		c.view, c.err = s.takeOverview(context.WithoutCancel(ctx)) // others wait for this result too
+	if time.Since(c.taken) >= overviewAge {
+		c.err = s.refreshOverview(r, span, &c.shown)
 		c.taken = time.Now()
 	}
-	return c.view, c.err
+	return c.shown, c.err
 }
 
-func (s *server) takeOverview(ctx context.Context) (templates.Overview, error) {
-	summary, err := s.Store.Summary(ctx)
+// refreshOverview reads the overview anew. What is rendered stays when nothing
+// but ages has changed, so that pages that poll are told so.
+func (s *server) refreshOverview(r *http.Request, span outbox.Span, shown *shownOverview) error {
+	ctx := context.WithoutCancel(r.Context()) // others wait for this result too
+	view, err := s.takeOverview(ctx, span)
 	if err != nil {
-		return templates.Overview{}, err
+		return err
 	}
-	view := templates.Overview{Summary: summary, Errors: map[string]string{}}
-	if summary.Counts.Failed+summary.Counts.Dead+summary.Campaigns.Diverged > 0 {
-		if view.Blocked, err = s.Store.Blocked(ctx, boardSize); err != nil {
-			return templates.Overview{}, err
+	p := s.overviewFrame(r, view)
+	if shown.live != nil && p.Now.Sub(shown.rendered) < overviewKept {
+		p.Now = shown.rendered
+		same, err := renderBytes(ctx, templates.OverviewLive(p, view))
+		if err == nil && bytes.Equal(same, shown.live) {
+			shown.view = view
+			return nil
 		}
+		p.Now = s.Now().UTC()
 	}
-	if err := s.readCauses(ctx, summary.Counts, &view); err != nil {
-		return templates.Overview{}, err
-	}
-	return view, nil
+	live, err := renderBytes(ctx, templates.OverviewLive(p, view))
+	*shown = shownOverview{view: view, live: live, rendered: p.Now}
+	return err
 }
 
-// causesShown is how many different errors the overview lists.
-const causesShown = 8
-
-// readCauses notes the last errors of heads and groups them. It looks at the
-// first page of dead and of failed rows: a head that is on neither is shown
-// without its error.
-func (s *server) readCauses(ctx context.Context, counts outbox.Counts, view *templates.Overview) error {
-	found := map[string]*templates.Cause{}
-	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
-		if counts.Of(status) == 0 {
-			continue
+func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v templates.Overview, err error) {
+	if v.Summary, err = s.Store.Summary(ctx); err != nil {
+		return v, err
+	}
+	if v.History, err = s.Store.History(ctx, span); err != nil {
+		return v, err
+	}
+	if v.Summary.Counts.Failed+v.Summary.Counts.Dead+v.Summary.Campaigns.Diverged > 0 {
+		if v.Blocked, err = s.Store.Blocked(ctx, boardSize); err != nil {
+			return v, err
 		}
-		page, err := s.Store.Rows(ctx, outbox.RowFilter{Status: status, Limit: 200})
-		if err != nil {
-			return err
-		}
-		view.Partial = view.Partial || page.NextCursor != nil
-		for _, r := range page.Items {
-			if r.IsHead {
-				view.Errors[r.CampaignID] = r.LastError
-			}
-			countCause(found, r)
+		if v.Groups, err = s.Store.ErrorGroups(ctx); err != nil {
+			return v, err
 		}
 	}
-	for _, c := range found {
-		view.Causes = append(view.Causes, *c)
+	if v.Summary.Campaigns.Paused > 0 {
+		if v.Paused, err = s.Store.Paused(ctx, pausedShown); err != nil {
+			return v, err
+		}
 	}
-	slices.SortFunc(view.Causes, func(a, b templates.Cause) int {
-		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Fingerprint, b.Fingerprint))
-	})
-	view.Causes = view.Causes[:min(len(view.Causes), causesShown)]
-	return nil
+	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Limit: actsShown})
+	v.Acts = acts.Items
+	return v, err
 }
 
-func countCause(found map[string]*templates.Cause, r outbox.Row) {
-	c := found[r.Fingerprint]
-	if c == nil {
-		c = &templates.Cause{Fingerprint: r.Fingerprint, Example: r.LastError}
-		found[r.Fingerprint] = c
+type overviewQuery struct {
+	Span string `json:"span" validate:"omitempty,oneof=hour day"`
+}
+
+func readSpan(r *http.Request) (outbox.Span, error) {
+	var q overviewQuery
+	err := fill(&q, r.URL.Query())
+	if q.Span == "" {
+		q.Span = string(outbox.SpanHour)
 	}
-	if r.Status == outbox.Dead {
-		c.Dead++
-	} else {
-		c.Failed++
-	}
+	return outbox.Span(q.Span), err
+}
+
+func (s *server) overviewFrame(r *http.Request, v templates.Overview) templates.Page {
+	p := s.page(r, "Overview", "Overview")
+	p.Around = v.Summary.Surroundings()
+	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.links.OverviewOver(v.History.Span), s.links.API().Summary()
+	return p
 }
 
 func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
-	view, err := s.readOverview(r.Context())
+	span, err := readSpan(r)
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Overview", "Overview")
-	p.Around = view.Summary.Surroundings()
-	p.AsOf, p.Self, p.Twin = view.Summary.AsOf, s.links.Overview(), s.links.API().Summary()
+	shown, err := s.readOverview(r, span)
+	if err != nil {
+		return err
+	}
+	p := s.overviewFrame(r, shown.view)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.OverviewPage(p, view), templates.OverviewLive(p, view))
+	content := written(shown.live)
+	if shown.view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
+		content = templates.OverviewLive(p, shown.view)
+	}
+	return s.renderLive(w, r, p, templates.OverviewPage(p, span, content), content)
+}
+
+func renderBytes(ctx context.Context, c templ.Component) ([]byte, error) {
+	var buf bytes.Buffer
+	err := c.Render(ctx, &buf)
+	return buf.Bytes(), err
+}
+
+// written is what a component of ours was rendered to before.
+func written(rendered []byte) templ.Component {
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(rendered)
+		return err
+	})
 }

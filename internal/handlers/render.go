@@ -41,15 +41,17 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		scheme = "https"
 	}
 	return templates.Page{
-		Links:    s.links,
-		Origin:   scheme + "://" + r.Host,
-		Title:    title,
-		Nav:      nav,
-		Mode:     s.Mode,
-		Around:   outbox.Surroundings{Mode: s.Mode},
-		ReadOnly: s.ReadOnly,
-		Version:  s.Version,
-		Now:      s.Now().UTC(),
+		Key:        requestID(r),
+		Links:      s.links,
+		Origin:     scheme + "://" + r.Host,
+		Title:      title,
+		Nav:        nav,
+		Mode:       s.Mode,
+		Around:     outbox.Surroundings{Mode: s.Mode},
+		ReadOnly:   s.ReadOnly,
+		ReasonFrom: s.ReasonFrom,
+		Version:    s.Version,
+		Now:        s.Now().UTC(),
 	}
 }
 

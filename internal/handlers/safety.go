@@ -173,12 +173,12 @@ func (s *server) form(h handler) handler {
 		if err := s.refuseReadOnly(); err != nil {
 			return err
 		}
-		if err := checkKey(r); err != nil {
-			return err
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxActBody)
 		if err := r.ParseForm(); err != nil {
 			return bodyError(err)
+		}
+		if err := checkKey(r); err != nil {
+			return err
 		}
 		return h(w, r)
 	}
@@ -206,10 +206,18 @@ func (s *server) jsonBody(h handler) handler {
 	}
 }
 
-// checkKey judges the header Idempotency-Key, which an act keeps with its
-// record.
+// idempotencyKey is the key under which an act is done once: the header of a
+// script, or the field of a form.
+func idempotencyKey(r *http.Request) string {
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		return key
+	}
+	return r.PostForm.Get("idempotency_key")
+}
+
+// checkKey judges the key that an act keeps with its record.
 func checkKey(r *http.Request) error {
-	key := r.Header.Get("Idempotency-Key")
+	key := idempotencyKey(r)
 	switch {
 	case len(key) > maxIdempotencyKey:
 		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -20,6 +21,16 @@ type Order struct {
 	RequestID      string
 	IdempotencyKey string    // a second order with the same key and target answers with the first one's result
 	Expected       *Expected // what the operator was shown; nil skips the comparison
+	Confirm        string    // what the operator typed to confirm an act of wide reach on a page
+}
+
+// ReleasePhrase is what a person types on a page to confirm an act on one row
+// that releases so many; empty when none need be typed.
+func ReleasePhrase(released int64) string {
+	if released <= ConfirmAbove {
+		return ""
+	}
+	return fmt.Sprintf("release %d rows", released)
 }
 
 // Expected is the state an operator saw before acting. Zero fields are not
@@ -38,7 +49,7 @@ type Act struct {
 	Actor      string          `json:"actor"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
-	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps
+	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps, note_errors
 	CampaignID string          `json:"campaign_id"`
 	Seq        int64           `json:"seq"` // 0 when the act is not about one row
 	Before     json.RawMessage `json:"before"`
@@ -65,6 +76,10 @@ type RequeueFilter struct {
 	Fingerprint string `json:"fingerprint"`
 	Limit       int    `json:"limit"` // 0 means 100; at most 10,000
 }
+
+// ConfirmAbove is the number of released rows above which a person confirms an
+// act with a typed phrase.
+const ConfirmAbove = 1000
 
 // Requeued is what a requeue of many rows did.
 type Requeued struct {

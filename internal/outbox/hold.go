@@ -99,8 +99,8 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	case HoldDiverged:
 		return "Diverged: " + c.Diverged
 	case HoldDead:
-		return fmt.Sprintf("Event %d is dead%s and %s behind it; requeue it once its cause is mended",
-			c.HeadSeq, since(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))
+		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended",
+			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))
 	case HoldPaused:
 		return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
 	case HoldEmpty:
@@ -147,11 +147,11 @@ func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
 	return "Ready: the next free worker takes it"
 }
 
-func since(t, now time.Time) string {
+func deadSince(t, now time.Time) string {
 	if t.IsZero() {
-		return ""
+		return "is dead"
 	}
-	return " for " + Age(now.Sub(t))
+	return "has been dead for " + Age(now.Sub(t))
 }
 
 func rowsWait(n int64) string {

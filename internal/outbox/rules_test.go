@@ -319,7 +319,7 @@ func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
 		t.Errorf("in back-off: %+v", e)
 	}
 	c.HeadStatus = outbox.Dead
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 is dead") {
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 has been dead for ") {
 		t.Errorf("dead: %+v", e)
 	}
 }

@@ -29,6 +29,9 @@ func (s *Store) replayCampaign(ctx context.Context, o outbox.Order, id string) (
 		if err := t.expectCampaign(o, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
+		if err := s.require(o, 0); err != nil {
+			return outbox.Repaired{}, err
+		}
 		if err := c.free(now); err != nil {
 			return outbox.Repaired{}, err
 		}
@@ -84,6 +87,9 @@ func whenFree(ctx context.Context, repair func() (outbox.Repaired, error)) (outb
 func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
 	a := &act{order: o, action: "repair_gaps"}
 	if err := s.admit(o); err != nil {
+		return outbox.Repaired{}, err
+	}
+	if err := s.require(o, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var total outbox.Repaired

@@ -43,6 +43,9 @@ func (s *Store) changeRow(ctx context.Context, o outbox.Order, action, campaign 
 			return row, err
 		}
 		a.before = stateOf(row)
+		if err := s.require(o, row.BlockedBehind); err != nil {
+			return row, err
+		}
 		if err := change(t, c, row, now); err != nil {
 			return row, err
 		}
@@ -117,6 +120,9 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 			if done { // and not by another since it was chosen
 				countRequeue(&result, c, row.seq)
 			}
+		}
+		if err := s.require(o, result.Released); err != nil {
+			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
 			if err := t.finishRequeue(c, now); err != nil {
@@ -257,6 +263,9 @@ func (s *Store) setPaused(ctx context.Context, a *act, change func(*tx, *campaig
 			err = t.expectCampaign(a.order, c, now)
 		}
 		if err != nil {
+			return outbox.Campaign{}, err
+		}
+		if err := s.require(a.order, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
 		a.before = map[string]bool{"paused": c.pausedAt.Valid}

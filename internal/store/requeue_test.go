@@ -115,3 +115,56 @@ func TestRequeueDead_refusesWhatItCannotBound(t *testing.T) {
 		refused(t, err, outbox.ErrNotFound, `"unknown"`)
 	})
 }
+
+func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1), func(o *store.Options) { o.ReasonFrom = 3 })
+	f.append("few", 3)
+	f.kill("few")
+	f.append("many", 4)
+	f.kill("many")
+	if _, err := f.RequeueRow(f.ctx, ana(""), "few", 1); err != nil {
+		t.Errorf("two rows are released: %v", err)
+	}
+	f.unchanged(func() {
+		_, err := f.RequeueRow(f.ctx, ana(" "), "many", 1)
+		refused(t, err, outbox.ErrInvalid, "releases 3 rows; from 3 on an act needs a reason here")
+		_, err = f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{})
+		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
+	})
+	if _, err := f.RequeueRow(f.ctx, ana("mended"), "many", 1); err != nil {
+		t.Error(err)
+	}
+	f = f.beside(func(o *store.Options) { o.ReasonFrom = 1 })
+	for i, act := range []func(outbox.Order) error{
+		func(o outbox.Order) error { _, err := f.PauseCampaign(f.ctx, o, "few"); return err },
+		func(o outbox.Order) error { _, err := f.ResumeCampaign(f.ctx, o, "few"); return err },
+		func(o outbox.Order) error { _, err := f.ReplayCampaign(f.ctx, o, "few"); return err },
+		func(o outbox.Order) error { _, err := f.RepairGaps(f.ctx, o); return err },
+	} {
+		refused(t, act(ana("")), outbox.ErrInvalid, "every act needs a reason here")
+		if err := act(ana("because")); err != nil {
+			t.Errorf("act %d with a reason: %v", i, err)
+		}
+	}
+}
+
+func TestRequeueRow_ofWideReachIsConfirmedOnPages(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 1002)
+	f.kill("a")
+	o := ana("mended")
+	o.By.Via = "page"
+	f.unchanged(func() {
+		for _, typed := range []string{"", "release 1002 rows", "yes"} {
+			o.Confirm = typed
+			_, err := f.RequeueRow(f.ctx, o, "a", 1)
+			refused(t, err, outbox.ErrInvalid, "type: release 1001 rows")
+		}
+	})
+	o.Confirm = " release 1001 rows "
+	if _, err := f.RequeueRow(f.ctx, o, "a", 1); err != nil {
+		t.Error(err)
+	}
+}

@@ -27,8 +27,11 @@ type Options struct {
 	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
-	MaxPayload  int              // bytes; 0 means outbox.DefaultMaxPayload
-	Now         func() time.Time // nil means time.Now
+	// ReasonFrom is the number of released rows from which an act needs a
+	// reason: 1 asks every act for one, 0 none.
+	ReasonFrom int64
+	MaxPayload int              // bytes; 0 means outbox.DefaultMaxPayload
+	Now        func() time.Time // nil means time.Now
 
 	// EventTimeout is the most time one event may take to apply; 0 means 10 s.
 	EventTimeout time.Duration

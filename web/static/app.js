@@ -1,7 +1,13 @@
 // What the pages do beyond plain HTML: keep live parts fresh without losing
-// what the reader is doing. Without this file every page still works.
+// what the reader is doing, tell times, and listen to keys. Without this file
+// every page still works.
 (function () {
   "use strict";
+
+  var each = function (selector, f, root) { Array.prototype.forEach.call((root || document).querySelectorAll(selector), f); };
+  var first = function (selector) { return document.querySelector(selector); };
+
+  // ---- times
 
   // The clock of the server, so that a wrong clock here cannot lie about ages.
   var skew = 0;
@@ -9,7 +15,7 @@
     var t = Date.parse(iso || "");
     if (!isNaN(t)) skew = t - Date.now();
   }
-  function asOf() { return document.querySelector("[data-as-of]"); }
+  function now() { return Date.now() + skew; }
 
   function age(ms) {
     var s = Math.floor(ms / 1000);
@@ -19,20 +25,61 @@
     if (s < 172800) return Math.floor(s / 3600) + " h";
     return Math.floor(s / 86400) + " d";
   }
-
-  function tick() {
-    var el = asOf();
-    var looked = el && Date.parse(el.getAttribute("datetime"));
-    if (looked) el.textContent = age(Date.now() + skew - looked) + " ago";
+  function ago(ms) {
+    if (ms <= -1000) return "in " + age(-ms);
+    return ms < 1000 ? "now" : age(ms) + " ago";
   }
 
-  // A reader who types, selects text or has the page in the background is not
-  // disturbed, and the server is not asked.
+  // How times are shown: as ages, or as hours in UTC or in the reader's zone.
+  var forms = ["relative", "UTC", "local"];
+  var form = "relative";
+  try { form = localStorage.getItem("times") || form; } catch (e) { /* nothing is kept then */ }
+  if (forms.indexOf(form) < 0) form = "relative";
+
+  function two(n) { return (n < 10 ? "0" : "") + n; }
+  function hour(t) {
+    var d = new Date(t);
+    if (form === "UTC") return d.toISOString().slice(0, 19).replace("T", " ") + "Z";
+    return d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate()) + " " + two(d.getHours()) + ":" + two(d.getMinutes()) + ":" + two(d.getSeconds());
+  }
+  function say(el, text) { if (el.textContent !== text) el.textContent = text; }
+  function tell(el) {
+    var t = Date.parse(el.getAttribute("datetime"));
+    if (isNaN(t)) return;
+    if (form !== "relative") say(el, hour(t));
+    else say(el, el.dataset.rel === "age" ? age(now() - t) : ago(now() - t));
+  }
+  function nextForm() {
+    form = forms[(forms.indexOf(form) + 1) % forms.length];
+    try { localStorage.setItem("times", form); } catch (e) { /* nothing is kept then */ }
+    tick();
+  }
+
+  // What is older than this is shown as old, unless nobody looks anyway.
+  var oldAfter = 15000;
+  function tick() {
+    if (document.hidden) return;
+    each("time[data-rel]", tell);
+    var el = first("[data-as-of]");
+    var looked = el && Date.parse(el.getAttribute("datetime"));
+    if (looked) {
+      say(el, ago(now() - looked));
+      el.parentNode.classList.toggle("old", !!first("[data-live]") && now() - looked > oldAfter);
+    }
+    each("[data-times]", function (b) { b.hidden = false; say(b, "Times: " + form); });
+  }
+
+  // ---- live parts
+
+  var paused = false;
+
+  // A reader who types, selects text, paused the page or has it in the
+  // background is not disturbed, and the server is not asked.
   function busy(el) {
-    if (document.hidden) return true;
+    if (document.hidden || paused) return true;
     var active = document.activeElement;
-    if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName)) return true;
-    var dirty = Array.prototype.some.call(el.querySelectorAll("input,textarea"), function (i) {
+    if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName) && active.type !== "checkbox") return true;
+    var dirty = Array.prototype.some.call(el.querySelectorAll("input:not([type=checkbox]),textarea"), function (i) {
       return i.value !== i.defaultValue;
     });
     if (dirty) return true;
@@ -41,7 +88,7 @@
   }
 
   function setStale(why) {
-    var note = document.querySelector("[data-stale]");
+    var note = first("[data-stale]");
     if (!note) return;
     note.hidden = !why;
     note.textContent = why || "";
@@ -72,16 +119,77 @@
     setStale("");
     el.dataset.etag = xhr.getResponseHeader("ETag") || "";
     var stamp = xhr.getResponseHeader("Outboxweb-As-Of");
-    if (stamp && asOf()) asOf().setAttribute("datetime", stamp);
+    var asOf = first("[data-as-of]");
+    if (stamp && asOf) asOf.setAttribute("datetime", stamp);
     noteServerTime(xhr.getResponseHeader("Outboxweb-Now"));
     tick();
   });
+  // In the same step as the swap, so that nobody sees what the server wrote.
+  document.addEventListener("htmx:afterSwap", function () { reveal(); tick(); });
   document.addEventListener("htmx:sendError", function (evt) {
     if (live(evt)) setStale("The server cannot be reached; what is shown is old.");
   });
-  document.addEventListener("visibilitychange", function () {
-    if (document.hidden || !window.htmx) return;
-    document.querySelectorAll("[data-live]").forEach(function (el) { window.htmx.trigger(el, "look"); });
+
+  function look() {
+    tick();
+    if (window.htmx) each("[data-live]", function (el) { window.htmx.trigger(el, "look"); });
+  }
+  document.addEventListener("visibilitychange", function () { if (!document.hidden) look(); });
+
+  function pause() {
+    var button = first("[data-pause]");
+    if (!button) return;
+    paused = !paused;
+    reveal();
+    if (!paused) look();
+  }
+
+  // ---- help, and controls that need this script
+
+  function help() {
+    var dialog = first("#keys");
+    if (dialog && !dialog.open) dialog.showModal();
+  }
+  function reveal() {
+    each("[data-pause],[data-help],[data-times]", function (b) { b.hidden = false; });
+    var button = first("[data-pause]");
+    if (!button) paused = false;
+    else {
+      button.setAttribute("aria-pressed", String(paused));
+      say(button, paused ? "Resume" : "Pause");
+    }
+  }
+  document.addEventListener("click", function (evt) {
+    var on = function (what) { return evt.target.closest && evt.target.closest("[" + what + "]"); };
+    if (on("data-pause")) pause();
+    else if (on("data-help")) help();
+    else if (on("data-times")) nextForm();
+  });
+
+  // ---- keys
+
+  var places = { o: "Overview", r: "Rows", c: "Campaigns", f: "Failures" };
+  var going = 0; // until when a letter after g is a place
+  function go(letter) {
+    each(".top nav a", function (a) { if (a.textContent.trim() === places[letter]) a.click(); });
+  }
+  document.addEventListener("keydown", function (evt) {
+    if (evt.defaultPrevented || evt.ctrlKey || evt.metaKey || evt.altKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(evt.target.tagName) && evt.target.type !== "checkbox" || first("dialog[open]")) return;
+    if (Date.now() < going && places[evt.key]) {
+      going = 0;
+      go(evt.key);
+      return;
+    }
+    going = evt.key === "g" ? Date.now() + 1500 : 0;
+    if (evt.key === "?") help();
+    else if (evt.key === "p") pause();
+    else if (evt.key === "t") nextForm();
+    else if (evt.key === "/") {
+      var find = first("[data-find]");
+      if (find) find.focus();
+      evt.preventDefault();
+    }
   });
 
   if (window.Idiomorph) {
@@ -92,7 +200,8 @@
     window.Idiomorph.defaults.ignoreActiveValue = true;
   }
 
-  var body = document.body;
-  if (body) noteServerTime(body.getAttribute("data-now"));
+  if (document.body) noteServerTime(document.body.getAttribute("data-now"));
+  reveal();
+  tick();
   window.setInterval(tick, 1000);
 })();

@@ -77,7 +77,29 @@ func (l Links) Asset(name string) URL {
 	return URL(l.base + "/static/" + static.Path(name))
 }
 
-func (l Links) Overview() URL    { return l.at(nil) }
+func (l Links) Overview() URL { return l.at(nil) }
+
+// OverviewOver is the overview with charts of a span.
+func (l Links) OverviewOver(s outbox.Span) URL {
+	if s == outbox.SpanHour {
+		return l.Overview()
+	}
+	return l.at(url.Values{"span": {string(s)}})
+}
+
+// Failures is the page of errors that rows have in common; FailureGroup shows
+// one of them.
+func (l Links) Failures() URL { return l.at(nil, "failures") }
+
+func (l Links) FailureGroup(fingerprint string) URL {
+	return l.at(url.Values{"fingerprint": {fingerprint}}, "failures")
+}
+
+// FailureGroups is the API's list of them.
+func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
+
+func (l Links) NoteGroup() URL { return l.at(nil, "failures", "groups", "note") }
+
 func (l Links) Summary() URL     { return l.at(nil, "summary") }
 func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }

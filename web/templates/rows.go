@@ -88,27 +88,6 @@ func RowTitle(campaign string, seq int64) string { return "Row " + itoa(seq) + "
 
 func EventTitle(campaign string, seq int64) string { return "Event " + itoa(seq) + " of " + campaign }
 
-func causeCount(c Cause) string {
-	switch {
-	case c.Failed == 0:
-		return num(c.Dead) + " dead"
-	case c.Dead == 0:
-		return num(c.Failed) + " failed"
-	default:
-		return num(c.Dead) + " dead, " + num(c.Failed) + " failed"
-	}
-}
-
-// causeStatus is the status to list a cause's rows by.
-func causeStatus(c Cause) outbox.Status {
-	if c.Dead > 0 {
-		return outbox.Dead
-	}
-	return outbox.Failed
-}
-
-func causeHue(c Cause) string { return "s-" + string(causeStatus(c)) }
-
 func entityText(e outbox.Event) string {
 	if e.EntityType == "" && e.EntityID == "" {
 		return "–"

@@ -18,18 +18,22 @@ import (
 // Page is what every page needs beside its own content.
 type Page struct {
 	Links    Links
+	Key      string // unlike that of any other page shown: what forms are told apart by
 	Origin   string // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
 	Title    string
 	Nav      string // the entry of the navigation that is marked
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // for why campaigns do or do not move
 	ReadOnly bool
-	Version  string
-	Now      time.Time
-	AsOf     time.Time   // when the content was read; zero means Now
-	Self     URL         // where the live part is read again; empty for a page that does not refresh
-	Twin     URL         // the same as JSON; empty when there is none
-	Flash    *outbox.Act // the act that led here, or nil
+	// ReasonFrom is the number of released rows from which an act needs a
+	// reason; 0 means that none does.
+	ReasonFrom int64
+	Version    string
+	Now        time.Time
+	AsOf       time.Time   // when the content was read; zero means Now
+	Self       URL         // where the live part is read again; empty for a page that does not refresh
+	Twin       URL         // the same as JSON; empty when there is none
+	Flash      *outbox.Act // the act that led here, or nil
 }
 
 func (p Page) asOf() time.Time {
@@ -125,6 +129,8 @@ func rate(perSecond float64) string {
 	switch {
 	case perSecond <= 0:
 		return "0"
+	case perSecond < 0.1:
+		return strconv.FormatFloat(perSecond, 'f', 3, 64)
 	case perSecond < 10:
 		return strconv.FormatFloat(perSecond, 'f', 1, 64)
 	default:
@@ -135,8 +141,6 @@ func rate(perSecond float64) string {
 func seconds(s float64) string { return outbox.Age(time.Duration(s * float64(time.Second))) }
 
 func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-func fullTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
 // relative tells a time from now: "3 min ago", "in 4 s", "now".
 func relative(t, now time.Time) string {
@@ -215,6 +219,8 @@ func actSentence(a outbox.Act) string {
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":
 		return "Resumed campaign " + a.CampaignID + "."
+	case "note_errors":
+		return "Changed the note on an error."
 	case "replay", "repair_gaps":
 		return repairSentence(a)
 	}
@@ -276,7 +282,3 @@ func envelopeTexts(e outbox.Event) []namedText {
 	}
 	return slices.DeleteFunc(all, func(t namedText) bool { return t.Value == "" })
 }
-
-// askAbove is the number of waiting rows above which an act on one head is not
-// offered in a list but on a page that says what it releases.
-const askAbove = 1000

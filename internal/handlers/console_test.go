@@ -1,0 +1,133 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
+}
+
+func TestFailures_verdictIsAboutTheBuildThatRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Version = "next" }).trouble()
+	s.get("/failures").want(t, 200, "All 2 attempts were by other builds than the next that runs now")
+	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, `"dead":1`, `"released":2`, `"capped":false`, `"next_cursor":null`)
+}
+
+func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
+	to := s.submit("/failures/groups/note", url.Values{"fingerprint": {fingerprint}, "note": {"see <b>ticket</b>"}}.Encode()).
+		want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Changed the note on an error", "1 dead").lacks(t, "<b>ticket")
+	s.get("/failures?fingerprint=other").want(t, 200, "No row is failed or dead with this error any more").lacks(t, "ticket")
+	body := `{"fingerprint":` + string(must(jsonText(fingerprint))) + `,"note":""}`
+	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
+	s.get("/failures").want(t, 200).lacks(t, "ticket")
+	s.post("/api/v1/failures/groups/note", `{"note":"x"}`).want(t, 422, "fingerprint is required")
+	s.get("/audit?action=note_errors").want(t, 200, "Changed the note on an error")
+}
+
+func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	if err := s.store.Sample(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/api/v1/history").want(t, 200, `"span":"hour"`, `"pending":2`, `"step_seconds":60`)
+	s.get("/api/v1/history?span=day").want(t, 200, `"span":"day"`)
+	s.get("/api/v1/history?span=year").want(t, 422, "use hour or day")
+	s.get("/").want(t, 200, "Rows waiting over the last 60 min: now 2, at most 2", "07:00 UTC · 2 pending", `href="/?span=day"`)
+	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"items":[]`)
+	s.get("/api/v1/campaigns/none/history").want(t, 404)
+}
+
+func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	if err := s.store.Sample(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/campaigns/c-1").want(t, 200, "Events behind over the last hour: at most 3", "3 events behind, the oldest for 10 min")
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, "over the last hour")
+	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"lag_events":3`)
+}
+
+// While nothing but ages changes, a tab that polls is told so.
+func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	target := header("HX-Target", templates.LiveTarget)
+	look := func() answer {
+		s.srv.overviews[outbox.SpanHour].taken = time.Time{} // as if a second had passed for all who look
+		return s.get("/", target)
+	}
+	before := look().want(t, 200)
+	s.clock = s.clock.Add(3 * time.Second)
+	if after := look(); after.Header.Get("ETag") != before.Header.Get("ETag") || after.body != before.body {
+		t.Error("three seconds later the overview is another one, though nothing happened")
+	}
+	s.get("/campaigns").want(t, 200, "10 min")
+	s.clock = s.clock.Add(overviewKept + time.Minute)
+	if after := look(); after.Header.Get("ETag") == before.Header.Get("ETag") {
+		t.Error("its ages are never told anew")
+	}
+}
+
+func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
+	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "migration of <users>"}
+	if _, err := s.store.PauseCampaign(context.Background(), order, "c-2"); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/").want(t, 200, "read-only", "no worker", "Paused campaign c-2.", "migration of &lt;users&gt;", `href="/campaigns/c-2"`, "refuses every change")
+}
+
+func TestActs_thatNeedAReasonAskForOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReasonFrom = 3 }).trouble()
+	s.get("/").want(t, 200, `data-testid="requeue"`) // two rows are released
+	s = newSite(t, func(c *Config) { c.ReasonFrom = 2 }).trouble()
+	s.get("/").want(t, 200, "Requeue…").lacks(t, `data-testid="requeue"`)
+	s.get("/rows/c-1/2/requeue").want(t, 200, "(required)")
+	s.get("/campaigns/c-1").want(t, 200, "Requeue event 2…").lacks(t, `data-testid="requeue"`)
+}
+
+var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z-]+)" value="([^"]+)"`)
+
+func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	page := s.get("/rows/c-1/2").want(t, 200)
+	found := hiddenKey.FindStringSubmatch(page.body)
+	if found == nil || !strings.Contains(page.body, `id="`+found[1]+`"`) {
+		t.Fatalf("no form has a key: %v", found)
+	}
+	form := "expected_status=dead&expected_attempt_count=2&idempotency_key=" + found[2]
+	first := s.submit("/rows/c-1/2/requeue", form).want(t, http.StatusSeeOther)
+	s.submit("/rows/c-1/2/requeue", form).want(t, http.StatusSeeOther)
+	s.get(first.Header.Get("Location")).want(t, 200, "Requeued event 2")
+	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{}); err != nil || len(acts.Items) != 1 {
+		t.Errorf("%d acts on record, %v, want one", len(acts.Items), err)
+	}
+	another := hiddenKey.FindStringSubmatch(s.get("/rows/c-1/2/requeue").body)
+	if len(another) > 0 && another[2] == found[2] {
+		t.Error("two pages give the same key")
+	}
+	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last act: requeue by local")
+}

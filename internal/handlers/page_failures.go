@@ -1,0 +1,128 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// groupQuery names one error.
+type groupQuery struct {
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+}
+
+func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
+	var q groupQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	all, err := s.Store.ErrorGroups(r.Context())
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Failures", "Failures")
+	p.Self, p.Twin = s.links.Failures(), s.links.API().FailureGroups()
+	if q.Fingerprint != "" {
+		p.Self = s.links.FailureGroup(q.Fingerprint)
+	}
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	view := templates.FailuresView{All: all, Fingerprint: q.Fingerprint}
+	return s.renderLive(w, r, p, templates.FailuresPage(p, view), templates.FailuresLive(p, view))
+}
+
+// noteBody pins a note to the rows that failed with a fingerprint; an empty
+// note takes it away.
+type noteBody struct {
+	Fingerprint string `json:"fingerprint" validate:"required,text,maxbytes=400"`
+	Note        string `json:"note" validate:"text,maxbytes=2000"`
+	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+func (s *server) noteGroupForm(w http.ResponseWriter, r *http.Request) error {
+	var form noteBody
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	if _, err := s.Store.NoteGroup(r.Context(), s.order(r, "page", form.Reason, nil), form.Fingerprint, form.Note); err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.FailureGroup(form.Fingerprint))
+}
+
+// noted is the answer to pinning a note.
+type noted struct {
+	Fingerprint string            `json:"fingerprint"`
+	Note        *outbox.GroupNote `json:"note"` // nil when it was taken away
+}
+
+func (s *server) apiNoteGroup(w http.ResponseWriter, r *http.Request) error {
+	var body noteBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	note, err := s.Store.NoteGroup(r.Context(), s.order(r, "api", body.Reason, nil), body.Fingerprint, body.Note)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
+}
+
+// groupView is an error group as the API shows it.
+type groupView struct {
+	outbox.ErrorGroup
+	Hope    outbox.Hope `json:"hope"`
+	Verdict string      `json:"verdict"`
+}
+
+func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.Store.ErrorGroups(r.Context())
+	if err != nil {
+		return err
+	}
+	views := make([]groupView, len(all.Groups))
+	for i, g := range all.Groups {
+		views[i].ErrorGroup = g
+		views[i].Hope, views[i].Verdict = g.Verdict(s.Version)
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		items[groupView]
+		Capped bool `json:"capped"`
+	}{listOf(views), all.Capped})
+}
+
+func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {
+	span, err := readSpan(r)
+	if err != nil {
+		return err
+	}
+	history, err := s.Store.History(r.Context(), span)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, history)
+}
+
+// campaignHistory is how far behind a campaign was over the last hour.
+func (s *server) campaignHistory(ctx context.Context, id string) ([]outbox.CampaignPoint, error) {
+	return s.Store.CampaignHistory(ctx, id, s.Now().Add(-time.Hour))
+}
+
+func (s *server) apiCampaignHistory(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
+		return err
+	}
+	points, err := s.campaignHistory(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(points))
+}

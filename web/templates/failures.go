@@ -1,0 +1,81 @@
+package templates
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+func groupCount(g outbox.ErrorGroup, capped bool) string {
+	more := ""
+	if capped {
+		more = "+"
+	}
+	switch {
+	case g.Failed == 0:
+		return num(g.Dead) + more + " dead"
+	case g.Dead == 0:
+		return num(g.Failed) + more + " failed"
+	default:
+		return num(g.Dead) + more + " dead, " + num(g.Failed) + more + " failed"
+	}
+}
+
+// groupStatus is the status to list a group's rows by.
+func groupStatus(g outbox.ErrorGroup) outbox.Status {
+	if g.Dead > 0 {
+		return outbox.Dead
+	}
+	return outbox.Failed
+}
+
+func groupHue(g outbox.ErrorGroup) string { return "s-" + string(groupStatus(g)) }
+
+func verdict(g outbox.ErrorGroup, build string) string {
+	_, says := g.Verdict(build)
+	return says
+}
+
+// verdictWord is the verdict for a list.
+func verdictWord(g outbox.ErrorGroup, build string) string {
+	switch hope, _ := g.Verdict(build); hope {
+	case outbox.HopeNone:
+		return "a retry will not help"
+	case outbox.HopeSome:
+		return "a retry can help"
+	default:
+		return ""
+	}
+}
+
+func talliesText(all []outbox.Tally) string {
+	const shown = 6
+	var words []string
+	for i, t := range all {
+		if i == shown {
+			words = append(words, "and "+itoa(len(all)-shown)+" more")
+			break
+		}
+		name := t.Name
+		if name == "" {
+			name = "unknown"
+		}
+		words = append(words, name+" ("+num(t.Count)+")")
+	}
+	return strings.Join(words, ", ")
+}
+
+// groupID names a group within its page.
+func groupID(g outbox.ErrorGroup) string {
+	sum := sha256.Sum256([]byte(g.Fingerprint))
+	return "e-" + hex.EncodeToString(sum[:6])
+}
+
+func noteText(g outbox.ErrorGroup) string {
+	if g.Note == nil {
+		return ""
+	}
+	return g.Note.Note
+}

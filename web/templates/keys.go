@@ -1,0 +1,21 @@
+package templates
+
+// keys are what the scripts do when they are pressed, as web/static/app.js and
+// list.js know them.
+var keys = []struct {
+	keys []string
+	does string
+}{
+	{[]string{"/"}, "find a campaign"},
+	{[]string{"g", "o"}, "go to the overview"},
+	{[]string{"g", "r"}, "go to the rows"},
+	{[]string{"g", "c"}, "go to the campaigns"},
+	{[]string{"g", "f"}, "go to the failures"},
+	{[]string{"j"}, "next line of a list"},
+	{[]string{"k"}, "line before"},
+	{[]string{"x"}, "select the line"},
+	{[]string{"Enter"}, "open the line"},
+	{[]string{"p"}, "pause or resume looking"},
+	{[]string{"t"}, "times: relative, UTC or local"},
+	{[]string{"?"}, "this help"},
+}

@@ -1,0 +1,89 @@
+package templates
+
+import (
+	"outboxweb/internal/outbox"
+)
+
+// causesShown is how many different errors the overview lists.
+const causesShown = 8
+
+// cell is one count of the strip.
+type cell struct {
+	name, glyph, hue, number, meaning, testID string
+	zero                                      bool
+	link                                      URL
+}
+
+func stripCells(p Page, s outbox.Summary) []cell {
+	var cells []cell
+	for _, status := range outbox.Statuses {
+		n := s.Counts.Of(status)
+		cells = append(cells, cell{name: string(status), glyph: statusGlyph(status), hue: string(status), number: num(n),
+			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), zero: n == 0, link: p.Links.Rows(outbox.RowFilter{Status: status})})
+	}
+	states := []struct {
+		state   outbox.State
+		n       int64
+		meaning string
+	}{
+		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns with a dead head"},
+		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns that an operator stopped"},
+		{outbox.StateDiverged, s.Campaigns.Diverged, "Campaigns that contradict the journal"},
+	}
+	for _, x := range states {
+		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
+			meaning: x.meaning, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
+	}
+	behind := cell{name: "behind", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: num(s.Lag.Events),
+		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,
+		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
+	oldest := cell{name: "oldest", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
+		meaning: "How long the oldest event has waited", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+	if s.Oldest != nil {
+		oldest.number, oldest.zero = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), false
+		oldest.link = p.Links.Row(s.Oldest.CampaignID, s.Oldest.Seq)
+	}
+	return append(cells, behind, oldest)
+}
+
+// offs are the switches that keep events from being applied, or changes from
+// being made.
+func offs(p Page, v Overview) []namedText {
+	var all []namedText
+	if v.Summary.Mode != outbox.ModeOutbox {
+		all = append(all, namedText{string(v.Summary.Mode), modeMeaning(v.Summary.Mode)})
+	}
+	if p.ReadOnly {
+		all = append(all, namedText{"read-only", "this server refuses every change over HTTP"})
+	}
+	if !v.Summary.Worker.Running && v.Summary.Mode != outbox.ModeInline {
+		all = append(all, namedText{"no worker", "nothing is applied until one starts"})
+	}
+	return all
+}
+
+// releases says what requeuing a campaign's head lets go on.
+func releases(c outbox.Campaign) string {
+	if c.BlockedBehind() == 0 {
+		return "nothing waits behind it"
+	}
+	return "releases " + count(c.BlockedBehind(), "row", "rows")
+}
+
+// asks reports whether an act that releases so many rows is not offered in a
+// list, but on a page that says what it does.
+func (p Page) asks(released int64) bool {
+	return released > outbox.ConfirmAbove || p.needsReason(released)
+}
+
+func (p Page) needsReason(released int64) bool {
+	return p.ReasonFrom > 0 && max(released, 1) >= p.ReasonFrom
+}
+
+// releasedBy is how many rows wait for this one and no other.
+func releasedBy(r outbox.Row) int64 {
+	if !r.IsHead {
+		return 0
+	}
+	return r.BlockedBehind
+}
