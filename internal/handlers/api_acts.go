@@ -72,13 +72,19 @@ func apiCampaignAct[R any](s *server, w http.ResponseWriter, r *http.Request, ac
 }
 
 func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
-	c, err := s.Store.PauseCampaign(ctx, o, id)
-	return s.viewCampaign(c, s.around(ctx)), err
+	return s.viewChanged(ctx, s.Store.PauseCampaign, o, id)
 }
 
 func (s *server) resume(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
-	c, err := s.Store.ResumeCampaign(ctx, o, id)
-	return s.viewCampaign(c, s.around(ctx)), err
+	return s.viewChanged(ctx, s.Store.ResumeCampaign, o, id)
+}
+
+func (s *server) viewChanged(ctx context.Context, act func(context.Context, outbox.Order, string) (outbox.Campaign, error), o outbox.Order, id string) (campaignView, error) {
+	c, err := act(ctx, o, id)
+	if err != nil {
+		return campaignView{}, err
+	}
+	return s.viewCampaign(c, s.around(ctx)), nil
 }
 
 func (s *server) apiRepairGaps(w http.ResponseWriter, r *http.Request) error {

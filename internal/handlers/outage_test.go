@@ -42,8 +42,8 @@ func everyRequest(t *testing.T, s *site) []request {
 		case method == http.MethodPost:
 			r.kind = "application/x-www-form-urlencoded"
 		}
-		if strings.HasSuffix(route, "/events") && method == http.MethodPost {
-			r.body = `{"event_type":"a","payload":{}}`
+		if method == http.MethodPost {
+			r.body = neededBodies[route]
 		}
 		all = append(all, r)
 		return nil
@@ -52,6 +52,13 @@ func everyRequest(t *testing.T, s *site) []request {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// neededBodies are for the routes that refuse a request without one.
+var neededBodies = map[string]string{
+	apiPrefix + "/campaigns/{campaign}/events": `{"event_type":"a","payload":{}}`,
+	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
+	"/failures/groups/note":                    "fingerprint=f&note=n",
 }
 
 // patience is what a client must wait for an answer at most.
