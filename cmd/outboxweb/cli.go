@@ -50,6 +50,7 @@ type Common struct {
 	ShadowEnabled    *bool    `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
 	modeGiven        bool
 	projectionsGiven bool
+	settings         []outbox.Setting // what the flags say, for people
 }
 
 // modeFlag is an outbox.Mode as a flag or a file spells it.
@@ -73,6 +74,7 @@ func (c *Common) AfterApply(parsed *kong.Context) error {
 			c.projectionsGiven = given
 		}
 	}
+	c.settings = settingsOf(parsed)
 	return c.resolveMode()
 }
 

@@ -169,7 +169,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	}
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
-		Version: version, Projections: projectionInfos(set), InlineApply: inline, Stopping: stopping, Metrics: collectors, Logger: log})
+		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, Stopping: stopping, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,

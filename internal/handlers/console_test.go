@@ -131,3 +131,38 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	}
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last act: requeue by local")
 }
+
+func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}} })
+	type about struct {
+		Databases []outbox.DatabaseInfo
+		Cost      outbox.CostReport
+		Ready     bool
+	}
+	before := decodeAs[about](t, s.get("/api/v1/about").want(t, 200))
+	if len(before.Databases) != 2 || before.Databases[0].Bytes == 0 || len(before.Databases[0].Settings) == 0 || !before.Ready {
+		t.Errorf("%+v", before)
+	}
+	for _, d := range before.Databases {
+		for _, m := range d.Migrations {
+			if m.AppliedAt == nil {
+				t.Errorf("migration %s of the %s database was not applied", m.Name, d.Name)
+			}
+		}
+	}
+	s.get("/campaigns")
+	s.get("/api/v1/summary")
+	after := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost
+	if c := before.Cost; after.Requests != c.Requests+3 || after.Reads <= c.Reads || after.Statements <= c.Statements || after.Shared+after.Taken <= c.Shared+c.Taken {
+		t.Errorf("after two more requests the cost is %+v, before it was %+v", after, c)
+	}
+	if err := s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	s.work()
+	if again := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost; again.Requests != after.Requests+1 {
+		t.Errorf("%d requests counted, want %d", again.Requests, after.Requests+1)
+	}
+	s.get("/about").want(t, 200, "What looking has cost", "Configuration", "--mode", "00003_console.sql", "builtin:campaigns")
+}

@@ -54,6 +54,8 @@ type Config struct {
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
+	// Settings are how this process was set up, without secrets.
+	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
@@ -64,6 +66,7 @@ type server struct {
 	links     templates.Links
 	router    *chi.Mux
 	overviews map[outbox.Span]*overviewCache
+	cost      cost
 }
 
 // New makes the handler of everything the server answers.
@@ -163,6 +166,7 @@ func (s *server) routeAPI() {
 	get("/projections/{name}", s.apiProjection)
 	get("/instances", s.apiInstances)
 	get("/audit", s.apiAudit)
+	get("/about", s.apiAbout)
 	get("/openapi.json", s.apiDocument)
 }
 

@@ -52,7 +52,9 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (shownOverview,
 	c := s.overviews[span]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.taken) >= overviewAge {
+	shared := time.Since(c.taken) < overviewAge
+	s.cost.Snapshot(shared)
+	if !shared {
 		c.err = s.refreshOverview(r, span, &c.shown)
 		c.taken = time.Now()
 	}

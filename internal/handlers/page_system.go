@@ -3,7 +3,12 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
 
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -41,13 +46,67 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, templates.AuditPage(p, templates.AuditView{Filter: filter, Page: list}))
 }
 
+// cost is what requests have cost since the process started.
+type cost struct {
+	store.Cost
+	requests, nanos atomic.Int64
+}
+
+func (c *cost) answered(took time.Duration) {
+	c.requests.Add(1)
+	c.nanos.Add(int64(took))
+}
+
+func (c *cost) report() outbox.CostReport {
+	r := c.Report()
+	r.Requests, r.RequestSeconds = c.requests.Load(), time.Duration(c.nanos.Load()).Seconds()
+	return r
+}
+
+// about is what a process tells of itself and its databases.
+type about struct {
+	Version     string                  `json:"version"`
+	Go          string                  `json:"go"`
+	Mode        outbox.Mode             `json:"mode"`
+	ReadOnly    bool                    `json:"read_only"`
+	Ready       bool                    `json:"ready"`
+	Reasons     []string                `json:"reasons"` // why it is not ready
+	Databases   []outbox.DatabaseInfo   `json:"databases"`
+	Projections []outbox.ProjectionInfo `json:"projections"`
+	Settings    []outbox.Setting        `json:"settings"`
+	Cost        outbox.CostReport       `json:"cost"`
+}
+
+func (s *server) readAbout(r *http.Request) (about, error) {
+	a := about{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report()}
+	if a.Settings == nil {
+		a.Settings = []outbox.Setting{}
+	}
+	a.Reasons = append([]string{}, s.Store.Ready(r.Context())...)
+	a.Ready = len(a.Reasons) == 0
+	var err error
+	if a.Databases, err = s.Store.Databases(r.Context()); err != nil {
+		return a, err
+	}
+	a.Projections, err = s.Store.DescribeProjections(r.Context(), s.Projections)
+	return a, err
+}
+
+func (s *server) apiAbout(w http.ResponseWriter, r *http.Request) error {
+	a, err := s.readAbout(r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, a)
+}
+
 func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
-	migrations, err := s.Store.Migrations(r.Context())
+	a, err := s.readAbout(r)
 	if err != nil {
 		return err
 	}
 	setup := templates.Setup{
-		Reasons: s.Store.Ready(r.Context()),
+		Reasons: a.Reasons, Go: a.Go, Databases: a.Databases, Projections: a.Projections, Settings: a.Settings, Cost: a.Cost,
 		Limits: []templates.Limit{
 			{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
 			{Name: "Body of an act", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
@@ -56,12 +115,7 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 			{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s", defaultWait, longestWait)},
 		},
 	}
-	for _, m := range migrations {
-		if n := len(setup.Databases); n > 0 && setup.Databases[n-1].Name == m.Database {
-			setup.Databases[n-1].Version = max(setup.Databases[n-1].Version, m.Version)
-			continue
-		}
-		setup.Databases = append(setup.Databases, templates.Database{Name: m.Database, Version: m.Version})
-	}
-	return s.render(w, r, http.StatusOK, templates.AboutPage(s.page(r, "About", "About"), setup))
+	p := s.page(r, "About", "About")
+	p.Twin = s.links.API().About()
+	return s.render(w, r, http.StatusOK, templates.AboutPage(p, setup))
 }

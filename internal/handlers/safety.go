@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // Limits on what a request may carry, in bytes.
@@ -44,7 +45,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), requestIDKey{}, id), requestTime)
+		ctx := store.WithCost(context.WithValue(r.Context(), requestIDKey{}, id), &s.cost.Cost)
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
 		r = r.WithContext(ctx)
 		started := time.Now()
@@ -59,6 +61,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 				route = "none"
 			}
 			s.Metrics.Request(route, code)
+			s.cost.answered(time.Since(started))
 			s.Logger.Debug("request", "method", r.Method, "path", r.URL.Path, "status", code, "bytes", ww.BytesWritten(),
 				"took", time.Since(started), "from", remoteHost(r), "request_id", id)
 		}()

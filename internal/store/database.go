@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -109,9 +110,15 @@ func (d *database) writeFrom(ctx context.Context, begin string, fn func(*tx) err
 // read runs fn on one consistent snapshot. It waits for that no longer than
 // write does for its transaction.
 func (d *database) read(ctx context.Context, fn func(*tx) error) error {
+	cost, began := costOf(ctx), time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lockWaitLimit)
 	defer cancel()
-	return d.within(ctx, d.readers, d.beginRead, fn)
+	return d.within(ctx, d.readers, d.beginRead, func(t *tx) error {
+		if cost != nil {
+			defer func() { cost.read(t, time.Since(began)) }()
+		}
+		return fn(t)
+	})
 }
 
 func (d *database) within(ctx context.Context, from *sessions, begin string, fn func(*tx) error) (err error) {
@@ -166,6 +173,8 @@ type tx struct {
 	lost     bool // so is the connection
 	finished bool // it is committed
 
+	statements int64 // run so far
+
 	forUpdate, skipLocked string // lock suffixes, empty in a reading transaction
 }
 
@@ -180,6 +189,7 @@ func (t *tx) execContext(ctx context.Context, query string, args ...any) (int64,
 	if t.err != nil {
 		return 0, t.err
 	}
+	t.statements++
 	returned := false
 	defer func() {
 		if !returned {
@@ -201,6 +211,7 @@ func (t *tx) each(scan func(scanner) error, query string, args ...any) error {
 	if t.err != nil {
 		return t.err
 	}
+	t.statements++
 	return t.note(t.link.each(scan, query, args))
 }
 
@@ -224,6 +235,7 @@ func (t *tx) run(b *batch) (done int, err error) {
 	if t.err != nil || len(b.steps) == 0 {
 		return 0, t.err
 	}
+	t.statements += int64(len(b.steps))
 	done, err = t.link.run(b)
 	clear(b.steps)
 	b.steps = b.steps[:0]

@@ -22,5 +22,10 @@ type dialect struct {
 	several  bool
 	snapshot sql.IsolationLevel // of a transaction that sees one state
 	writers  int                // writing connections
-	readers  int                // reading connections
+
+	// What a database tells of itself: its version, its size in bytes, and how
+	// it is set.
+	version, size string
+	settings      []described
+	readers       int // reading connections
 }

@@ -74,7 +74,7 @@ func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 // between all who ask: at least a second old at most, and longer where reading
 // it takes long. Callers must not change it.
 func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
-	all, err := s.groups.get(func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
+	all, err := s.groups.get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
 	if err != nil {
 		return outbox.ErrorGroups{}, fmt.Errorf("group errors: %w", err)
 	}

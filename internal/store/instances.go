@@ -50,7 +50,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 // record of their own are among them. Who holds what is at most a second old;
 // callers share it and must not change what it points to.
 func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
-	holdings, err := s.holdings.get(func() (map[string]outbox.Holding, error) {
+	holdings, err := s.holdings.get(ctx, func() (map[string]outbox.Holding, error) {
 		return s.readHoldings(context.WithoutCancel(ctx))
 	})
 	if err != nil {

@@ -59,6 +59,8 @@ var sqliteScans = []scan{
 	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
 	{"SCAN projection_watermarks", "order by campaign_id", "wanted whole, by the check command only"},
+	{"SCAN CONSTANT ROW", "select", "a constant"},
+	{"SCAN pragma_page_", "pragma_page_", "one number"},
 	{"SCAN sqlite_master", "sqlite_master", "the schema"},
 	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
 }
@@ -305,7 +307,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "p"}})
 	must(err)
-	_, err = f.Migrations(f.ctx)
+	_, err = f.Databases(f.ctx)
 	must(err)
 	_, err = f.SelfCheck(f.ctx, "", 10)
 	must(err)

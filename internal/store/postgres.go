@@ -40,6 +40,18 @@ func postgresDialect(waves int) *dialect {
 		snapshot:   sql.LevelRepeatableRead,
 		writers:    postgresWriters + max(1, waves),
 		readers:    postgresReaders,
+		version:    `select current_setting('server_version')`,
+		size: `
+select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = current_schema()
+  and c.relkind = 'r'`,
+		settings: []described{
+			{"schema", `select current_schema()`}, {"synchronous_commit", `select current_setting('synchronous_commit')`},
+			{"fsync", `select current_setting('fsync')`}, {"max_connections", `select current_setting('max_connections')`},
+			{"server_encoding", `select current_setting('server_encoding')`},
+		},
 	}
 }
 

@@ -31,6 +31,7 @@ var postgresScans = []scan{
 	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"seq scan of projection_versions", "projection_versions", "one row for each projection"},
 	{"scan by projection_watermarks_pkey", "order by campaign_id", "wanted whole, by the check command only"},
+	{"seq scan of pg_", "pg_total_relation_size", "the catalog, for the page about this process"},
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 

@@ -120,7 +120,7 @@ func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, 
 	if span == outbox.SpanDay {
 		cache = &s.histories[1]
 	}
-	return cache.get(func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
+	return cache.get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
 }
 
 func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.History, error) {

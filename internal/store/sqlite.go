@@ -24,6 +24,13 @@ var sqliteDialect = &dialect{
 	claimStep: waveCampaigns,
 	writers:   1,
 	readers:   4,
+	version:   `select sqlite_version()`,
+	size:      `select page_count * page_size from pragma_page_count, pragma_page_size`,
+	settings: []described{
+		{"journal_mode", `pragma journal_mode`}, {"synchronous", `select 'full'`}, // as verified when it was opened
+		{"busy_timeout", `pragma busy_timeout`},
+		{"foreign_keys", `pragma foreign_keys`}, {"page_size", `pragma page_size`}, {"auto_vacuum", `pragma auto_vacuum`},
+	},
 }
 
 const busyTimeout = 10 * time.Second

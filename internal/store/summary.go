@@ -36,10 +36,12 @@ type snapshot[T any] struct {
 // take reads, so it must not heed the context of the one who happened to ask.
 // An error is shared likewise: while the database is away they would wait for
 // it one after the other.
-func (c *snapshot[T]) get(take func() (T, error)) (T, error) {
+func (c *snapshot[T]) get(ctx context.Context, take func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if began := time.Now(); !began.Before(c.until) {
+	began := time.Now()
+	costOf(ctx).Snapshot(began.Before(c.until))
+	if !began.Before(c.until) {
 		c.value, c.err = take()
 		done := time.Now()
 		rest := min(snapshotRest*done.Sub(began), snapshotOldest)
@@ -61,7 +63,7 @@ func (c *snapshot[T]) forget() {
 // Summary is the state of the whole system, at most a second old. Callers
 // share it and must not change what it points to.
 func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
-	summary, err := s.summary.get(func() (outbox.Summary, error) {
+	summary, err := s.summary.get(ctx, func() (outbox.Summary, error) {
 		return s.summarize(context.WithoutCancel(ctx))
 	})
 	if err != nil {

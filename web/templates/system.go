@@ -3,6 +3,7 @@ package templates
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -84,4 +85,42 @@ func sortedFields(fields map[string]string) []namedText {
 		out = append(out, namedText{name, fields[name]})
 	}
 	return out
+}
+
+// perOne is the mean time of n things that took so long together.
+func perOne(seconds float64, n int64) string {
+	if n == 0 {
+		return "0 ms"
+	}
+	return strconv.FormatFloat(seconds*1000/float64(n), 'f', 2, 64) + " ms"
+}
+
+func share(part, whole int64) string {
+	if whole == 0 {
+		return "–"
+	}
+	return strconv.FormatInt(part*100/whole, 10) + " %"
+}
+
+// size writes bytes the way people read them.
+func size(bytes int64) string {
+	switch {
+	case bytes < 1<<10:
+		return num(bytes) + " B"
+	case bytes < 1<<20:
+		return strconv.FormatFloat(float64(bytes)/(1<<10), 'f', 1, 64) + " KiB"
+	case bytes < 1<<30:
+		return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64) + " MiB"
+	default:
+		return strconv.FormatFloat(float64(bytes)/(1<<30), 'f', 1, 64) + " GiB"
+	}
+}
+
+func lastMigration(d outbox.DatabaseInfo) (version int64) {
+	for _, m := range d.Migrations {
+		if m.AppliedAt != nil {
+			version = max(version, m.Version)
+		}
+	}
+	return version
 }

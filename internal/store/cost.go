@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Cost counts what requests cost the databases. Its methods may be called
+// concurrently; the zero value is ready for use.
+type Cost struct {
+	reads, readNanos, statements, shared, taken atomic.Int64
+}
+
+type costKey struct{}
+
+// WithCost has what is read under the context counted. Writing is not: it is
+// not for looking.
+func WithCost(ctx context.Context, c *Cost) context.Context {
+	return context.WithValue(ctx, costKey{}, c)
+}
+
+func costOf(ctx context.Context) *Cost {
+	c, _ := ctx.Value(costKey{}).(*Cost)
+	return c
+}
+
+// Snapshot counts one use of what many share; shared is false for the one who
+// had to read it. A nil Cost counts nothing.
+func (c *Cost) Snapshot(shared bool) {
+	switch {
+	case c == nil:
+	case shared:
+		c.shared.Add(1)
+	default:
+		c.taken.Add(1)
+	}
+}
+
+func (c *Cost) read(t *tx, took time.Duration) {
+	c.reads.Add(1)
+	c.readNanos.Add(int64(took))
+	c.statements.Add(t.statements)
+}
+
+// Report is what was counted so far, without requests.
+func (c *Cost) Report() outbox.CostReport {
+	return outbox.CostReport{Reads: c.reads.Load(), ReadSeconds: time.Duration(c.readNanos.Load()).Seconds(),
+		Statements: c.statements.Load(), Shared: c.shared.Load(), Taken: c.taken.Load()}
+}
