@@ -53,8 +53,27 @@ type ActFilter struct {
 	Action     string
 	CampaignID string
 	Seq        int64
-	Cursor     string
-	Limit      int // 0 means 50; at most 200
+	Since      time.Time // acts at or after it
+	Until      time.Time // acts before it
+	Reverse    bool      // the oldest first
+	Cursor     string    // from another page, with the same filter and order
+	Limit      int       // 0 means 50; at most 200
+}
+
+// Matches reports whether the filter selects a.
+func (f ActFilter) Matches(a Act) bool {
+	return (f.Actor == "" || a.Actor == f.Actor) &&
+		(f.Action == "" || a.Action == f.Action) &&
+		(f.CampaignID == "" || a.CampaignID == f.CampaignID) &&
+		(f.Seq == 0 || a.Seq == f.Seq) &&
+		(f.Since.IsZero() || !a.At.Before(f.Since)) &&
+		(f.Until.IsZero() || a.At.Before(f.Until))
+}
+
+// Filtered reports whether acts must be looked at one by one to know whether
+// they match, beyond what their order already selects.
+func (f ActFilter) Filtered() bool {
+	return f.Actor != "" || f.Action != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
 // RequeueFilter selects dead rows to requeue, in order of next attempt, then
