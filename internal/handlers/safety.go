@@ -39,14 +39,12 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// identify gives a request its id and its deadline, and counts and logs it once it is answered.
+// identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), requestIDKey{}, id), requestTime)
-		defer cancel()
-		r = r.WithContext(ctx)
+		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {

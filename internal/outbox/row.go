@@ -132,6 +132,12 @@ func (f RowFilter) OnlyStatus() bool {
 	return f.CampaignID == "" && f.EventType == "" && f.Fingerprint == "" && f.Q == ""
 }
 
+// ByNextAttempt reports whether the rows come in the order of their next
+// attempt; all others come by campaign and seq.
+func (f RowFilter) ByNextAttempt() bool {
+	return f.CampaignID == "" && (f.Status == Dead || f.Status == Failed)
+}
+
 // Matches reports whether the filter selects r.
 func (f RowFilter) Matches(r Row) bool {
 	return (f.Status == "" || r.Status == f.Status) &&
