@@ -31,7 +31,7 @@
   function busy(el) {
     if (document.hidden) return true;
     var active = document.activeElement;
-    if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName)) return true;
+    if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName) && active.type !== "checkbox") return true;
     var dirty = Array.prototype.some.call(el.querySelectorAll("input,textarea"), function (i) {
       return i.value !== i.defaultValue;
     });

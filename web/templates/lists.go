@@ -3,7 +3,6 @@ package templates
 import (
 	"net/url"
 	"strconv"
-	"strings"
 
 	"outboxweb/internal/outbox"
 )
@@ -250,13 +249,3 @@ func emptyText(cursor string, partial bool) string {
 
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
-
-// columnClass is the class of a column's head: one that holds a control stays
-// where there is no room for a table.
-func columnClass(h heading) string {
-	class := h.Class
-	if h.To != "" {
-		class += " ctl"
-	}
-	return strings.TrimSpace(class)
-}
