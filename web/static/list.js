@@ -73,6 +73,11 @@
     }
   });
 
+  // A shift-click would also select the text between.
+  document.addEventListener("mousedown", function (evt) {
+    if (evt.shiftKey && evt.target.closest && evt.target.closest(".pick")) evt.preventDefault();
+  });
+
   // What a refresh would change, by the revisions of the rows.
   function revisions(root) {
     var found = new Map();
@@ -176,6 +181,10 @@
     else if (evt.key === "x") done = tick();
     else if (evt.key === "Enter" && (el === document.body || el.id === "main" || el.name === "row")) done = open();
     if (done) evt.preventDefault();
+  });
+  // Enter on a checkbox would send the form.
+  document.addEventListener("keypress", function (evt) {
+    if (evt.key === "Enter" && evt.target.name === "row") evt.preventDefault();
   });
   document.addEventListener("focusin", function (evt) {
     var row = evt.target.closest && evt.target.closest("table[data-list] > tbody > tr");

@@ -594,7 +594,7 @@ func rowTable(p Page, v RowsView, choosing bool) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if choosing {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<th scope=\"col\" class=\"pick ctl\"><label class=\"all\"><input type=\"checkbox\" data-all data-testid=\"select-all\" autocomplete=\"off\"> <span class=\"hidden\">Choose every dead row of this page</span></label></th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<th scope=\"col\" class=\"pick ctl\"><label class=\"all\"><input type=\"checkbox\" value=\"all\" data-all data-testid=\"select-all\" autocomplete=\"off\"> <span class=\"hidden\">Choose every dead row of this page</span></label></th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
