@@ -216,7 +216,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.read(ctx, func(t *tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || whole(&page) {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
 		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), f.Seq, countWindow + 1}

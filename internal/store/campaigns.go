@@ -39,7 +39,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 		return page, err
 	}
 	err = s.journal.read(ctx, func(t *tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || whole(&page) || f.State == "" && f.Q == "" {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
 		return countInto(t, &page, countCampaigns, string(f.State), f.Q, countWindow+1)

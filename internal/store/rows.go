@@ -88,7 +88,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.read(ctx, func(t *tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || whole(&page) {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
 		return t.countMatching(&page, f)
