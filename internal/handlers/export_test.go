@@ -135,7 +135,17 @@ func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 		if _, bounded := r.Context().Deadline(); bounded {
 			s.t.Error("an export has a deadline")
 		}
-		return export(s.srv, w, r, pages, table[int]{name: "numbers", header: []any{"n"},
+		heeding := func(yield func([]int, error) bool) {
+			for numbers, err := range pages {
+				if gone := r.Context().Err(); gone != nil {
+					numbers, err = nil, gone
+				}
+				if !yield(numbers, err) {
+					return
+				}
+			}
+		}
+		return export(s.srv, w, r, heeding, table[int]{name: "numbers", header: []any{"n"},
 			cells: func(n int) []any { return []any{n} }, view: func(n int) any { return n }})
 	}))
 }
@@ -245,8 +255,8 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 		}
 	})
 	s.serveExport("/test/stopped", func(yield func([]int, error) bool) {
-		for first := true; yield([]int{3}, nil); first = false {
-			if first {
+		for i := 0; i < 1000 && yield([]int{3}, nil); i++ {
+			if i == 0 {
 				close(stopping)
 			}
 		}
