@@ -176,16 +176,13 @@ func (f *exportFile) send(part []byte, err error) error {
 	return f.extend()
 }
 
-// extend moves the deadlines of the connection. That for reading counts too:
-// when it passes, the server takes the client for gone.
+// extend moves the deadline for writing, which the server set for the whole.
 func (f *exportFile) extend() error {
-	deadline := time.Now().Add(exportPatience)
-	for _, err := range []error{f.SetReadDeadline(deadline), f.SetWriteDeadline(deadline)} {
-		if err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
+	err := f.SetWriteDeadline(time.Now().Add(exportPatience))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // csvItems encodes pages of a CSV file, the first with its header.
