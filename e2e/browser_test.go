@@ -324,7 +324,7 @@ type point struct{ X, Y float64 }
 
 // click clicks with the mouse on the first element that matches, once it can
 // be seen there and holds still.
-func (b *tab) click(selector string) {
+func (b *tab) click(selector string, options ...chromedp.MouseOption) {
 	b.t.Helper()
 	const still = 3 // looks in a row
 	var at *point
@@ -350,7 +350,7 @@ func (b *tab) click(selector string) {
 		seen++
 		return seen >= still, "it moves"
 	})
-	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y))
+	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
 }
 
 // typeInto clicks into a field and types.

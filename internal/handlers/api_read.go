@@ -60,7 +60,8 @@ func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign], around outbox.
 	for i, c := range page.Items {
 		views[i] = s.viewCampaign(c, around)
 	}
-	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, Partial: page.Partial}
+	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
 }
 
 // instanceFacts are an instance's fields without its JSON method, which a view

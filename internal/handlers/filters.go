@@ -21,8 +21,16 @@ func (p paging) limit() int {
 	return *p.Limit
 }
 
+// ordering is the part of a list's query that chooses its direction.
+type ordering struct {
+	Reverse string `json:"reverse" validate:"omitempty,oneof=true false"`
+}
+
+func (o ordering) reverse() bool { return o.Reverse == "true" }
+
 type rowsQuery struct {
 	paging
+	ordering
 	Status      string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
 	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
 	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
@@ -36,11 +44,12 @@ func rowFilter(r *http.Request) (outbox.RowFilter, error) {
 		return outbox.RowFilter{}, err
 	}
 	return outbox.RowFilter{Status: outbox.Status(q.Status), CampaignID: q.Campaign, EventType: q.EventType,
-		Fingerprint: q.Fingerprint, Q: q.Q, Cursor: q.Cursor, Limit: q.limit()}, nil
+		Fingerprint: q.Fingerprint, Q: q.Q, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 type campaignsQuery struct {
 	paging
+	ordering
 	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing lagging current"`
 	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age"`
 	Q     string `json:"q" validate:"text,maxbytes=200"`
@@ -55,15 +64,18 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 	if err != nil {
 		return outbox.CampaignFilter{}, err
 	}
-	return outbox.CampaignFilter{State: outbox.State(q.State), Q: q.Q, Sort: sort, Cursor: q.Cursor, Limit: q.limit()}, nil
+	return outbox.CampaignFilter{State: outbox.State(q.State), Q: q.Q, Sort: sort, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 type auditQuery struct {
 	paging
+	ordering
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
 	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps note_errors"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
+	Since    string `json:"since"`
+	Until    string `json:"until"`
 }
 
 func actFilter(r *http.Request) (outbox.ActFilter, error) {
@@ -71,19 +83,32 @@ func actFilter(r *http.Request) (outbox.ActFilter, error) {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return outbox.ActFilter{}, err
 	}
-	return outbox.ActFilter{Actor: q.Actor, Action: q.Action, CampaignID: q.Campaign, Seq: q.Seq,
-		Cursor: q.Cursor, Limit: q.limit()}, nil
+	since, err := outbox.ParseSince("since", q.Since)
+	if err != nil {
+		return outbox.ActFilter{}, err
+	}
+	until, err := outbox.ParseUntil("until", q.Until)
+	if err != nil {
+		return outbox.ActFilter{}, err
+	}
+	return outbox.ActFilter{Actor: q.Actor, Action: q.Action, CampaignID: q.Campaign, Seq: q.Seq, Since: since, Until: until,
+		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 // eventsQuery pages through a campaign's events: after_seq and the cursor are
 // the same number, and the cursor wins.
 type eventsQuery struct {
-	AfterSeq int64 `json:"after_seq" validate:"min=0"`
-	Cursor   int64 `json:"cursor" validate:"min=0"`
-	Limit    *int  `json:"limit" validate:"omitnil,min=1,max=200"`
+	AfterSeq int64  `json:"after_seq" validate:"min=0"`
+	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"`
+	Limit    *int   `json:"limit" validate:"omitnil,min=1,max=200"`
 }
 
-func (q eventsQuery) after() int64 { return max(q.AfterSeq, q.Cursor) }
+func (q eventsQuery) after() int64 {
+	if q.Cursor != nil {
+		return *q.Cursor
+	}
+	return q.AfterSeq
+}
 
 func (q eventsQuery) limit() int { return paging{Limit: q.Limit}.limit() }
 

@@ -8,6 +8,7 @@
 //	/campaigns/{id}/events/{seq}        one event
 //	/failures                           errors that rows have in common; POST /failures/groups/note
 //	/projections /instances /audit /about
+//	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
 //	/static/HASH/NAME                   embedded files
@@ -95,8 +96,18 @@ func newServer(c Config) *server {
 // handler is a handler that returns its error instead of writing it.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle turns a handler into one that net/http knows.
+// handle turns a handler into one that net/http knows, and bounds its time.
 func (s *server) handle(h handler) http.HandlerFunc {
+	unbounded := s.stream(h)
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		unbounded(w, r.WithContext(ctx))
+	}
+}
+
+// stream is handle for what may take as long as its client reads.
+func (s *server) stream(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
@@ -134,6 +145,15 @@ func (s *server) routePages() {
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
 	get("/about", s.aboutPage)
+	s.routeExports("")
+}
+
+// routeExports adds the lists as files. They have a place of their own, since
+// /campaigns/export is the page of a campaign of that name.
+func (s *server) routeExports(prefix string) {
+	s.router.Get(prefix+"/export/rows", s.stream(s.exportRows))
+	s.router.Get(prefix+"/export/campaigns", s.stream(s.exportCampaigns))
+	s.router.Get(prefix+"/export/audit", s.stream(s.exportAudit))
 }
 
 // apiPrefix is where the JSON API lives, below the base path.
@@ -168,6 +188,7 @@ func (s *server) routeAPI() {
 	get("/audit", s.apiAudit)
 	get("/about", s.apiAbout)
 	get("/openapi.json", s.apiDocument)
+	s.routeExports(apiPrefix)
 }
 
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {

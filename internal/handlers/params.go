@@ -56,7 +56,7 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		name = strings.TrimPrefix(name, "paging.") // embedded, so not part of the name
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "paging."), "ordering.") // embedded, so not part of the name
 		fields[name] = name + " " + rule(f)
 	}
 	return &invalidFields{fields: fields}

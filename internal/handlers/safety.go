@@ -40,15 +40,12 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// identify gives a request its id and its deadline, and counts and logs it once it is answered.
+// identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
-		ctx := store.WithCost(context.WithValue(r.Context(), requestIDKey{}, id), &s.cost.Cost)
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
-		defer cancel()
-		r = r.WithContext(ctx)
+		r = r.WithContext(store.WithCost(context.WithValue(r.Context(), requestIDKey{}, id), &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {

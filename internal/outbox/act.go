@@ -64,8 +64,78 @@ type ActFilter struct {
 	Action     string
 	CampaignID string
 	Seq        int64
-	Cursor     string
-	Limit      int // 0 means 50; at most 200
+	Since      time.Time // acts at or after it
+	Until      time.Time // acts before it
+	Reverse    bool      // the oldest first
+	Cursor     string    // from another page, with the same filter and order
+	Limit      int       // 0 means 50; at most 200
+}
+
+// ParseSince reads the start of a span of time: RFC 3339, or a date, which
+// stands for its first moment in UTC. The empty text is the zero time.
+func ParseSince(field, text string) (time.Time, error) {
+	t, _, err := parseMoment(field, text)
+	return t, err
+}
+
+// ParseUntil reads the end of a span of time, which is not part of it: RFC
+// 3339, or a date, the whole of which is. The empty text is the zero time.
+func ParseUntil(field, text string) (time.Time, error) {
+	t, date, err := parseMoment(field, text)
+	if date {
+		t = t.AddDate(0, 0, 1)
+	}
+	return t, err
+}
+
+func parseMoment(field, text string) (t time.Time, date bool, err error) {
+	if text == "" {
+		return time.Time{}, false, nil
+	}
+	if t, err = time.Parse(time.DateOnly, text); err == nil {
+		date = true
+	} else if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+		return time.Time{}, false, Invalid(field, "%s is %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
+	}
+	if t = t.UTC(); t.Year() < 1970 || t.Year() > 9998 {
+		return time.Time{}, false, Invalid(field, "%s must be between the years 1970 and 9998", field)
+	}
+	return t, date, nil
+}
+
+// FormatSince writes a time so that ParseSince reads it, as short as can be.
+func FormatSince(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Equal(t.Truncate(24 * time.Hour)):
+		return t.UTC().Format(time.DateOnly)
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// FormatUntil writes a time so that ParseUntil reads it, as short as can be.
+func FormatUntil(t time.Time) string {
+	if !t.IsZero() && t.Equal(t.Truncate(24*time.Hour)) {
+		t = t.AddDate(0, 0, -1)
+	}
+	return FormatSince(t)
+}
+
+// Matches reports whether the filter selects a.
+func (f ActFilter) Matches(a Act) bool {
+	return (f.Actor == "" || a.Actor == f.Actor) &&
+		(f.Action == "" || a.Action == f.Action) &&
+		(f.CampaignID == "" || a.CampaignID == f.CampaignID) &&
+		(f.Seq == 0 || a.Seq == f.Seq) &&
+		(f.Since.IsZero() || !a.At.Before(f.Since)) &&
+		(f.Until.IsZero() || a.At.Before(f.Until))
+}
+
+// Filtered reports whether acts must be looked at one by one to know whether
+// they match, beyond what their order already selects.
+func (f ActFilter) Filtered() bool {
+	return f.Actor != "" || f.Action != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
 // RequeueFilter selects dead rows to requeue, in order of next attempt, then

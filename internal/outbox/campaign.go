@@ -130,11 +130,12 @@ type Blocked struct {
 
 // CampaignFilter selects campaigns for a page. Zero fields select all.
 type CampaignFilter struct {
-	State  State
-	Q      string // part of the campaign id
-	Sort   CampaignSort
-	Cursor string // from the previous page, with the same filter and sort
-	Limit  int    // 0 means 50; at most 200
+	State   State
+	Q       string // part of the campaign id
+	Sort    CampaignSort
+	Reverse bool   // the last campaigns of the order first
+	Cursor  string // from another page, with the same filter and order
+	Limit   int    // 0 means 50; at most 200
 }
 
 // CampaignSort is an order of campaigns.

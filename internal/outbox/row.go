@@ -100,7 +100,8 @@ type RowFilter struct {
 	EventType   string
 	Fingerprint string
 	Q           string // part of the campaign id or of the last error
-	Cursor      string // from the previous page
+	Reverse     bool   // the last rows of the order first
+	Cursor      string // from another page, with the same filter and order
 	Limit       int    // 0 means 50; at most 200
 }
 
@@ -108,6 +109,12 @@ type RowFilter struct {
 type Page[T any] struct {
 	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor"` // nil on the last page
+	PrevCursor *string `json:"prev_cursor"` // nil on the first page
+	// Total is how many items match, on all pages together; nil when that is
+	// not known. With TotalCapped there are at least so many. It may be a
+	// second older than the items.
+	Total       *int64 `json:"total"`
+	TotalCapped bool   `json:"total_capped"`
 	// Partial is true when the page ended because enough was looked
 	// through, not because it is full: more may match further on.
 	Partial bool `json:"partial,omitempty"`
@@ -118,6 +125,17 @@ type Page[T any] struct {
 func (f RowFilter) Filtered() bool {
 	return f.EventType != "" || f.Fingerprint != "" || f.Q != "" ||
 		f.Status == Pending || (f.Status != "" && f.CampaignID != "")
+}
+
+// OnlyStatus reports whether the filter selects all rows, or all of a status.
+func (f RowFilter) OnlyStatus() bool {
+	return f.CampaignID == "" && f.EventType == "" && f.Fingerprint == "" && f.Q == ""
+}
+
+// ByNextAttempt reports whether the rows come in the order of their next
+// attempt; all others come by campaign and seq.
+func (f RowFilter) ByNextAttempt() bool {
+	return f.CampaignID == "" && (f.Status == Dead || f.Status == Failed)
 }
 
 // Matches reports whether the filter selects r.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -205,82 +207,121 @@ func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 
 // Act reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
-	var found []outbox.Act
+	var found stretch[outbox.Act]
 	err := s.journal.read(ctx, func(t *tx) (err error) {
-		found, err = t.acts(outbox.ActFilter{}, id+1, 1)
+		found, err = actList(outbox.ActFilter{}).read(t, place{key: []any{id + 1}}, 1)
 		return err
 	})
 	if err != nil {
 		return outbox.Act{}, fmt.Errorf("read act %d: %w", id, err)
 	}
-	if len(found) == 0 || found[0].ID != id {
+	if len(found.items) == 0 || found.items[0].ID != id {
 		return outbox.Act{}, outbox.NotFound("there is no act %d", id)
 	}
-	return found[0], nil
+	return found.items[0], nil
 }
 
-// Acts pages through the audit records, newest first.
+// Acts pages through the audit records, newest first unless the filter says
+// otherwise. A page looks through a bounded number of them and may end early,
+// with Partial set.
 func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], error) {
-	limit := pageLimit(f.Limit, 200)
 	page := outbox.Page[outbox.Act]{Items: []outbox.Act{}}
-	before, err := cursorNumbers(f.Cursor, 1)
+	l := actList(f)
+	from, err := l.at(f.Cursor)
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
-		var err error
-		page.Items, err = t.acts(f, before[0], limit+1)
-		return err
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
+			return err
+		}
+		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), f.Seq, countWindow + 1}
+		if f.CampaignID != "" {
+			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID)...)
+		}
+		return countInto(t, &page, countActs, args...)
 	})
 	if err != nil {
 		return page, fmt.Errorf("list acts: %w", err)
 	}
-	if len(page.Items) > limit {
-		page.Items = page.Items[:limit]
-		page.NextCursor = cursorOf(page.Items[limit-1].ID)
-	}
 	return page, nil
 }
 
-const (
-	selectActs = `
-select id, at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id
-from operator_acts
-where (cast($1 as bigint) = 0 or id < $1)
-  and ($2 = '' or actor = $2)
-  and ($3 = '' or action = $3)
-order by id desc
-limit $4`
+// ActsInPages reads the audit records that f selects as RowsInPages does rows.
+func (s *Store) ActsInPages(ctx context.Context, f outbox.ActFilter) iter.Seq2[[]outbox.Act, error] {
+	return inPages(ctx, s.journal, actList(f), f.Cursor)
+}
 
-	selectCampaignActs = `
+// micros is a time as it is stored; 0 for the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+const selectActs = `
 select id, at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id
 from operator_acts
-where (cast($1 as bigint) = 0 or id < $1)
-  and ($2 = '' or actor = $2)
-  and ($3 = '' or action = $3)
-  and campaign_id = $5
-  and (cast($6 as bigint) = 0 or seq = $6)
-order by id desc
-limit $4`
+`
+
+var (
+	actsAll = bothWays(selectActs + `where id {>} $1
+order by id{desc}
+limit $2`)
+
+	actsOfCampaign = bothWays(selectActs + `where id {>} $1
+  and campaign_id = $2
+  and (cast($3 as bigint) = 0 or seq = $3)
+order by id{desc}
+limit $4`)
 )
 
-func (t *tx) acts(f outbox.ActFilter, before int64, limit int) ([]outbox.Act, error) {
-	acts := []outbox.Act{}
-	scan := func(rows scanner) error {
-		var a outbox.Act
-		var when int64
-		var beforeText, afterText string
-		err := rows.Scan(&a.ID, &when, &a.Actor, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
-			&beforeText, &afterText, &a.Reason, &a.RequestID)
-		a.At, a.Before, a.After = at(when), json.RawMessage(beforeText), json.RawMessage(afterText)
-		acts = append(acts, a)
-		return err
+func actList(f outbox.ActFilter) *list[outbox.Act] {
+	l := &list[outbox.Act]{
+		name: "acts" + towards(!f.Reverse), query: actsAll, scan: scanAct, down: !f.Reverse,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(a outbox.Act) []any { return []any{a.ID} },
 	}
-	var err error
-	if f.CampaignID == "" {
-		err = t.each(scan, selectActs, before, f.Actor, f.Action, limit)
-	} else {
-		err = t.each(scan, selectCampaignActs, before, f.Actor, f.Action, limit, f.CampaignID, f.Seq)
+	if f.CampaignID != "" {
+		l.query, l.args = actsOfCampaign, []any{f.CampaignID, f.Seq}
 	}
-	return acts, err
+	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 {
+		l.match = f.Matches
+	}
+	return l
 }
+
+func scanAct(rows scanner) (outbox.Act, error) {
+	var a outbox.Act
+	var when int64
+	var before, after string
+	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
+		&before, &after, &a.Reason, &a.RequestID)
+	a.At, a.Before, a.After = at(when), json.RawMessage(before), json.RawMessage(after)
+	return a, err
+}
+
+const (
+	// The same conditions as in ActFilter.Matches.
+	countActsMatching = `
+select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
+  and ($2 = '' or action = $2)
+  and at >= $3
+  and (cast($4 as bigint) = 0 or at < $4)
+  and (cast($5 as bigint) = 0 or seq = $5)
+  then 1 else 0 end), 0)
+from (
+  select at, actor, action, seq
+  from operator_acts
+  `
+
+	countActs = countActsMatching + `order by id desc
+  limit $6
+) as a`
+
+	countCampaignActs = countActsMatching + `where campaign_id = $7
+  order by id desc
+  limit $6
+) as a`
+)

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"iter"
 
 	"outboxweb/internal/outbox"
 )
@@ -28,84 +28,38 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	return view, nil
 }
 
-// Campaigns pages through campaigns. A page with a state filter looks through
-// a bounded number of them and may end early, with Partial set.
+// Campaigns pages through campaigns, in either direction. A page with a state
+// filter looks through a bounded number of them and may end early, with Partial
+// set.
 func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
-	limit := pageLimit(f.Limit, 200)
 	page := outbox.Page[outbox.Campaign]{Items: []outbox.Campaign{}}
-	list, ok := campaignLists[f.Sort]
-	if !ok {
-		list = campaignLists[outbox.SortID]
-	}
-	number, text, err := list.start(f.Cursor)
+	l := campaignList(f)
+	from, err := l.at(f.Cursor)
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
-		looked := 0
-		return t.each(func(rows scanner) error {
-			var c campaignRow
-			var key int64
-			if err := rows.Scan(append(c.dest(), &key)...); err != nil {
-				return err
-			}
-			looked++
-			view := c.view()
-			wanted := f.State == "" || view.State() == f.State
-			if wanted && len(page.Items) == limit {
-				last := page.Items[limit-1]
-				page.NextCursor = cursorOf(list.key(last), last.CampaignID)
-				return errEnough
-			}
-			if wanted {
-				page.Items = append(page.Items, view)
-			}
-			if f.State != "" && looked == campaignWindow {
-				page.NextCursor, page.Partial = cursorOf(key, c.id), true
-			}
-			return nil
-		}, list.query, number, text, f.Q, list.window(f, limit))
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) || f.State == "" && f.Q == "" {
+			return err
+		}
+		return countInto(t, &page, countCampaigns, string(f.State), f.Q, countWindow+1)
 	})
+	if err == nil && page.Total == nil {
+		var summary outbox.Summary
+		if summary, err = s.Summary(ctx); err == nil {
+			exactly(&page, summary.Campaigns.Total)
+		}
+	}
 	if err != nil {
 		return page, fmt.Errorf("list campaigns: %w", err)
 	}
 	return page, nil
 }
 
-// campaignWindow is how many campaigns a page with a state filter looks at.
-const campaignWindow = 5000
-
-// campaignList is one order of campaigns: a query from a key of a number and
-// the campaign id on.
-type campaignList struct {
-	query string
-	first int64
-	key   func(outbox.Campaign) int64
+// CampaignsInPages reads the campaigns that f selects as RowsInPages does rows.
+func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) iter.Seq2[[]outbox.Campaign, error] {
+	return inPages(ctx, s.journal, campaignList(f), f.Cursor)
 }
-
-func (l campaignList) window(f outbox.CampaignFilter, limit int) int {
-	if f.State != "" {
-		return campaignWindow
-	}
-	return limit + 1
-}
-
-func (l campaignList) start(cursor string) (int64, string, error) {
-	if cursor == "" {
-		return l.first, "", nil
-	}
-	parts, err := cursorParts(cursor)
-	if err != nil || len(parts) != 2 {
-		return 0, "", invalidCursor()
-	}
-	number, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil || l.first == 0 && number != 0 { // by id there is no number
-		return 0, "", invalidCursor()
-	}
-	return number, parts[1], nil
-}
-
-const farFuture = 1 << 62
 
 // The keys of the orders. Each has an index over exactly this expression.
 const (
@@ -115,54 +69,96 @@ const (
 
 // byKey is the query of an order by a key. The keys are sorted first and the
 // rows fetched after, so that the sort carries two columns and not all of them.
-func byKey(key string) string {
-	return `
-select ` + campaignColumns + `, sort_key
+func byKey(key string) ways {
+	return bothWays(`
+select ` + campaignColumns + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
   from campaigns
-  where ` + key + ` >= $1
-    and (` + key + `, campaign_id) > ($1, $2)
+  where ` + key + ` {>=} $1
+    and (` + key + `, campaign_id) {>} ($1, $2)
     and ` + idHasPart + `
-  order by ` + key + `, campaign_id
+  order by ` + key + `{desc}, campaign_id{desc}
   limit $4
 ) as page
 join campaigns on campaign_id = id
-order by sort_key, id`
+order by sort_key{desc}, id{desc}`)
 }
 
 // idHasPart looks for a part of an id by taking it out and seeing whether
 // anything changed, which both databases know and which needs no escaping.
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
-var campaignLists = map[outbox.CampaignSort]campaignList{
-	outbox.SortID: {
-		query: `
-select ` + campaignColumns + `, 0
+var (
+	campaignsByLag = byKey(lagKey)
+	campaignsByAge = byKey(ageKey)
+	campaignsByID  = bothWays(`
+select ` + campaignColumns + `
 from campaigns
-where campaign_id > $2
+where campaign_id {>} $2
   and cast($1 as bigint) = 0
   and ` + idHasPart + `
-order by campaign_id
-limit $4`,
-		key: func(outbox.Campaign) int64 { return 0 },
-	},
-	outbox.SortLag: {
-		query: byKey(lagKey),
-		first: -farFuture,
-		key:   func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq },
-	},
-	outbox.SortAge: {
-		query: byKey(ageKey),
-		first: -farFuture,
-		key: func(c outbox.Campaign) int64 {
-			if c.OldestEnqueuedAt.IsZero() {
-				return farFuture
-			}
-			return c.OldestEnqueuedAt.UnixMicro()
+order by campaign_id{desc}
+limit $4`)
+)
+
+func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
+	l := &list[outbox.Campaign]{
+		name: string(f.Sort), query: campaignsByID, args: []any{f.Q}, down: f.Reverse,
+		low: []any{int64(0), ""}, high: []any{int64(0), beyondTexts},
+		scan: func(rows scanner) (outbox.Campaign, error) {
+			var c campaignRow
+			err := rows.Scan(c.dest()...)
+			return c.view(), err
 		},
-	},
+	}
+	number := func(outbox.Campaign) int64 { return 0 }
+	switch f.Sort {
+	case outbox.SortLag:
+		l.query = campaignsByLag
+		number = func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
+	case outbox.SortAge:
+		l.query = campaignsByAge
+		number = ageOf
+	default:
+		l.name = string(outbox.SortID)
+	}
+	if l.name != string(outbox.SortID) {
+		l.low[0], l.high[0] = int64(farPast), int64(farFuture)
+	}
+	l.key = func(c outbox.Campaign) []any { return []any{number(c), c.CampaignID} }
+	l.name += towards(l.down)
+	if f.State != "" {
+		l.match = func(c outbox.Campaign) bool { return c.State() == f.State }
+	}
+	return l
 }
+
+// ageOf is a campaign's key in the order by age.
+func ageOf(c outbox.Campaign) int64 {
+	if c.OldestEnqueuedAt.IsZero() {
+		return farFuture
+	}
+	return c.OldestEnqueuedAt.UnixMicro()
+}
+
+// The states are those of Campaign.State.
+const countCampaigns = `
+select count(*), coalesce(sum(case when ($1 = '' or $1 = case
+    when diverged <> '' then 'diverged'
+    when head_status = 'dead' then 'blocked'
+    when paused_at is not null then 'paused'
+    when head_status = 'failed' then 'failing'
+    when high_water_seq > applied_seq then 'lagging'
+    else 'current' end)
+  and ($2 = '' or replace(campaign_id, $2, '') <> campaign_id)
+  then 1 else 0 end), 0)
+from (
+  select campaign_id, diverged, head_status, paused_at, high_water_seq, applied_seq
+  from campaigns
+  order by campaign_id
+  limit $3
+) as c`
 
 // Blocked lists the campaigns that need somebody, worst first: diverged ones,
 // then those whose head is dead or failing, by rows waiting times age.

@@ -99,7 +99,7 @@ func (t *tx) missingEvent(campaign string, seq int64) error {
 }
 
 // Events reads the events of a campaign after a seq, in order. The page's
-// cursor is the last seq as text. limit 0 means 50; the most is 1,000. An
+// cursors are the seq they lead on from, as text. limit 0 means 50; the most is 1,000. An
 // unknown campaign is outbox.ErrNotFound.
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
 	limit = pageLimit(limit, 1000)
@@ -114,13 +114,21 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 		if page.Items, err = t.events(campaign, first, last); err != nil {
 			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
 		}
+		page.Total = &c.highWater
 		if last < c.highWater && len(page.Items) > 0 {
-			cursor := strconv.FormatInt(last, 10)
-			page.NextCursor = &cursor
+			page.NextCursor = seqCursor(last)
+		}
+		if first > 1 {
+			page.PrevCursor = seqCursor(max(0, first-1-int64(limit)))
 		}
 		return nil
 	})
 	return page, err
+}
+
+func seqCursor(after int64) *string {
+	cursor := strconv.FormatInt(after, 10)
+	return &cursor
 }
 
 func pageLimit(asked, most int) int {

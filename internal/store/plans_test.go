@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"database/sql"
+	"encoding/base64"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,8 +52,12 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"SCAN page", "sort_key", "the rows of one page"},
+	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
-	{"SCAN operator_acts", "order by id desc", "newest first by the primary key, up to the limit"},
+	{"SCAN operator_acts", "limit $6", "the newest, as many as are looked at to count"},
+	{"SCAN campaigns", "limit $3", "as many as are looked at to count"},
+	{"SCAN c", "limit $3", "those that are counted"},
+	{"SCAN a", "limit $6", "those that are counted"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
@@ -272,16 +277,9 @@ func (f *fixture) useReads(must func(...error)) {
 		_, err = f.Rows(f.ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"})
 		must(err)
 	}
-	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
-		_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort})
-		must(err)
-	}
+	f.useLists(must)
 	f.row("dead", 1)
 	_, err := f.Events(f.ctx, "dead", 0, 0)
-	must(err)
-	_, err = f.Acts(f.ctx, outbox.ActFilter{})
-	must(err)
-	_, err = f.Acts(f.ctx, outbox.ActFilter{CampaignID: "dead", Seq: 1})
 	must(err)
 	_, err = f.Blocked(f.ctx, 0)
 	must(err)
@@ -315,4 +313,32 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.Check(f.ctx, quiet)
 	must(err)
 	f.Ready(f.ctx)
+}
+
+// useLists walks every list in both directions, and has each counted.
+func (f *fixture) useLists(must func(...error)) {
+	for _, reverse := range []bool{false, true} {
+		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
+			_, err := f.Rows(f.ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1})
+			must(err)
+			_, err = f.Rows(f.ctx, outbox.RowFilter{Status: status, EventType: "counted", Limit: 1, Reverse: reverse, Cursor: lastPage(status, reverse)})
+			must(err)
+		}
+		_, err := f.Rows(f.ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse})
+		must(err)
+		for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
+			must(err)
+		}
+		for _, campaign := range []string{"", "dead"} {
+			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			must(err)
+		}
+	}
+}
+
+// lastPage is the cursor of the last page of a list of rows.
+func lastPage(status outbox.Status, reverse bool) string {
+	name := map[bool]string{false: "seq", true: "due"}[status == outbox.Dead || status == outbox.Failed]
+	return base64.RawURLEncoding.EncodeToString([]byte("<" + name + map[bool]string{false: "+", true: "-"}[reverse]))
 }

@@ -2,11 +2,8 @@ package store
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"strconv"
-	"strings"
-	"unicode/utf8"
+	"iter"
 
 	"outboxweb/internal/outbox"
 )
@@ -59,7 +56,8 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
 			return err
 		}
-		d.Acts, err = t.acts(outbox.ActFilter{CampaignID: campaign, Seq: seq}, 0, 20)
+		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).read(t, place{}, 20)
+		d.Acts = acts.items
 		return err
 	})
 	return d, err
@@ -78,228 +76,204 @@ func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	return attempts, err
 }
 
-// scanWindow is how many rows one step of a filtered list looks at, and
-// scanWindows how many steps a page takes before it answers with what it has.
-const (
-	scanWindow  = 1000
-	scanWindows = 5
-)
-
-// Rows pages through rows. Failed and dead rows come in the order of their
-// next attempt; all others by campaign and seq. A page looks through a bounded
-// number of rows: when few match it may end early, with Partial set and a
-// cursor to go on.
+// Rows pages through rows, in either direction. Failed and dead rows come in
+// the order of their next attempt; all others by campaign and seq. A page looks
+// through a bounded number of rows: when few match it may end early, with
+// Partial set and a cursor to go on.
 func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
 	page := outbox.Page[outbox.Row]{Items: []outbox.Row{}}
-	limit := pageLimit(f.Limit, 200)
-	list := rowListFor(f)
-	from, err := list.start(f.Cursor)
+	l := rowList(f)
+	from, err := l.at(f.Cursor)
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
-		for range scanWindows {
-			done, err := t.rowWindow(&page, list, f, from, limit)
-			if err != nil || done {
-				return err
-			}
-			from = list.last
-			page.NextCursor, page.Partial = cursorOf(from...), true
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
+			return err
 		}
-		return nil
+		return t.countMatching(&page, f)
 	})
+	if err == nil && page.Total == nil && f.OnlyStatus() {
+		err = s.takeTotal(ctx, &page, f.Status)
+	}
 	if err != nil {
 		return page, fmt.Errorf("list rows: %w", err)
 	}
 	return page, nil
 }
 
-// rowWindow reads the next rows of the list, keeps those that match, and
-// returns true when the page is complete.
-func (t *tx) rowWindow(page *outbox.Page[outbox.Row], list *rowList, f outbox.RowFilter, from []any, limit int) (bool, error) {
-	looked, full := 0, false
-	window := scanWindow
-	if !f.Filtered() {
-		window = limit + 1 - len(page.Items)
-	}
-	err := t.each(func(rows scanner) error {
-		c := campaignRow{}
-		r, err := scanRow(rows, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
-		if err != nil || full {
-			return err
-		}
-		looked++
-		if f.Matches(r) && len(page.Items) == limit {
-			full = true
-			page.NextCursor, page.Partial = cursorOf(list.last...), false
-			return nil
-		}
-		list.last = list.key(r)
-		if f.Matches(r) {
-			describeHead(&r, &c)
-			page.Items = append(page.Items, r)
-		}
-		return nil
-	}, list.query, append(from, list.args(f, window)...)...)
-	if err != nil || full {
-		return full, err
-	}
-	if looked < window {
-		page.NextCursor, page.Partial = nil, false
-		return true, nil
-	}
-	return false, nil
+// RowsInPages reads the rows that f selects, from its cursor on, whatever its
+// limit: a few hundred at a time, each time in a transaction of its own. The
+// slice may be empty, when much was looked through and nothing found. After an
+// error nothing follows.
+func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
+	return inPages(ctx, s.journal, rowList(f), f.Cursor)
 }
 
-// rowList is one way to walk the rows: a query that takes the key to start
-// after, filters, and a limit.
-type rowList struct {
-	query string
-	args  func(f outbox.RowFilter, limit int) []any
-	key   func(outbox.Row) []any
-	last  []any
-	texts int // which part of the key is text, from 0
-	first []any
-}
-
-const selectRowWithCampaign = `
+const selectListed = `
 select ` + rowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
 from `
 
-const (
+func scanListed(rows scanner) (outbox.Row, error) {
+	var c campaignRow
+	r, err := scanRow(rows, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
+	describeHead(&r, &c)
+	return r, err
+}
+
+var (
 	// Partial indexes serve only queries that repeat their condition to the
 	// letter: the status on SQLite, that it was tried on PostgreSQL.
-	rowsDead = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsDead = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'dead'
   and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) > ($1, $2, $3)
-order by o.next_attempt_at, o.seq, o.campaign_id
-limit $4`
+  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
+order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
+limit $4`)
 
-	rowsFailed = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsFailed = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'failed'
   and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) > ($1, $2, $3)
-order by o.next_attempt_at, o.seq, o.campaign_id
-limit $4`
+  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
+order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
+limit $4`)
 
-	rowsOfCampaign = selectRowWithCampaign + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsOfCampaign = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.campaign_id = $3
-  and o.seq > $2
-  and o.campaign_id >= $1
-order by o.seq
-limit $4`
+  and o.seq {>} $2
+  and o.campaign_id {>=} $1
+order by o.seq{desc}
+limit $4`)
 
 	// The page is chosen first, so that no plan walks the campaigns beside it.
-	rowsAll = selectRowWithCampaign + `(
+	rowsAll = bothWays(selectListed + `(
   select ` + rowColumns + `
   from projection_apply_outbox o
-  where (o.campaign_id, o.seq) > ($1, $2)
-  order by o.campaign_id, o.seq
+  where (o.campaign_id, o.seq) {>} ($1, $2)
+  order by o.campaign_id{desc}, o.seq{desc}
   limit $3
 ) as o
 join campaigns c on c.campaign_id = o.campaign_id
-order by o.campaign_id, o.seq`
+order by o.campaign_id{desc}, o.seq{desc}`)
 
 	// Rows in processing exist only in campaigns that say so, at their head.
-	rowsProcessing = selectRowWithCampaign + `campaigns c cross join projection_apply_outbox o
+	rowsProcessing = bothWays(selectListed + `campaigns c cross join projection_apply_outbox o
 where c.processing > 0
-  and c.campaign_id >= $1
+  and c.campaign_id {>=} $1
   and o.campaign_id = c.campaign_id
   and o.seq < c.head_seq + c.processing
-  and (o.campaign_id, o.seq) > ($1, $2)
-order by c.campaign_id, o.seq
-limit $3`
+  and (o.campaign_id, o.seq) {>} ($1, $2)
+order by c.campaign_id{desc}, o.seq{desc}
+limit $3`)
 )
 
-func rowListFor(f outbox.RowFilter) *rowList {
-	byID := func(query string) *rowList {
-		return &rowList{query: query, first: []any{"", int64(0)}, texts: 0,
-			key:  func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
-			args: func(_ outbox.RowFilter, limit int) []any { return []any{limit} }}
-	}
-	byDue := func(query string) *rowList {
-		return &rowList{query: query, first: []any{int64(-1), int64(0), ""}, texts: 2,
-			key:  func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} },
-			args: func(_ outbox.RowFilter, limit int) []any { return []any{limit} }}
+func rowList(f outbox.RowFilter) *list[outbox.Row] {
+	l := &list[outbox.Row]{
+		name: "seq", query: rowsAll, scan: scanListed, down: f.Reverse,
+		low: []any{"", int64(farPast)}, high: []any{beyondTexts, int64(farFuture)},
+		key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
 	}
 	switch {
 	case f.CampaignID != "":
-		list := byID(rowsOfCampaign)
-		list.args = func(f outbox.RowFilter, limit int) []any { return []any{f.CampaignID, limit} }
-		return list
+		l.query, l.args = rowsOfCampaign, []any{f.CampaignID}
+		l.low[0], l.high[0] = f.CampaignID, f.CampaignID
 	case f.Status == outbox.Dead:
-		return byDue(rowsDead)
+		byDue(l, rowsDead)
 	case f.Status == outbox.Failed:
-		return byDue(rowsFailed)
+		byDue(l, rowsFailed)
 	case f.Status == outbox.Processing:
-		return byID(rowsProcessing)
-	default:
-		return byID(rowsAll)
+		l.query = rowsProcessing
 	}
+	l.name += towards(l.down)
+	if f.Filtered() {
+		l.match = f.Matches
+	}
+	return l
 }
 
-func (l *rowList) start(cursor string) ([]any, error) {
-	l.last = l.first
-	if cursor == "" {
-		return l.first, nil
-	}
-	parts, err := cursorParts(cursor)
-	if err != nil || len(parts) != len(l.first) {
-		return nil, invalidCursor()
-	}
-	from := make([]any, len(parts))
-	for i, p := range parts {
-		if i == l.texts {
-			from[i] = p
-			continue
+func byDue(l *list[outbox.Row], query ways) {
+	l.name, l.query = "due", query
+	l.low, l.high = []any{int64(farPast), int64(farPast), ""}, []any{int64(farFuture), int64(farFuture), beyondTexts}
+	l.key = func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
+}
+
+const (
+	// The same conditions as in RowFilter.Matches.
+	countMatches = `
+select count(*), coalesce(sum(case when ($1 = '' or o.status = $1)
+  and ($2 = '' or o.event_type = $2)
+  and ($3 = '' or o.fingerprint = $3)
+  and ($4 = '' or replace(o.campaign_id, $4, '') <> o.campaign_id or replace(o.last_error, $4, '') <> o.last_error)
+  then 1 else 0 end), 0)
+from (
+  select o.campaign_id, o.status, o.event_type, o.fingerprint, o.last_error
+  from `
+
+	countDead = countMatches + `projection_apply_outbox o
+  where o.status = 'dead'
+    and o.attempt_count > 0
+  order by o.next_attempt_at, o.seq, o.campaign_id
+  limit $5
+) as o`
+
+	countFailed = countMatches + `projection_apply_outbox o
+  where o.status = 'failed'
+    and o.attempt_count > 0
+  order by o.next_attempt_at, o.seq, o.campaign_id
+  limit $5
+) as o`
+
+	countOfCampaign = countMatches + `projection_apply_outbox o
+  where o.campaign_id = $6
+  order by o.seq
+  limit $5
+) as o`
+
+	countAll = countMatches + `projection_apply_outbox o
+  order by o.campaign_id, o.seq
+  limit $5
+) as o`
+)
+
+// countMatching counts the rows that f selects. It leaves out lists of which
+// the snapshot of all campaigns has the total, and those in processing that are
+// filtered further: they are found by walking the campaigns.
+func (t *tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+	switch {
+	case f.OnlyStatus(), f.CampaignID == "" && f.Status == outbox.Processing:
+		return nil
+	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
+		c, found, err := t.campaign(f.CampaignID)
+		if err == nil && found {
+			exactly(page, countOf(c.counts, f.Status))
 		}
-		n, err := strconv.ParseInt(p, 10, 64)
-		if err != nil {
-			return nil, invalidCursor()
-		}
-		from[i] = n
+		return err
 	}
-	l.last = from
-	return from, nil
+	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, countWindow + 1}
+	switch {
+	case f.CampaignID != "":
+		query, args = countOfCampaign, append(args, f.CampaignID)
+	case f.Status == outbox.Dead:
+		query = countDead
+	case f.Status == outbox.Failed:
+		query = countFailed
+	}
+	return countInto(t, page, query, args...)
 }
 
-// cursorOf packs the parts of a key into an opaque cursor.
-func cursorOf(parts ...any) *string {
-	texts := make([]string, len(parts))
-	for i, p := range parts {
-		texts[i] = fmt.Sprint(p)
+// takeTotal takes the total of all rows, or of those of a status, from the
+// snapshot that all pages share.
+func (s *Store) takeTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
+	summary, err := s.Summary(ctx)
+	if err == nil {
+		exactly(page, countOf(summary.Counts, status))
 	}
-	cursor := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(texts, "\x00")))
-	return &cursor
+	return err
 }
 
-func cursorParts(cursor string) ([]string, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || !utf8.Valid(raw) {
-		return nil, invalidCursor()
+func countOf(c outbox.Counts, status outbox.Status) int64 {
+	if status == "" {
+		return c.Total()
 	}
-	return strings.Split(string(raw), "\x00"), nil
-}
-
-func invalidCursor() error {
-	return outbox.Invalid("cursor", "this cursor is not one of ours; start again without it")
-}
-
-// cursorNumbers unpacks a cursor of n numbers; an empty one is all zeros.
-func cursorNumbers(cursor string, n int) ([]int64, error) {
-	numbers := make([]int64, n)
-	if cursor == "" {
-		return numbers, nil
-	}
-	parts, err := cursorParts(cursor)
-	if err != nil || len(parts) != n {
-		return nil, invalidCursor()
-	}
-	for i, p := range parts {
-		if numbers[i], err = strconv.ParseInt(p, 10, 64); err != nil {
-			return nil, invalidCursor()
-		}
-	}
-	return numbers, nil
+	return c.Of(status)
 }

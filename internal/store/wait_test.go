@@ -114,7 +114,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 		t.Errorf("%d applied, want 1", applied)
 	}
 	_, err = wait("dead", 1)
-	refused(t, err, outbox.ErrNotYet, "Event 1 is dead")
+	refused(t, err, outbox.ErrNotYet, "Event 1 has been dead for")
 	_, err = wait("a", 9)
 	refused(t, err, outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
 	_, err = wait("unknown", 1)

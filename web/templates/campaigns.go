@@ -7,20 +7,6 @@ func campaignsWith(p Page, f outbox.CampaignFilter, s outbox.State) URL {
 	return p.Links.Campaigns(f)
 }
 
-func firstCampaigns(f outbox.CampaignFilter) outbox.CampaignFilter {
-	f.Cursor = ""
-	return f
-}
-
-func nextCampaigns(p Page, v CampaignsView) URL {
-	if v.Page.NextCursor == nil {
-		return ""
-	}
-	f := v.Filter
-	f.Cursor = *v.Page.NextCursor
-	return p.Links.Campaigns(f)
-}
-
 // eventsBefore is where a campaign's list of events starts so that it ends
 // just before the one shown first; ok is false at the journal's start.
 func eventsBefore(after int64, shown int) (start int64, ok bool) {

@@ -112,10 +112,7 @@ func (l Links) Instance(id string) URL {
 }
 
 // Rows is the list of rows that match f, from its cursor.
-func (l Links) Rows(f outbox.RowFilter) URL {
-	return l.at(values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,
-		"fingerprint", f.Fingerprint, "q", f.Q, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "rows")
-}
+func (l Links) Rows(f outbox.RowFilter) URL { return l.at(rowValues(f), "rows") }
 
 func rowPath(campaign string, seq int64, more ...string) []string {
 	return append([]string{"rows", campaign, strconv.FormatInt(seq, 10)}, more...)
@@ -140,14 +137,7 @@ func (l Links) RequeueDead(f outbox.RequeueFilter) URL {
 }
 
 // Campaigns is the list of campaigns that match f, from its cursor.
-func (l Links) Campaigns(f outbox.CampaignFilter) URL {
-	sort := f.Sort
-	if sort == outbox.SortID {
-		sort = ""
-	}
-	return l.at(values("state", string(f.State), "q", f.Q, "sort", string(sort), "cursor", f.Cursor,
-		"limit", positive(int64(f.Limit))), "campaigns")
-}
+func (l Links) Campaigns(f outbox.CampaignFilter) URL { return l.at(campaignValues(f), "campaigns") }
 
 func (l Links) Campaign(id string) URL { return l.at(nil, "campaigns", id) }
 
@@ -167,10 +157,7 @@ func (l Links) Resume(id string) URL { return l.at(nil, "campaigns", id, "resume
 func (l Links) Replay(id string) URL { return l.at(nil, "campaigns", id, "replay") }
 
 // Audit is the list of acts that match f, from its cursor.
-func (l Links) Audit(f outbox.ActFilter) URL {
-	return l.at(values("actor", f.Actor, "action", f.Action, "campaign", f.CampaignID, "seq", positive(f.Seq),
-		"cursor", f.Cursor, "limit", positive(int64(f.Limit))), "audit")
-}
+func (l Links) Audit(f outbox.ActFilter) URL { return l.at(actValues(f), "audit") }
 
 // WithAct adds the id of an act whose outcome the page shall show.
 func WithAct(u URL, act int64) URL {

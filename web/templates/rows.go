@@ -10,21 +10,7 @@ import (
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
 func rowsWith(p Page, f outbox.RowFilter, s outbox.Status) URL {
-	f.Status, f.Cursor = s, ""
-	return p.Links.Rows(f)
-}
-
-func firstRows(f outbox.RowFilter) outbox.RowFilter {
-	f.Cursor = ""
-	return f
-}
-
-func nextRows(p Page, v RowsView) URL {
-	if v.Page.NextCursor == nil {
-		return ""
-	}
-	f := v.Filter
-	f.Cursor = *v.Page.NextCursor
+	f.Status, f.Reverse, f.Cursor = s, false, ""
 	return p.Links.Rows(f)
 }
 

@@ -21,20 +21,6 @@ func shortHash(s string) string {
 	return s
 }
 
-func firstActs(f outbox.ActFilter) outbox.ActFilter {
-	f.Cursor = ""
-	return f
-}
-
-func nextActs(p Page, v AuditView) URL {
-	if v.Page.NextCursor == nil {
-		return ""
-	}
-	f := v.Filter
-	f.Cursor = *v.Page.NextCursor
-	return p.Links.Audit(f)
-}
-
 func modeMeaning(m outbox.Mode) string {
 	switch m {
 	case outbox.ModeInline:

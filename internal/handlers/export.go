@@ -1,0 +1,224 @@
+package handlers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// exportPatience is how long one page of an export may take to read and to be
+// taken by the client. There is no bound on the whole.
+const exportPatience = 30 * time.Second
+
+type exportQuery struct {
+	Format string `json:"format" validate:"required,oneof=csv json"`
+}
+
+// table is how items of a list look in a file.
+type table[T any] struct {
+	name   string
+	header []any
+	cells  func(T) []any
+	view   func(T) any
+}
+
+func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
+	filter, err := rowFilter(r)
+	if err != nil {
+		return err
+	}
+	filter.Cursor = ""
+	return export(s, w, r, s.Store.RowsInPages(r.Context(), filter), table[outbox.Row]{
+		name: "rows",
+		header: []any{"campaign_id", "seq", "event_type", "status", "attempt_count", "next_attempt_at", "last_error", "fingerprint",
+			"enqueued_at", "updated_at", "is_head", "blocked_behind"},
+		cells: func(r outbox.Row) []any {
+			return []any{r.CampaignID, r.Seq, r.EventType, string(r.Status), r.AttemptCount, r.NextAttemptAt, r.LastError, r.Fingerprint,
+				r.EnqueuedAt, r.UpdatedAt, r.IsHead, r.BlockedBehind}
+		},
+		view: func(r outbox.Row) any { return r },
+	})
+}
+
+func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
+	filter, err := campaignFilter(r)
+	if err != nil {
+		return err
+	}
+	filter.Cursor = ""
+	around := s.around(r.Context())
+	return export(s, w, r, s.Store.CampaignsInPages(r.Context(), filter), table[outbox.Campaign]{
+		name: "campaigns",
+		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
+			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "lease_owner", "lease_expires_at",
+			"paused_by", "paused_at", "paused_reason", "why"},
+		cells: func(c outbox.Campaign) []any { return campaignCells(c, s.Now(), around) },
+		view:  func(c outbox.Campaign) any { return s.viewCampaign(c, around) },
+	})
+}
+
+func campaignCells(c outbox.Campaign, now time.Time, around outbox.Surroundings) []any {
+	lease, pause := outbox.Lease{}, outbox.Pause{}
+	if c.Lease != nil {
+		lease = *c.Lease
+	}
+	if c.Paused != nil {
+		pause = *c.Paused
+	}
+	return []any{c.CampaignID, string(c.State()), c.HighWaterSeq, c.AppliedSeq, c.LagEvents(), c.Lag(now).Seconds(), c.HeadSeq, string(c.HeadStatus),
+		c.HeadNextAttempt, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.Counts.Dead, c.BlockedBehind(), c.Gap(), lease.Owner, lease.ExpiresAt,
+		pause.By, pause.At, pause.Reason, c.Why(now, around)}
+}
+
+func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
+	filter, err := actFilter(r)
+	if err != nil {
+		return err
+	}
+	filter.Cursor = ""
+	return export(s, w, r, s.Store.ActsInPages(r.Context(), filter), table[outbox.Act]{
+		name:   "audit",
+		header: []any{"id", "at", "actor", "via", "from", "action", "campaign_id", "seq", "reason", "request_id", "before", "after"},
+		cells: func(a outbox.Act) []any {
+			return []any{a.ID, a.At, a.Actor, a.Via, a.From, a.Action, a.CampaignID, a.Seq, a.Reason, a.RequestID, string(a.Before), string(a.After)}
+		},
+		view: func(a outbox.Act) any { return a },
+	})
+}
+
+// export answers with all items of a list as a file, a page at a time. What
+// goes wrong before the first byte is an answer like any other; afterwards the
+// connection is cut, so that nobody takes what has arrived for the whole.
+func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter.Seq2[[]T, error], t table[T]) error {
+	var q exportQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	encode := jsonItems(t.view)
+	if q.Format == "csv" {
+		encode = csvItems(t)
+	}
+	file := &exportFile{ResponseController: http.NewResponseController(w), w: w}
+	s.exportHeader(w, t.name, q.Format)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := file.extend(); err != nil {
+		return err
+	}
+	for items, err := range pages {
+		if err == nil && s.stopping() {
+			err = errors.New("the server is stopping")
+		}
+		if err == nil {
+			err = file.send(encode(items))
+		}
+		if err != nil {
+			return s.cut(r, file, err)
+		}
+	}
+	if err := file.send(encode(nil)); err != nil {
+		return s.cut(r, file, err)
+	}
+	return nil
+}
+
+// cut ends an export that failed. It does not return once the file has begun.
+func (s *server) cut(r *http.Request, file *exportFile, err error) error {
+	if !file.begun {
+		file.w.Header().Del("Content-Disposition")
+		return err
+	}
+	s.Logger.Warn("export cut off", "path", r.URL.Path, "request_id", requestID(r), "err", err)
+	panic(http.ErrAbortHandler)
+}
+
+func (s *server) stopping() bool {
+	select {
+	case <-s.Stopping: // never, when it is nil
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *server) exportHeader(w http.ResponseWriter, name, format string) {
+	h := w.Header()
+	h.Set("Content-Type", map[string]string{"csv": "text/csv; charset=utf-8", "json": "application/json"}[format])
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="outboxweb-%s-%s.%s"`, name, s.Now().UTC().Format("20060102T150405Z"), format))
+}
+
+// exportFile is the answer that a file is written to.
+type exportFile struct {
+	*http.ResponseController
+	w     http.ResponseWriter
+	begun bool
+}
+
+// send writes a part of the file, unless it could not be encoded, and gives
+// the next one its time.
+func (f *exportFile) send(part []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	f.begun = true
+	if _, err := f.w.Write(part); err != nil {
+		return err
+	}
+	if err := f.Flush(); err != nil {
+		return err
+	}
+	return f.extend()
+}
+
+// extend moves the deadline for writing, which the server set for the whole.
+func (f *exportFile) extend() error {
+	err := f.SetWriteDeadline(time.Now().Add(exportPatience))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// csvItems encodes pages of a CSV file, the first with its header.
+func csvItems[T any](t table[T]) func([]T) ([]byte, error) {
+	headed := false
+	return func(items []T) ([]byte, error) {
+		var part []byte
+		if !headed {
+			part, headed = csvRow(part, t.header...), true
+		}
+		for _, item := range items {
+			part = csvRow(part, t.cells(item)...)
+		}
+		return part, nil
+	}
+}
+
+// jsonItems encodes pages of one JSON array, an item a line; nil ends it.
+func jsonItems[T any](view func(T) any) func([]T) ([]byte, error) {
+	before := "[\n"
+	return func(items []T) ([]byte, error) {
+		var part []byte
+		for _, item := range items {
+			text, err := json.Marshal(view(item))
+			if err != nil {
+				return nil, fmt.Errorf("encode the export: %w", err)
+			}
+			part = append(append(part, before...), text...)
+			before = ",\n"
+		}
+		if items == nil {
+			if before == "[\n" {
+				part = append(part, '[')
+			}
+			part = append(part, "\n]\n"...)
+		}
+		return part, nil
+	}
+}

@@ -1,0 +1,330 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// spoilers are campaign ids, each of which a careless file would spoil.
+var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+
+func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, id := range spoilers {
+		s.seed(id, "a")
+	}
+	a := s.get("/export/rows?format=csv").want(t, 200)
+	if got := a.Header.Get("Content-Type"); got != "text/csv; charset=utf-8" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if got, want := a.Header.Get("Content-Disposition"), `attachment; filename="outboxweb-rows-20261121T070000Z.csv"`; got != want {
+		t.Errorf("Content-Disposition %q, want %q", got, want)
+	}
+	if n := strings.Count(a.body, "\r\n"); n != len(spoilers)+1 {
+		t.Errorf("%d lines end with CR LF:\n%q", n, a.body)
+	}
+	records, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, r := range records[1:] {
+		if looksLikeFormula(r[0]) {
+			t.Errorf("%q is a formula", r[0])
+		}
+		ids = append(ids, r[0])
+		if r[1] != "1" || r[3] != "pending" || r[10] != "true" || r[8] != "2026-11-21T07:00:00Z" {
+			t.Errorf("record %q", r)
+		}
+	}
+	slices.Sort(ids)
+	want := []string{"'" + spoilers[0], "'+1", "'-1", "'@sum(a1)", "'  =1", "'\u00a0@x", "'＝1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+	slices.Sort(want)
+	if !slices.Equal(ids, want) {
+		t.Errorf("ids %q, want %q", ids, want)
+	}
+}
+
+func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "plain": "plain", "two\r\nlines": "\"two\r\nlines\"", "a\rb": "\"a\rb\"", `"`: `""""`, "a,b": `"a,b"`, " a": `" a"`, "a=1": "a=1",
+		"=1": "'=1", "\t1": "'\t1", "\r=1": "\"'\r=1\"", "\n+1": "\"'\n+1\"", " \t-1": "' \t-1", "\ufeff@x": "'\ufeff@x", "−1": "−1", `=",`: `"'="","`,
+	} {
+		if got := string(csvRow(nil, text, int64(-5), -7, false, 0.25, time.Time{})); got != want+",-5,-7,false,0.25,\r\n" {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestExport_jsonIsWhatTheListHas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	for _, id := range spoilers {
+		s.seed(id, "a", "b")
+	}
+	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
+	for _, list := range []string{"rows", "rows?status=dead", "rows?event_type=b&reverse=true", "rows?campaign=none", "campaigns", "campaigns?state=blocked&sort=age", "audit", "audit?action=pause"} {
+		name, query, _ := strings.Cut(list, "?")
+		listed := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/"+name+"?limit=200&"+query).want(t, 200))
+		for _, prefix := range []string{"", apiPrefix} {
+			exported := decodeAs[[]json.RawMessage](t, s.get(prefix+"/export/"+name+"?format=json&limit=1&"+query).want(t, 200))
+			if len(exported) != len(listed.Items) {
+				t.Fatalf("%s has %d items, the list %d", list, len(exported), len(listed.Items))
+			}
+			for i := range exported {
+				if !sameJSON(t, exported[i], listed.Items[i]) {
+					t.Errorf("%s: item %d is %s, want %s", list, i, exported[i], listed.Items[i])
+				}
+			}
+		}
+		records, err := csv.NewReader(strings.NewReader(s.get("/export/"+name+"?format=csv&"+query).want(t, 200).body)).ReadAll()
+		if err != nil || len(records) != len(listed.Items)+1 {
+			t.Errorf("%s: %d records, %v, want a header and %d", list, len(records), err, len(listed.Items))
+		}
+	}
+}
+
+func sameJSON(t *testing.T, a, b json.RawMessage) bool {
+	t.Helper()
+	var texts [2]string
+	for i, raw := range []json.RawMessage{a, b} {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(v)
+		texts[i] = string(text)
+	}
+	return texts[0] == texts[1]
+}
+
+func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.get("/export/rows").want(t, 422, "Format is required")
+	s.get("/api/v1/export/rows?format=xml").want(t, 422, "csv or json")
+	s.get("/export/audit?format=csv&since=yesterday").want(t, 422, "write a date like")
+	if a := s.do("HEAD", "/export/rows?format=csv", ""); a.StatusCode != 200 || a.body != "" || !strings.Contains(a.Header.Get("Content-Disposition"), "rows") {
+		t.Errorf("HEAD answers %d with %q, headers %v", a.StatusCode, a.body, a.Header)
+	}
+	s.serveExport("/test/broken", func(yield func([]int, error) bool) { yield(nil, errors.New("no disk")) })
+	if a := s.get("/test/broken?format=csv").want(t, 500); a.Header.Get("Content-Disposition") != "" {
+		t.Error("an error is offered as a file")
+	}
+}
+
+// serveExport serves what a test yields as an export of numbers.
+func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
+	s.srv.router.Get(path, s.srv.stream(func(w http.ResponseWriter, r *http.Request) error {
+		if _, bounded := r.Context().Deadline(); bounded {
+			s.t.Error("an export has a deadline")
+		}
+		heeding := func(yield func([]int, error) bool) {
+			for numbers, err := range pages {
+				if gone := r.Context().Err(); gone != nil {
+					numbers, err = nil, gone
+				}
+				if !yield(numbers, err) {
+					return
+				}
+			}
+		}
+		return export(s.srv, w, r, heeding, table[int]{name: "numbers", header: []any{"n"},
+			cells: func(n int) []any { return []any{n} }, view: func(n int) any { return n }})
+	}))
+}
+
+// flushes is an answer that notes how much was written between flushes.
+type flushes struct {
+	*httptest.ResponseRecorder
+	sizes []int
+	seen  int
+}
+
+func (f *flushes) Flush() {
+	f.sizes = append(f.sizes, f.Body.Len()-f.seen)
+	f.seen = f.Body.Len()
+}
+
+// fillRows writes n rows straight into the database.
+func (s *site) fillRows(n int) {
+	s.t.Helper()
+	db := dbtest.Open(s.t, s.pair.Journal)
+	for _, statement := range []string{
+		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', %d, 1, 'pending', %[1]d, 1, 1)`,
+		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+with recursive n(i) as (values (1) union all select i + 1 from n where i < %d) select 'many', i, 'counted', 1, 1, 1 from n`} {
+		if _, err := db.Exec(fmt.Sprintf(statement, n)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+const manyRows = 25_000
+
+func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fillRows(manyRows)
+	for _, format := range []string{"csv", "json"} {
+		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest("GET", "http://127.0.0.1/export/rows?format="+format, nil)
+		s.http.ServeHTTP(w, r)
+		if len(w.sizes) < manyRows/500 || slices.Max(w.sizes) > 500*400 {
+			t.Errorf("%s: %d parts, the largest of %d bytes", format, len(w.sizes), slices.Max(w.sizes))
+		}
+		count := 0
+		if format == "csv" {
+			records, err := csv.NewReader(w.Body).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			count = len(records) - 1
+		} else {
+			var all []outbox.Row
+			if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+				t.Fatal(err)
+			}
+			count = len(all)
+		}
+		if count != manyRows {
+			t.Errorf("%s has %d rows, want %d", format, count, manyRows)
+		}
+	}
+}
+
+// listen serves the site on a port of its own, with little patience for whoever
+// reads or writes slowly.
+func (s *site) listen(patience time.Duration) *httptest.Server {
+	server := httptest.NewUnstartedServer(s.http)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = patience, patience
+	server.Start()
+	s.t.Cleanup(server.Close)
+	return server
+}
+
+func TestExport_outlivesTheDeadlinesOfTheConnection(t *testing.T) {
+	t.Parallel()
+	const patience = 50 * time.Millisecond
+	s := newSite(t)
+	began := time.Now()
+	s.serveExport("/test/long", func(yield func([]int, error) bool) {
+		tick := time.NewTicker(patience / 2)
+		defer tick.Stop()
+		for n := range 8 {
+			<-tick.C
+			if !yield([]int{n}, nil) {
+				return
+			}
+		}
+	})
+	res, err := http.Get(s.listen(patience).URL + "/test/long?format=csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if took := time.Since(began); err != nil || took < 3*patience || string(body) != "n\r\n0\r\n1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n" {
+		t.Errorf("after %s got %q, %v", took, body, err)
+	}
+}
+
+func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
+	t.Parallel()
+	stopping := make(chan struct{})
+	s := newSite(t, func(c *Config) { c.Stopping = stopping })
+	s.serveExport("/test/broken", func(yield func([]int, error) bool) {
+		if yield([]int{1, 2}, nil) {
+			yield(nil, errors.New("no disk"))
+		}
+	})
+	s.serveExport("/test/stopped", func(yield func([]int, error) bool) {
+		for i := 0; i < 1000 && yield([]int{3}, nil); i++ {
+			if i == 0 {
+				close(stopping)
+			}
+		}
+	})
+	server := s.listen(time.Minute)
+	for _, path := range []string{"/test/broken", "/test/stopped"} {
+		for _, format := range []string{"csv", "json"} {
+			res, err := http.Get(server.URL + path + "?format=" + format)
+			if path == "/test/stopped" && format == "json" {
+				if err == nil && res.StatusCode != http.StatusInternalServerError {
+					t.Errorf("%s begins while the server stops: %d", path, res.StatusCode)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s as %s ends with %v after %q", path, format, err, body)
+			}
+		}
+	}
+}
+
+func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ended := make(chan struct{})
+	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
+		defer close(ended)
+		numbers := make([]int, 500)
+		for yield(numbers, nil) {
+		}
+	})
+	res, err := http.Get(s.listen(time.Minute).URL + "/test/endless?format=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, res.Body, 10_000); err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the export goes on without a reader")
+	}
+}
+
+func TestJSONItems_areOneArray(t *testing.T) {
+	t.Parallel()
+	for _, pages := range [][][]int{{}, {{}}, {{1}}, {{}, {1, 2}, {}, {3}}} {
+		encode := jsonItems(func(n int) any { return n })
+		var file bytes.Buffer
+		var want []int
+		for _, page := range append(pages, nil) {
+			part, err := encode(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.Write(part)
+			want = append(want, page...)
+		}
+		var got []int
+		if err := json.Unmarshal(file.Bytes(), &got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v became %q: %v", pages, file.String(), err)
+		}
+	}
+}

@@ -1,0 +1,522 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+// pager reads one page of a list from a cursor, as keys.
+type pager func(cursor string) outbox.Page[string]
+
+// keyed turns a page of anything into one of keys.
+func keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
+	keys := outbox.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
+	for _, item := range page.Items {
+		keys.Items = append(keys.Items, key(item))
+	}
+	return keys
+}
+
+func (f *fixture) rowPager(filter outbox.RowFilter) pager {
+	return func(cursor string) outbox.Page[string] {
+		f.tb.Helper()
+		filter.Cursor = cursor
+		page, err := f.Rows(f.ctx, filter)
+		if err != nil {
+			f.tb.Fatalf("%+v: %v", filter, err)
+		}
+		return keyed(page, func(r outbox.Row) string { return fmt.Sprintf("%s#%d", r.CampaignID, r.Seq) })
+	}
+}
+
+func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
+	return func(cursor string) outbox.Page[string] {
+		f.tb.Helper()
+		filter.Cursor = cursor
+		page, err := f.Campaigns(f.ctx, filter)
+		if err != nil {
+			f.tb.Fatalf("%+v: %v", filter, err)
+		}
+		return keyed(page, func(c outbox.Campaign) string { return c.CampaignID })
+	}
+}
+
+func (f *fixture) actPager(filter outbox.ActFilter) pager {
+	return func(cursor string) outbox.Page[string] {
+		f.tb.Helper()
+		filter.Cursor = cursor
+		page, err := f.Acts(f.ctx, filter)
+		if err != nil {
+			f.tb.Fatalf("%+v: %v", filter, err)
+		}
+		return keyed(page, func(a outbox.Act) string { return fmt.Sprint(a.ID) })
+	}
+}
+
+// forward and backward are where the cursors of a page lead.
+func forward(p outbox.Page[string]) *string  { return p.NextCursor }
+func backward(p outbox.Page[string]) *string { return p.PrevCursor }
+
+// follow reads the pages that follow one, the one itself included, calling
+// between after each.
+func (read pager) follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
+	t.Helper()
+	pages := []outbox.Page[string]{page}
+	for way(page) != nil {
+		if len(pages) > 1000 {
+			t.Fatal("the pages never end")
+		}
+		between()
+		page = read(*way(page))
+		pages = append(pages, page)
+	}
+	return pages
+}
+
+func idle() {}
+
+// items are the items of all pages, in their order.
+func items(pages []outbox.Page[string]) []string {
+	all := []string{}
+	for _, p := range pages {
+		all = append(all, p.Items...)
+	}
+	return all
+}
+
+// bothWays fails unless walking back from a list's end visits what walking to
+// it did.
+func (read pager) bothWays(t *testing.T, name string) []string {
+	t.Helper()
+	there := read.follow(t, read(""), forward, idle)
+	if there[0].PrevCursor != nil {
+		t.Errorf("%s: something comes before the first page", name)
+	}
+	back := read.follow(t, there[len(there)-1], backward, idle)
+	slices.Reverse(back)
+	if diff := cmp.Diff(items(there), items(back)); diff != "" {
+		t.Errorf("%s (-there +back):\n%s", name, diff)
+	}
+	for i, p := range there {
+		if i > 0 && len(p.Items) > 0 && i < len(back) && len(there) == len(back) && there[1].Partial == false {
+			if got := read(*p.PrevCursor); !there[i-1].Partial && !slices.Equal(got.Items, there[i-1].Items) {
+				t.Errorf("%s: back from page %d is %v, it was %v", name, i+1, got.Items, there[i-1].Items)
+			}
+		}
+	}
+	return items(there)
+}
+
+// reversed fails unless a list in reverse is the list, read from its end.
+func reversed(t *testing.T, name string, list, reverse []string) {
+	t.Helper()
+	reverse = slices.Clone(reverse)
+	slices.Reverse(reverse)
+	if diff := cmp.Diff(list, reverse); diff != "" {
+		t.Errorf("%s, in reverse (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestPages_ofRowsLeadBackAsTheyLedThere(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	filters := []outbox.RowFilter{{}, {EventType: "weighed"}, {EventType: "none"}, {Q: "full"}, {Q: "no such"}, {CampaignID: "unknown"}, {CampaignID: "it's"}, {CampaignID: "it's", Status: outbox.Pending}}
+	for _, status := range outbox.Statuses {
+		filters = append(filters, outbox.RowFilter{Status: status}, outbox.RowFilter{Status: status, EventType: "counted"})
+	}
+	for _, filter := range filters {
+		for _, limit := range []int{1, 3, 200} {
+			filter.Limit = limit
+			list := f.rowPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+			turned := filter
+			turned.Reverse = true
+			reversed(t, fmt.Sprintf("%+v", filter), list, f.rowPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+		}
+	}
+}
+
+func TestPages_ofCampaignsLeadBackAsTheyLedThere(t *testing.T) {
+	t.Parallel()
+	f := campaignScene(t)
+	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+		for _, state := range append([]outbox.State{""}, outbox.States...) {
+			for _, q := range []string{"", "lag", "none"} {
+				for _, limit := range []int{1, 3, 200} {
+					filter := outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit}
+					list := f.campaignPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+					turned := filter
+					turned.Reverse = true
+					reversed(t, fmt.Sprintf("%+v", filter), list, f.campaignPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+				}
+			}
+		}
+	}
+}
+
+func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var times []time.Time
+	for i := range 12 {
+		id := fmt.Sprint("c-", i%3)
+		f.append(id, 1)
+		o := ana("")
+		o.By.Name = []string{"ana", "ben"}[i%2]
+		act := f.PauseCampaign
+		if i%6 > 2 {
+			act = f.ResumeCampaign
+		}
+		if _, err := act(f.ctx, o, id); err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, f.clock.now())
+		f.clock.advance(time.Minute)
+	}
+	all, _ := f.Acts(f.ctx, outbox.ActFilter{})
+	if len(all.Items) != 12 {
+		t.Fatalf("there are %d acts, want 12", len(all.Items))
+	}
+	for _, filter := range []outbox.ActFilter{{}, {Actor: "ben"}, {Actor: "nobody"}, {Action: "resume"}, {CampaignID: "c-1"}, {CampaignID: "c-1", Action: "pause"},
+		{Since: times[3]}, {Until: times[3]}, {Since: times[2], Until: times[9], Actor: "ana"}, {Since: times[11].Add(time.Hour)}} {
+		var want []string
+		for _, a := range all.Items {
+			if filter.Matches(a) {
+				want = append(want, fmt.Sprint(a.ID))
+			}
+		}
+		for _, limit := range []int{1, 5, 200} {
+			filter.Limit = limit
+			list := f.actPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+			if !slices.Equal(list, want) {
+				t.Errorf("%+v: acts are %v, want %v", filter, list, want)
+			}
+			turned := filter
+			turned.Reverse = true
+			reversed(t, fmt.Sprintf("%+v", filter), list, f.actPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+		}
+	}
+	if got := f.actPager(outbox.ActFilter{Since: times[3]})(""); len(got.Items) != 9 {
+		t.Errorf("since the fourth act there are %d, want it and the eight after it", len(got.Items))
+	}
+	if got := f.actPager(outbox.ActFilter{Until: times[3]})(""); len(got.Items) != 3 {
+		t.Errorf("until the fourth act there are %d, want the three before it", len(got.Items))
+	}
+}
+
+// churn adds and removes rows of a few campaigns behind the store's back, never
+// those it was told to spare.
+func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
+	f.tb.Helper()
+	for range 6 {
+		campaign, seq := random.IntN(8), random.IntN(60)
+		if spared[fmt.Sprintf("c-%d#%d", campaign, seq)] {
+			continue
+		}
+		f.raw(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d' and seq = %d`, campaign, seq))
+		if random.IntN(2) == 0 {
+			f.outboxRow(campaign, seq, random.IntN(20))
+		}
+	}
+}
+
+func (f *fixture) outboxRow(campaign, seq, due int) {
+	f.tb.Helper()
+	f.raw(fmt.Sprintf(`
+insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
+values ('c-%d', %d, 'counted', 'dead', 8, %d, 1, 1)`, campaign, seq, due))
+}
+
+func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
+	t.Parallel()
+	for _, filter := range []outbox.RowFilter{{Limit: 7}, {Limit: 7, Reverse: true}, {Status: outbox.Dead, Limit: 7}, {Status: outbox.Dead, Limit: 7, Reverse: true}, {EventType: "counted", Limit: 7}} {
+		t.Run(fmt.Sprintf("%+v", filter), func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			random := rand.New(rand.NewPCG(7, 11))
+			stays := map[string]bool{}
+			for campaign := range 8 {
+				f.append(fmt.Sprint("c-", campaign), 1)
+				f.raw(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d'`, campaign))
+				for seq := range 12 {
+					f.outboxRow(campaign, seq*5, random.IntN(20))
+					stays[fmt.Sprintf("c-%d#%d", campaign, seq*5)] = true
+				}
+			}
+			read := f.rowPager(filter)
+			visit := func(from outbox.Page[string], way func(outbox.Page[string]) *string) outbox.Page[string] {
+				pages := read.follow(t, from, way, func() { f.churn(random, stays) })
+				seen := map[string]int{}
+				for _, key := range items(pages) {
+					seen[key]++
+				}
+				for key := range stays {
+					if seen[key] != 1 {
+						t.Errorf("%s was shown %d times, want once", key, seen[key])
+					}
+				}
+				return pages[len(pages)-1]
+			}
+			end := visit(read(""), forward)
+			visit(end, backward)
+		})
+	}
+}
+
+func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("b", 60)
+	read := f.rowPager(outbox.RowFilter{Limit: 10})
+	first := read("")
+	second := read(*first.NextCursor)
+	third := read(*second.NextCursor)
+	f.append("a", 25)
+	f.append("c", 5)
+	f.raw(`delete from projection_apply_outbox where campaign_id = 'b' and (seq between 3 and 8 or seq between 21 and 24 or seq > 50)`)
+	if got := read(*third.PrevCursor); !slices.Equal(got.Items, second.Items) {
+		t.Errorf("back from the third page is %v, want %v", got.Items, second.Items)
+	}
+}
+
+func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 30)
+	read := f.rowPager(outbox.RowFilter{Limit: 10})
+	second := read(*read("").NextCursor)
+	f.raw(`delete from projection_apply_outbox where seq <= 10`)
+	before := read(*second.PrevCursor)
+	if len(before.Items) != 0 || before.PrevCursor != nil || before.NextCursor == nil {
+		t.Fatalf("before all rows is %+v, want an empty page that leads on", before)
+	}
+	if got := read(*before.NextCursor); !slices.Equal(got.Items, second.Items) {
+		t.Errorf("after it comes %v, want %v", got.Items, second.Items)
+	}
+	f.raw(`delete from projection_apply_outbox where seq > 20`)
+	after := read(*second.NextCursor)
+	if len(after.Items) != 0 || after.NextCursor != nil || after.PrevCursor == nil {
+		t.Fatalf("after all rows is %+v, want an empty page that leads back", after)
+	}
+	if got := read(*after.PrevCursor); !slices.Equal(got.Items, second.Items) {
+		t.Errorf("before it comes %v, want %v", got.Items, second.Items)
+	}
+}
+
+func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.appendAll(event("a", "rare"))
+	for range 6 {
+		f.append("a", 1000)
+	}
+	f.appendAll(event("a", "rare"))
+	f.append("a", 10)
+	read := f.rowPager(outbox.RowFilter{EventType: "rare"})
+	there := read.follow(t, read(""), forward, idle)
+	back := read.follow(t, there[len(there)-1], backward, idle)
+	if diff := cmp.Diff([]string{"a#1", "a#6002"}, items(there)); diff != "" || !there[0].Partial || len(there) != 2 {
+		t.Errorf("%d pages (-want +got):\n%s", len(there), diff)
+	}
+	if diff := cmp.Diff([]string{"a#6002", "a#1"}, items(back)); diff != "" || len(back) < 2 || back[len(back)-1].PrevCursor != nil {
+		t.Errorf("%d pages going back (-want +got):\n%s", len(back), diff)
+	}
+	last := read(*there[0].NextCursor)
+	if before := read(*last.PrevCursor); !before.Partial || len(before.Items) != 0 || before.PrevCursor == nil || before.NextCursor == nil {
+		t.Errorf("going back looked through everything at once: %+v", before)
+	}
+}
+
+func TestPages_refuseCursorsOfAnotherOrder(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	for range 3 {
+		f.pause("a b")
+		if _, err := f.ResumeCampaign(f.ctx, ana(""), "a b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byID, byDue := f.rowPager(outbox.RowFilter{Limit: 1})(""), f.rowPager(outbox.RowFilter{Limit: 1, Status: outbox.Dead})("")
+	byAge, acts := f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortAge})(""), f.actPager(outbox.ActFilter{Limit: 1})("")
+	for _, c := range []struct {
+		name   string
+		cursor *string
+		read   func(cursor string) error
+	}{
+		{"rows in reverse", byID.NextCursor, func(cursor string) error {
+			_, err := f.Rows(f.ctx, outbox.RowFilter{Reverse: true, Cursor: cursor})
+			return err
+		}},
+		{"rows by due time", byID.NextCursor, func(cursor string) error {
+			_, err := f.Rows(f.ctx, outbox.RowFilter{Status: outbox.Dead, Cursor: cursor})
+			return err
+		}},
+		{"rows by seq", byDue.NextCursor, func(cursor string) error { _, err := f.Rows(f.ctx, outbox.RowFilter{Cursor: cursor}); return err }},
+		{"campaigns by lag", byAge.NextCursor, func(cursor string) error {
+			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: outbox.SortLag, Cursor: cursor})
+			return err
+		}},
+		{"oldest acts first", acts.NextCursor, func(cursor string) error {
+			_, err := f.Acts(f.ctx, outbox.ActFilter{Reverse: true, Cursor: cursor})
+			return err
+		}},
+	} {
+		r := refused(t, c.read(*c.cursor), outbox.ErrInvalid, "cursor")
+		if r.Field != "cursor" {
+			t.Errorf("%s: the refusal is about %q", c.name, r.Field)
+		}
+	}
+}
+
+// total is what a page says of all pages.
+func total(p outbox.Page[string]) string {
+	switch {
+	case p.Total == nil:
+		return "unknown"
+	case p.TotalCapped:
+		return fmt.Sprintf("%d+", *p.Total)
+	default:
+		return fmt.Sprint(*p.Total)
+	}
+}
+
+func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
+	t.Parallel()
+	f := rowScene(t)
+	for range 12 {
+		f.append("many", 500)
+	}
+	f.appendAll(event("many", "rare"))
+	f.pause("many")
+	for _, c := range []struct {
+		filter outbox.RowFilter
+		want   string
+	}{
+		{outbox.RowFilter{}, "6053"},
+		{outbox.RowFilter{Status: outbox.Dead}, "4"},
+		{outbox.RowFilter{Status: outbox.Pending}, "6040"},
+		{outbox.RowFilter{CampaignID: "many"}, "6001"},
+		{outbox.RowFilter{CampaignID: "it's", Status: outbox.Pending}, "3"},
+		{outbox.RowFilter{CampaignID: "no such"}, "0"},
+		{outbox.RowFilter{EventType: "counted"}, "1000+"},
+		{outbox.RowFilter{EventType: "weighed"}, "20+"},
+		{outbox.RowFilter{CampaignID: "it's", EventType: "counted"}, "2"},
+		{outbox.RowFilter{Status: outbox.Dead, Q: "disk"}, "4"},
+		{outbox.RowFilter{Status: outbox.Dead, Q: "it's"}, "1"},
+		{outbox.RowFilter{Status: outbox.Dead, Fingerprint: "disk # is full"}, "4"},
+		{outbox.RowFilter{Status: outbox.Failed, Q: "100%"}, "3"},
+		{outbox.RowFilter{Status: outbox.Processing}, "6"},
+		{outbox.RowFilter{Status: outbox.Processing, EventType: "weighed"}, "unknown"},
+	} {
+		c.filter.Limit = 1
+		read := f.rowPager(c.filter)
+		page := read("")
+		if got := total(page); got != c.want {
+			t.Errorf("%+v: total %s, want %s", c.filter, got, c.want)
+		}
+		if page.NextCursor != nil {
+			if got := total(read(*page.NextCursor)); got != c.want {
+				t.Errorf("%+v: total %s on the second page, want %s", c.filter, got, c.want)
+			}
+		}
+	}
+}
+
+func TestTotals_ofCampaignsAgreeWithTheirStates(t *testing.T) {
+	t.Parallel()
+	f := campaignScene(t)
+	if got := total(f.campaignPager(outbox.CampaignFilter{Limit: 1})("")); got != "10" {
+		t.Errorf("total %s, want 10", got)
+	}
+	for _, filter := range []outbox.CampaignFilter{{Q: "lagging"}, {Q: "'"}, {Q: "1", State: outbox.StateBlocked}} {
+		f.totalIsWhatIsListed(t, filter)
+	}
+	for _, state := range outbox.States {
+		f.totalIsWhatIsListed(t, outbox.CampaignFilter{State: state})
+	}
+}
+
+func (f *fixture) totalIsWhatIsListed(t *testing.T, filter outbox.CampaignFilter) {
+	t.Helper()
+	listed := len(f.visitCampaigns(filter))
+	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortAge} {
+		filter.Limit, filter.Sort = 1, sort
+		if got := total(f.campaignPager(filter)("")); got != fmt.Sprint(listed) {
+			t.Errorf("%+v: total %s, want %d", filter, got, listed)
+		}
+	}
+}
+
+func TestTotals_ofActsAgreeWithTheFilter(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	for range 4 {
+		f.pause("a")
+		f.clock.advance(time.Minute)
+		if _, err := f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil {
+			t.Fatal(err)
+		}
+		f.clock.advance(time.Minute)
+	}
+	half := f.clock.now().Add(-4 * time.Minute)
+	for _, c := range []struct {
+		filter outbox.ActFilter
+		want   string
+	}{
+		{outbox.ActFilter{}, "8"}, {outbox.ActFilter{Action: "pause"}, "4"}, {outbox.ActFilter{Actor: "nobody"}, "0"}, {outbox.ActFilter{CampaignID: "a"}, "8"},
+		{outbox.ActFilter{CampaignID: "a", Action: "resume"}, "4"}, {outbox.ActFilter{Since: half}, "4"}, {outbox.ActFilter{Until: half, Action: "pause"}, "2"},
+	} {
+		c.filter.Limit = 1
+		if got := total(f.actPager(c.filter)("")); got != c.want {
+			t.Errorf("%+v: total %s, want %s", c.filter, got, c.want)
+		}
+	}
+}
+
+func TestInPages_readEverythingOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("c-3", 2)
+	f.append("c-4", 2)
+	f.kill("c-3", "c-4")
+	for i := range 11 {
+		f.append(fmt.Sprint("c-", i), 200)
+	}
+	for _, filter := range []outbox.RowFilter{{}, {Status: outbox.Dead}, {CampaignID: "c-1"}, {EventType: "none"}, {Limit: 1, Reverse: true}} {
+		var got []outbox.Row
+		most := 0
+		for rows, err := range f.RowsInPages(f.ctx, filter) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, most = append(got, rows...), max(most, len(rows))
+		}
+		filter.Limit = 200
+		want, _ := f.visit(filter)
+		if diff := cmp.Diff(keys(want), keys(got)); diff != "" || most > 500 {
+			t.Errorf("%+v: up to %d rows at once (-want +got):\n%s", filter, most, diff)
+		}
+	}
+	steps := 0
+	for range f.RowsInPages(f.ctx, outbox.RowFilter{}) {
+		if steps++; steps == 2 {
+			break
+		}
+	}
+	if steps != 2 {
+		t.Errorf("reading went on for %d steps", steps)
+	}
+	for _, err := range f.RowsInPages(f.ctx, outbox.RowFilter{Cursor: "!"}) {
+		refused(t, err, outbox.ErrInvalid, "cursor")
+		return
+	}
+	t.Error("a wrong cursor was read without an error")
+}

@@ -1,0 +1,251 @@
+package templates
+
+import (
+	"net/url"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+)
+
+func rowValues(f outbox.RowFilter) url.Values {
+	return values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,
+		"fingerprint", f.Fingerprint, "q", f.Q, "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
+}
+
+func campaignValues(f outbox.CampaignFilter) url.Values {
+	sort := f.Sort
+	if sort == outbox.SortID {
+		sort = ""
+	}
+	return values("state", string(f.State), "q", f.Q, "sort", string(sort), "reverse", yes(f.Reverse), "cursor", f.Cursor,
+		"limit", positive(int64(f.Limit)))
+}
+
+func actValues(f outbox.ActFilter) url.Values {
+	return values("actor", f.Actor, "action", f.Action, "campaign", f.CampaignID, "seq", positive(f.Seq),
+		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor,
+		"limit", positive(int64(f.Limit)))
+}
+
+func yes(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+// exportOf is the whole of a list as a file: "csv" or "json".
+func (l Links) exportOf(list, format string, query url.Values) URL {
+	query.Del("cursor")
+	query.Del("limit")
+	query.Set("format", format)
+	return l.at(query, "export", list)
+}
+
+// ExportRows is the file of all rows that match f; format is "csv" or "json".
+func (l Links) ExportRows(f outbox.RowFilter, format string) URL {
+	return l.exportOf("rows", format, rowValues(f))
+}
+
+// ExportCampaigns is the file of all campaigns that match f.
+func (l Links) ExportCampaigns(f outbox.CampaignFilter, format string) URL {
+	return l.exportOf("campaigns", format, campaignValues(f))
+}
+
+// ExportAudit is the file of all acts that match f.
+func (l Links) ExportAudit(f outbox.ActFilter, format string) URL {
+	return l.exportOf("audit", format, actValues(f))
+}
+
+// NewOperation is where rows that were chosen lead: the page that says what
+// requeuing them will do.
+func (l Links) NewOperation() URL { return l.at(nil, "operations", "new") }
+
+// rowChoice names a row in a form: its campaign, escaped, and its seq.
+func rowChoice(r outbox.Row) string {
+	return url.PathEscape(r.CampaignID) + "/" + strconv.FormatInt(r.Seq, 10)
+}
+
+// rowRevision changes whenever a row looks different in a list.
+func rowRevision(r outbox.Row) string {
+	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
+	if r.IsHead {
+		revision += "^"
+	}
+	return revision
+}
+
+// choosable reports whether a page of rows offers any to be chosen.
+func choosable(p Page, rows []outbox.Row) bool {
+	for _, r := range rows {
+		if r.Status == outbox.Dead {
+			return !p.ReadOnly
+		}
+	}
+	return false
+}
+
+// pagerView leads through a list. An empty link is not offered.
+type pagerView struct {
+	Shown             string // how many are shown, of how many
+	Note              string
+	First, Prev, Next URL
+	CSV, JSON         URL // all of the list
+}
+
+// pagerOf is the way from a page of a list, which was read from a cursor; at
+// makes the link to another.
+func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) URL) pagerView {
+	v := pagerView{Shown: shownOf(page)}
+	if page.NextCursor != nil {
+		v.Next = at(*page.NextCursor)
+	}
+	if page.PrevCursor != nil {
+		v.Prev = at(*page.PrevCursor)
+	}
+	if cursor != "" {
+		v.First = at("")
+	}
+	switch {
+	case page.Partial:
+		v.Note = "enough was looked through for one page, more may match further on"
+	case page.NextCursor == nil:
+		v.Note = "the end"
+	}
+	return v
+}
+
+// shownOf says "50 of 1,000+ shown".
+func shownOf[T any](page outbox.Page[T]) string {
+	n := int64(len(page.Items))
+	switch {
+	case page.Total == nil, page.TotalCapped && *page.Total <= n:
+		return num(n) + " shown"
+	case page.TotalCapped:
+		return num(n) + " of " + num(*page.Total) + "+ shown"
+	default:
+		return num(n) + " of " + num(*page.Total) + " shown"
+	}
+}
+
+// heading is the head of a column. One with a link can be sorted by; Sorted is
+// how it is: "ascending", "descending", or empty.
+type heading struct {
+	Name   string
+	Class  string
+	To     URL
+	Sorted string
+}
+
+func (h heading) glyph() string {
+	switch h.Sorted {
+	case "ascending":
+		return "▲"
+	case "descending":
+		return "▼"
+	}
+	return "⇅"
+}
+
+// rowHeadings are the heads of the columns of rows. What has a next attempt is
+// listed by it, all else by campaign and seq.
+func rowHeadings(p Page, f outbox.RowFilter) []heading {
+	turned := f
+	turned.Reverse, turned.Cursor = !f.Reverse, ""
+	to, sorted := p.Links.Rows(turned), "ascending"
+	if f.Reverse {
+		sorted = "descending"
+	}
+	all := []heading{{Name: "Row"}, {Name: "Event type"}, {Name: "Status"}, {Name: "Last error"}, {Name: "Waiting behind", Class: "n"}, {Name: "Age", Class: "n"}}
+	if f.ByNextAttempt() {
+		all[2] = heading{Name: "Status, next attempt", To: to, Sorted: sorted}
+	} else {
+		all[0].To, all[0].Sorted = to, sorted
+	}
+	return all
+}
+
+// campaignHeadings are the heads of the columns of campaigns.
+func campaignHeadings(p Page, f outbox.CampaignFilter) []heading {
+	return []heading{
+		sortable(p, f, heading{Name: "Campaign"}, outbox.SortID, "ascending", "descending"), {Name: "State"}, {Name: "Applied"},
+		sortable(p, f, heading{Name: "Behind", Class: "n"}, outbox.SortLag, "descending", "ascending"),
+		sortable(p, f, heading{Name: "For", Class: "n"}, outbox.SortAge, "descending", "ascending"),
+		{Name: "Rows"}, {Name: "Why"},
+	}
+}
+
+// sortable makes a head sort by one of the orders of campaigns: its own way
+// first, then the other way round.
+func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort, own, other string) heading {
+	chosen := f.Sort == by || f.Sort == "" && by == outbox.SortID
+	if chosen {
+		h.Sorted = own
+		if f.Reverse {
+			h.Sorted = other
+		}
+	}
+	f.Sort, f.Reverse, f.Cursor = by, chosen && !f.Reverse, ""
+	h.To = p.Links.Campaigns(f)
+	return h
+}
+
+// actHeadings are the heads of the columns of acts; a filter makes the first
+// one sortable.
+func actHeadings(p Page, f *outbox.ActFilter) []heading {
+	when := heading{Name: "When"}
+	if f != nil {
+		turned := *f
+		turned.Reverse, turned.Cursor = !f.Reverse, ""
+		when.To, when.Sorted = p.Links.Audit(turned), "descending"
+		if f.Reverse {
+			when.Sorted = "ascending"
+		}
+	}
+	return []heading{when, {Name: "Who"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
+}
+
+func rowsPager(p Page, v RowsView) pagerView {
+	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Rows(f)
+	})
+	view.CSV, view.JSON = p.Links.ExportRows(v.Filter, "csv"), p.Links.ExportRows(v.Filter, "json")
+	return view
+}
+
+func campaignsPager(p Page, v CampaignsView) pagerView {
+	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Campaigns(f)
+	})
+	view.CSV, view.JSON = p.Links.ExportCampaigns(v.Filter, "csv"), p.Links.ExportCampaigns(v.Filter, "json")
+	return view
+}
+
+func actsPager(p Page, v AuditView) pagerView {
+	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Audit(f)
+	})
+	view.CSV, view.JSON = p.Links.ExportAudit(v.Filter, "csv"), p.Links.ExportAudit(v.Filter, "json")
+	return view
+}
+
+// emptyText says why a list shows nothing, where a cursor or a bound of what is
+// looked through is the reason; otherwise it is empty.
+func emptyText(cursor string, partial bool) string {
+	switch {
+	case partial:
+		return "Nothing matched in what was looked through; more may match further on."
+	case cursor != "":
+		return "Nothing is left on this page of the list; what was here has gone."
+	}
+	return ""
+}
+
+// noRowFilter reports whether f selects all rows, in whatever order.
+func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
