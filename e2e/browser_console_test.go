@@ -82,7 +82,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 	before = asked()
 	appendTo(t, s, "", "c-1", seats("", "", "", "dee")[3:])
 	value[bool](b, `new Promise(done => setTimeout(() => done(true), 5000))`) // the rule is about time: two polls would have been
-	if n := asked(); n > before+1 { // one may have been under way
+	if n := asked(); n > before+1 {                                           // one may have been under way
 		t.Errorf("a hidden page asked %d times", n-before)
 	}
 	value[bool](b, `(() => { delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); return true })()`)

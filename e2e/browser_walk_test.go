@@ -128,7 +128,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 			b.lookUntil("the campaign is current", telling("#live", "current")+" && "+telling("#live", "6 of 6"))
 			b.click(".brand")
 			b.at("/")
-			b.lookUntil("nothing is left to do", saying(marked("count-dead"), "0")+" && "+saying(marked("count-pending"), "0"))
+			b.lookUntil("nothing is left to do", saying(marked("count-dead"), "0")+" && "+saying(marked("count-pending"), "0")+" && "+saying(marked("count-processing"), "0"))
 			b.await("the health says so", `!!document.querySelector(".health.h-ok")`)
 
 			b.click(`nav a[href="/audit"]`)

@@ -134,7 +134,9 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 
 func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}} })
+	s := newSite(t, func(c *Config) {
+		c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}}
+	})
 	type about struct {
 		Databases []outbox.DatabaseInfo
 		Cost      outbox.CostReport
