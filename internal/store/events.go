@@ -17,13 +17,13 @@ select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_a
   tags, metadata, payload, event_hash, chain_hash
 from events`
 
-func scanEvent(rows scanner) (outbox.Event, error) {
+func scanEvent(rows scanner, more ...any) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
-	err := rows.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
+	err := rows.Scan(append([]any{&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
 		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
-		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash)
+		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash}, more...)...)
 	e.OccurredAt, e.RecordedAt = at(occurred), at(recorded)
 	e.Tags, e.Metadata, e.Payload = rawObject(tags), rawObject(metadata), rawObject(payload)
 	return e, err
@@ -32,8 +32,11 @@ func scanEvent(rows scanner) (outbox.Event, error) {
 var emptyObject = json.RawMessage("{}")
 
 // rawObject is the text as raw JSON; the empty object, which most tags are, is
-// shared and must not be changed.
+// shared and must not be changed. What was not read is nil.
 func rawObject(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
 	if text == "{}" {
 		return emptyObject
 	}
