@@ -5,7 +5,7 @@
 //	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
-//	/campaigns/{id}/events/{seq}        one event
+//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file
 //	/projections /instances /audit /about
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -60,6 +60,7 @@ type server struct {
 	links    templates.Links
 	router   *chi.Mux
 	overview overviewCache
+	reading  chan struct{} // room for the documents that are in memory
 }
 
 // New makes the handler of everything the server answers.
@@ -72,7 +73,8 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter()}
+	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(),
+		reading: make(chan struct{}, documentReaders)}
 	s.router.Use(s.identify, s.recoverPanic, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
 	s.router.NotFound(s.handle(s.notFound))
 	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
@@ -115,6 +117,8 @@ func (s *server) routePages() {
 	get("/campaigns", s.campaignsPage)
 	get("/campaigns/{campaign}", s.campaignPage)
 	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
+	get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
+	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
@@ -141,6 +145,8 @@ func (s *server) routeAPI() {
 	get("/campaigns/{campaign}/events", s.apiEvents)
 	post("/campaigns/{campaign}/events", s.apiAppend)
 	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	get("/campaigns/{campaign}/projections", s.apiCursors)
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)

@@ -109,11 +109,11 @@ func causeStatus(c Cause) outbox.Status {
 
 func causeHue(c Cause) string { return "s-" + string(causeStatus(c)) }
 
-func entityText(e outbox.Event) string {
+func entityText(e outbox.EventLine) string {
 	if e.EntityType == "" && e.EntityID == "" {
 		return "–"
 	}
-	return e.EntityType + " " + e.EntityID
+	return Visible(e.EntityType + " " + e.EntityID)
 }
 
 func retryMeaning(p Page, r outbox.Row) string {
