@@ -161,6 +161,39 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	}
 }
 
+func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
+	t.Parallel()
+	f := open(t, large)
+	const mega = 1 << 20
+	sizes := []int{6 * mega, 6 * mega, 6 * mega, 10, 20 * mega, 10, 15 * mega, 2 * mega}
+	for _, size := range sizes {
+		e := event("a", "counted")
+		e.Payload = []byte(`{"text":"` + strings.Repeat("x", size) + `"}`)
+		f.appendAll(e)
+	}
+	var pages [][]int64
+	for after := int64(0); ; {
+		page, err := f.Events(f.ctx, "a", after, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seqs []int64
+		for _, e := range page.Items {
+			seqs = append(seqs, e.Seq)
+			after = e.Seq
+		}
+		if pages = append(pages, seqs); page.Partial != (page.NextCursor != nil) {
+			t.Errorf("page %v: partial is %t, the cursor %v", seqs, page.Partial, page.NextCursor)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+	}
+	if diff := cmp.Diff([][]int64{{1, 2}, {3, 4}, {5}, {6, 7}, {8}}, pages); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)

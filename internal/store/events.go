@@ -102,8 +102,9 @@ func (t *tx) missingEvent(campaign string, seq int64) error {
 }
 
 // Events reads the events of a campaign after a seq, in order. The page's
-// cursor is the last seq as text. limit 0 means 50; the most is 1,000. An
-// unknown campaign is outbox.ErrNotFound.
+// cursor is the last seq as text. limit 0 means 50; the most is 1,000. A page
+// ends early, with Partial set, where its events would be larger than
+// eventsBytes together. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
 	limit = pageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
@@ -114,6 +115,9 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 		}
 		first := min(max(0, afterSeq), c.highWater) + 1
 		last := min(c.highWater, first+int64(limit)-1)
+		if last, page.Partial, err = t.lastWithin(campaign, first, last, eventsBytes); err != nil {
+			return fmt.Errorf("read how large events of campaign %q are: %w", campaign, err)
+		}
 		if page.Items, err = t.events(campaign, first, last); err != nil {
 			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
 		}
@@ -124,6 +128,37 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 		return nil
 	})
 	return page, err
+}
+
+// eventsBytes is how large the documents of one page of events may be together,
+// unless its first event alone is larger.
+const eventsBytes = 16 << 20
+
+const selectEventSizes = `
+select seq, octet_length(payload) + octet_length(tags) + octet_length(metadata)
+from events
+where campaign_id = $1
+  and seq between $2 and $3
+order by seq`
+
+// lastWithin is the last of the events first to last up to which their
+// documents are no larger than most bytes together; first itself always is. cut
+// is true when that is not all of them.
+func (t *tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
+	fits = last
+	var sum int64
+	err = t.each(func(row scanner) error {
+		var seq, size int64
+		if err := row.Scan(&seq, &size); err != nil {
+			return err
+		}
+		if sum += size; sum > most && seq > first {
+			fits, cut = seq-1, true
+			return errEnough
+		}
+		return nil
+	}, selectEventSizes, campaign, first, last)
+	return fits, cut, err
 }
 
 func pageLimit(asked, most int) int {

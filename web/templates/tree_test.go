@@ -175,6 +175,14 @@ func shownValues(n node) int {
 	return sum
 }
 
+func levels(n node) int {
+	deepest := 0
+	for _, m := range n.Members {
+		deepest = max(deepest, levels(m))
+	}
+	return 1 + deepest
+}
+
 func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
 	t.Parallel()
 	list := func(n int, item string) string {
@@ -193,6 +201,9 @@ func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
 		"one after another": {`{"a":` + list(90, "1") + `,"b":` + list(90, "1") + `,"c":` + list(90, "1") + `}`, 3},
 	} {
 		root := mustTree(t, c.document, "", 0).root
+		if n := levels(root); n > treeDepth+1 {
+			t.Errorf("%s: %d levels, want at most %d", name, n, treeDepth+1)
+		}
 		if n := shownValues(root); n > treeNodes || len(root.Members) != c.shown {
 			t.Errorf("%s: %d values, %d members of the root, want at most %d and %d", name, n, len(root.Members), treeNodes, c.shown)
 		}
