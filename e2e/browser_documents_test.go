@@ -126,6 +126,7 @@ func TestBrowser_largeAndOddPayloads(t *testing.T) {
 			if !b.scripts {
 				return
 			}
+			seeNothing(b)
 			for _, path := range []string{"/rows/large/1", "/campaigns/large/events/1", "/campaigns/odd/events/1", "/campaigns/large", "/campaigns/odd",
 				"/campaigns/large/events/1/tree", "/campaigns/large/events/1/tree?part=payload&at=%2Fitems&from=300"} {
 				b.open(path)
@@ -177,6 +178,21 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 	if want := sha256.Sum256([]byte(payload)); got != hex.EncodeToString(want[:]) {
 		t.Errorf("what is downloaded has the hash %s", got)
 	}
+}
+
+// What goes wrong with a part of a tree is told on a page, not inside the tree.
+func seeNothing(b *tab) {
+	b.t.Helper()
+	b.expect("404")
+	b.open("/campaigns/large/events/1")
+	value[bool](b, `(() => {
+		const link = document.querySelector(`+js(marked("show-payload"))+`)
+		link.setAttribute("hx-get", link.getAttribute("hx-get") + "&at=/nowhere")
+		htmx.process(link)
+		return true
+	})()`)
+	b.click(marked("show-payload"))
+	b.await("the page says so", telling("h1", "Not found")+` && document.querySelectorAll("h1, main, .tree").length === 2`)
 }
 
 func seeOdd(b *tab) {

@@ -81,6 +81,13 @@ type treeQuery struct {
 // treePage answers with a part of a document: for htmx with the items alone
 // that take the place of the link, otherwise as a page.
 func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
+	fragment := r.Header.Get("HX-Request") == "true" && r.Header.Get("HX-Boosted") == ""
+	h := w.Header()
+	h.Set("Vary", "HX-Request")
+	if fragment { // what goes wrong is a page, and not for an item of a tree
+		h.Set("HX-Retarget", "body")
+		h.Set("HX-Reswap", "innerHTML")
+	}
 	campaign, seq, err := rowParams(r)
 	if err != nil {
 		return err
@@ -107,8 +114,9 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}
 	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
-	w.Header().Set("Vary", "HX-Request")
-	if r.Header.Get("HX-Request") == "true" && r.Header.Get("HX-Boosted") == "" {
+	if fragment {
+		h.Del("HX-Retarget")
+		h.Del("HX-Reswap")
 		return s.render(w, r, http.StatusOK, templates.TreeItems(p, d, tree))
 	}
 	return s.render(w, r, http.StatusOK, templates.TreePage(p, d, tree))

@@ -62,6 +62,9 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 			if (kind == "page") != strings.Contains(a.body, "<html") {
 				t.Errorf("%s of %s: %.100s", kind, to, a.body)
 			}
+			if to := a.Header.Get("HX-Retarget"); to != "" {
+				t.Errorf("%s is to go to %q", kind, to)
+			}
 			if values := strings.Count(a.body, "<bdi"); values > 2*200+10 {
 				t.Errorf("%s shows %d values", to, values)
 			}
@@ -80,6 +83,10 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 	}
 	s.get(tree+"?at=/items/3").want(t, 200, "9007199254740993")
 	s.get(tree+"?at=/nothing").want(t, 404, "here is nothing at")
+	if a := s.get(tree+"?at=/nothing", header("HX-Request", "true")).want(t, 404, "<html"); a.Header.Get("HX-Retarget") != "body" || a.Header.Get("HX-Reswap") != "innerHTML" {
+		t.Errorf("an error page goes where %v says", a.Header)
+	}
+	s.get(tree+"?at=/items&from=250").want(t, 200, `rel="prev" href="`+tree+`?at=%2Fitems&amp;from=150&amp;part=payload"`)
 	s.get(tree+"?at=/items&from=1050").want(t, 404)
 	s.get(tree+"?part=envelope").want(t, 422, "use payload, tags or metadata")
 	s.get(tree+"?from=-1").want(t, 422)

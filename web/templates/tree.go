@@ -69,9 +69,6 @@ type Tree struct {
 	from int // above 0 only the members from here on are shown
 }
 
-// From is the index of the first member that is shown.
-func (t Tree) From() int { return t.from }
-
 // ReadTree looks up a place in a JSON document, by its JSON pointer, and what a
 // fragment shows of it: the value there, or its members from an index on. Where
 // an object has a key more than once, `~#2` behind the key in the pointer means
