@@ -65,7 +65,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
 		"requeue": "/rows/requeue", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
-		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
+		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
 		"audit": "/audit", "about": "/about", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }

@@ -19,7 +19,7 @@ import (
 // appendCmd appends events from JSON Lines.
 type appendCmd struct {
 	File  string `arg:"" help:"The file to read, or - for stdin."`
-	Batch int    `default:"500" placeholder:"N" help:"How many lines are appended in one transaction."`
+	Batch int    `default:"500" placeholder:"N" help:"How many lines are appended in one transaction, fewer when they are large."`
 	JSON  bool   `name:"json" help:"Print one JSON document."`
 }
 

@@ -74,11 +74,15 @@ func (b *batch) sortRefused() {
 	slices.SortFunc(b.refused, func(x, y refusedLine) int { return cmp.Compare(x.Line, y.Line) })
 }
 
-// readBatch reads up to size lines, blank ones not counted. An empty batch is
-// the end of the input.
+// batchBytes is how much of the input one batch reads before it ends early, so
+// that large events do not pile up in memory.
+const batchBytes = 32 << 20
+
+// readBatch reads up to size lines, blank ones not counted, and not many more
+// than batchBytes. An empty batch is the end of the input.
 func readBatch(l *lineReader, size int) (batch, error) {
 	b := batch{events: make([]outbox.Event, 0, size), lines: make([]int, 0, size)}
-	for b.size < size {
+	for began := l.bytes; b.size < size && l.bytes-began < batchBytes; {
 		text, err := l.next()
 		if errors.Is(err, io.EOF) {
 			break

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,26 @@ func TestLineReader_skipsALineOverTheLimitWithoutKeepingIt(t *testing.T) {
 	}
 	if _, err := l.next(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last line: %v", err)
+	}
+}
+
+func TestReadBatch_endsEarlyWhenLinesAreLarge(t *testing.T) {
+	t.Parallel()
+	line := `{"campaign_id":"c","event_type":"a","payload":{"x":"` + strings.Repeat("x", 5<<20) + `"}}` + "\n"
+	l := newLineReader(strings.NewReader(strings.Repeat(line, 10)), 6<<20)
+	var sizes []int
+	for {
+		b, err := readBatch(l, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.empty() {
+			break
+		}
+		sizes = append(sizes, b.size)
+	}
+	if !slices.Equal(sizes, []int{7, 3}) {
+		t.Errorf("batches of %v lines, want 7 and 3", sizes)
 	}
 }
 

@@ -98,6 +98,9 @@ type rowView struct {
 	Attempts []outbox.Attempt `json:"attempts"`
 	Campaign campaignView     `json:"campaign"`
 	Acts     []outbox.Act     `json:"acts"`
+	Previous int64            `json:"previous_seq"` // of the campaign's row before; 0 when there is none
+	Next     int64            `json:"next_seq"`
+	Queue    []outbox.Row     `json:"queue"` // the campaign's head and the rows behind it
 }
 
 func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
@@ -129,7 +132,8 @@ func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(r.Context())), Acts: d.Acts})
+	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts,
+		Campaign: s.viewCampaign(d.Campaign, s.around(r.Context())), Acts: d.Acts, Previous: d.Previous, Next: d.Next, Queue: d.Queue})
 }
 
 func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {

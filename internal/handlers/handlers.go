@@ -5,8 +5,8 @@
 //	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
-//	/campaigns/{id}/events/{seq}        one event
 //	/failures                           errors that rows have in common; POST /failures/groups/note
+//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file
 //	/projections /instances /audit /about
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
@@ -68,6 +68,7 @@ type server struct {
 	router    *chi.Mux
 	overviews map[outbox.Span]*overviewCache
 	cost      cost
+	reading   chan struct{} // room for the documents that are in memory
 }
 
 // New makes the handler of everything the server answers.
@@ -80,7 +81,8 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), overviews: map[outbox.Span]*overviewCache{}}
+	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(),
+		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders)}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
@@ -136,6 +138,8 @@ func (s *server) routePages() {
 	get("/campaigns", s.campaignsPage)
 	get("/campaigns/{campaign}", s.campaignPage)
 	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
+	get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
+	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
@@ -174,6 +178,8 @@ func (s *server) routeAPI() {
 	get("/campaigns/{campaign}/events", s.apiEvents)
 	post("/campaigns/{campaign}/events", s.apiAppend)
 	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	get("/campaigns/{campaign}/projections", s.apiCursors)
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)

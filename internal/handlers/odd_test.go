@@ -79,6 +79,7 @@ var (
 	queryParams = map[string][]any{
 		"": {actQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {requeueForm{}},
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
+		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}},
 	}
 	formParams = map[string]any{"": actForm{}, "/rows/requeue": requeueForm{}}
 	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/campaigns/{campaign}/events": outbox.Event{}}

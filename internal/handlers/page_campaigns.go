@@ -24,11 +24,13 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, templates.CampaignsPage(p, view), templates.CampaignsLive(p, view))
 }
 
-// A campaign's page shows this many events, some of them before the one that
-// comes next.
+// A campaign's page shows this many events in its list and in its timeline, some
+// of them before the one that comes next.
 const (
-	eventsShown  = 20
-	eventsBefore = 5
+	eventsShown    = 20
+	eventsBefore   = 5
+	timelineShown  = 40
+	timelineBefore = 12
 )
 
 func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
@@ -73,7 +75,15 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if q.AfterSeq != nil {
 		v.After = *q.AfterSeq
 	}
-	if v.Events, err = s.Store.Events(ctx, id, v.After, eventsShown); err != nil {
+	after := min(v.After, c.HighWaterSeq) // or the sum below might overflow
+	if v.Events, err = s.Store.EventLines(ctx, id, after+1, after+eventsShown); err != nil {
+		return v, err
+	}
+	first := max(1, min(c.AppliedSeq+1-timelineBefore, c.HighWaterSeq-timelineShown+1))
+	if v.Timeline, err = s.Store.EventLines(ctx, id, first, first+timelineShown-1); err != nil {
+		return v, err
+	}
+	if v.Cursors, err = s.Store.Cursors(ctx, id, s.Projections); err != nil {
 		return v, err
 	}
 	if c.HeadStatus == outbox.Failed || c.HeadStatus == outbox.Dead {
@@ -110,7 +120,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templates.EventView, error) {
 	var v templates.EventView
 	var err error
-	if v.Event, err = s.Store.Event(r.Context(), campaign, seq); err != nil {
+	if v.EventDetail, err = s.Store.EventWithin(r.Context(), campaign, seq, templates.InlineDocument); err != nil {
 		return v, err
 	}
 	v.Campaign, err = s.Store.Campaign(r.Context(), campaign)

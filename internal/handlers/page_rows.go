@@ -68,7 +68,7 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	detail, err := s.Store.Row(r.Context(), campaign, seq)
+	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
 	if errors.Is(err, outbox.ErrNotFound) {
 		return s.rowGonePage(w, r, p, campaign, seq)
 	}
@@ -106,7 +106,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.Row(r.Context(), campaign, seq)
+	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
 	if err != nil {
 		return err
 	}

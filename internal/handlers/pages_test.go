@@ -17,6 +17,8 @@ var everyPage = []string{
 	"/", "/rows", "/rows?status=dead", "/rows/requeue", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
 	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/instances", "/audit", "/about",
+	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
+	"/projections", "/instances", "/audit", "/about",
 }
 
 func (s *site) trouble() *site {
@@ -113,7 +115,7 @@ func TestPayloads_keepEveryDigitAndAreEscaped(t *testing.T) {
 	s.get("/campaigns/c-1/events/1").want(t, 200, "12345678901234567890123", "1.10", "&lt;/code&gt;&lt;script&gt;")
 	big := `{"event_type":"a","payload":{"x":"` + strings.Repeat("y", 100_000) + `"}}`
 	s.post("/api/v1/campaigns/c-1/events", big).want(t, 201)
-	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "The first 64 KiB", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 90_000 {
+	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "Show the payload (100 KB)", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 20_000 {
 		t.Errorf("the page is %d bytes long", len(a.body))
 	}
 }
@@ -160,9 +162,9 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 	seen := map[string]bool{}
 	queue := append([]string{}, everyPage...)
 	for len(queue) > 0 {
-		target := queue[0]
+		target, _, _ := strings.Cut(queue[0], "#")
 		queue = queue[1:]
-		if seen[target] || strings.HasPrefix(target, "#") {
+		if seen[target] || target == "" {
 			continue
 		}
 		seen[target] = true

@@ -87,10 +87,16 @@ type Attempt struct {
 // RowDetail is a row with everything its page shows.
 type RowDetail struct {
 	Row      Row       `json:"row"`
-	Event    Event     `json:"event"`
+	Event    Event     `json:"event"` // its documents as far as they were asked for; Sizes tells of all
+	Sizes    Sizes     `json:"-"`
 	Attempts []Attempt `json:"attempts"` // newest first, at most 50
 	Campaign Campaign  `json:"campaign"`
 	Acts     []Act     `json:"acts"` // newest first, at most 20
+	// Previous and Next are the seqs of the campaign's rows before and after
+	// this one; 0 when there is none.
+	Previous int64 `json:"previous_seq"`
+	Next     int64 `json:"next_seq"`
+	Queue    []Row `json:"queue"` // the head of the campaign and the rows behind it, at most six
 }
 
 // RowFilter selects rows for a page. Zero fields select all.

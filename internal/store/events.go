@@ -17,13 +17,13 @@ select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_a
   tags, metadata, payload, event_hash, chain_hash
 from events`
 
-func scanEvent(rows scanner) (outbox.Event, error) {
+func scanEvent(rows scanner, more ...any) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
-	err := rows.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
+	err := rows.Scan(append([]any{&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
 		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
-		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash)
+		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash}, more...)...)
 	e.OccurredAt, e.RecordedAt = at(occurred), at(recorded)
 	e.Tags, e.Metadata, e.Payload = rawObject(tags), rawObject(metadata), rawObject(payload)
 	return e, err
@@ -32,8 +32,11 @@ func scanEvent(rows scanner) (outbox.Event, error) {
 var emptyObject = json.RawMessage("{}")
 
 // rawObject is the text as raw JSON; the empty object, which most tags are, is
-// shared and must not be changed.
+// shared and must not be changed. What was not read is nil.
 func rawObject(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
 	if text == "{}" {
 		return emptyObject
 	}
@@ -99,8 +102,9 @@ func (t *tx) missingEvent(campaign string, seq int64) error {
 }
 
 // Events reads the events of a campaign after a seq, in order. The page's
-// cursors are the seq they lead on from, as text. limit 0 means 50; the most is 1,000. An
-// unknown campaign is outbox.ErrNotFound.
+// cursors are the seq they lead on from, as text. limit 0 means 50; the most is 1,000. A page
+// ends early, with Partial set, where its events would be larger than
+// eventsBytes together. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
 	limit = pageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
@@ -111,6 +115,9 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 		}
 		first := min(max(0, afterSeq), c.highWater) + 1
 		last := min(c.highWater, first+int64(limit)-1)
+		if last, page.Partial, err = t.lastWithin(campaign, first, last, eventsBytes); err != nil {
+			return fmt.Errorf("read how large events of campaign %q are: %w", campaign, err)
+		}
 		if page.Items, err = t.events(campaign, first, last); err != nil {
 			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
 		}
@@ -129,6 +136,37 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 func seqCursor(after int64) *string {
 	cursor := strconv.FormatInt(after, 10)
 	return &cursor
+}
+
+// eventsBytes is how large the documents of one page of events may be together,
+// unless its first event alone is larger.
+const eventsBytes = 16 << 20
+
+const selectEventSizes = `
+select seq, octet_length(payload) + octet_length(tags) + octet_length(metadata)
+from events
+where campaign_id = $1
+  and seq between $2 and $3
+order by seq`
+
+// lastWithin is the last of the events first to last up to which their
+// documents are no larger than most bytes together; first itself always is. cut
+// is true when that is not all of them.
+func (t *tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
+	fits = last
+	var sum int64
+	err = t.each(func(row scanner) error {
+		var seq, size int64
+		if err := row.Scan(&seq, &size); err != nil {
+			return err
+		}
+		if sum += size; sum > most && seq > first {
+			fits, cut = seq-1, true
+			return errEnough
+		}
+		return nil
+	}, selectEventSizes, campaign, first, last)
+	return fits, cut, err
 }
 
 func pageLimit(asked, most int) int {

@@ -281,6 +281,17 @@ func (f *fixture) useReads(must func(...error)) {
 	f.row("dead", 1)
 	_, err := f.Events(f.ctx, "dead", 0, 0)
 	must(err)
+	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		_, _, err = f.Document(f.ctx, "dead", 1, part)
+		must(err)
+	}
+	f.appendAll(outbox.Event{CampaignID: "known", EventType: "counted", CausationID: "e-1", Payload: []byte("{}")})
+	_, err = f.EventWithin(f.ctx, "known", f.campaign("known").HighWaterSeq, 0)
+	must(err)
+	_, err = f.EventLines(f.ctx, "dead", 1, 3)
+	must(err)
+	_, err = f.Cursors(f.ctx, "dead", []outbox.ProjectionInfo{{Name: "p"}})
+	must(err)
 	_, err = f.Blocked(f.ctx, 0)
 	must(err)
 	_, err = f.Paused(f.ctx, 0)

@@ -95,16 +95,22 @@ func (s *Store) PrepareProjection(ctx context.Context, query string) error {
 
 type projectionVersion struct{ version, built string }
 
+const selectVersions = `select projection, version, built_version from projection_versions`
+
+func collectVersions(into map[string]projectionVersion) func(scanner) error {
+	return func(row scanner) error {
+		var name string
+		var v projectionVersion
+		err := row.Scan(&name, &v.version, &v.built)
+		into[name] = v
+		return err
+	}
+}
+
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
 	versions := make(map[string]projectionVersion)
 	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
-			var name string
-			var v projectionVersion
-			err := rows.Scan(&name, &v.version, &v.built)
-			versions[name] = v
-			return err
-		}, `select projection, version, built_version from projection_versions`)
+		return t.each(collectVersions(versions), selectVersions)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read projection versions: %w", err)

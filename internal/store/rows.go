@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 
 	"outboxweb/internal/outbox"
 )
@@ -39,10 +40,16 @@ func describeHead(r *outbox.Row, c *campaignRow) {
 	}
 }
 
-// Row reads one row with its event, its failed attempts and the acts on it.
-// A missing one is outbox.ErrNotFound, whose sentence tells whether the event
-// was applied.
+// Row reads one row with its event, its failed attempts, the acts on it and its
+// neighbours. A missing one is outbox.ErrNotFound, whose sentence tells whether
+// the event was applied.
 func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {
+	return s.RowWithin(ctx, campaign, seq, math.MaxInt64)
+}
+
+// RowWithin is Row without those documents of the event that are longer than
+// limit bytes; they are not read.
+func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
 	var d outbox.RowDetail
 	err := s.journal.read(ctx, func(t *tx) error {
 		c, row, err := t.rowForChange(campaign, seq, s.now())
@@ -50,10 +57,13 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 			return err
 		}
 		d.Row, d.Campaign = row, c.view()
-		if d.Event, _, err = t.event(eventsInRange, campaign, seq, seq); err != nil {
+		if d.Event, d.Sizes, _, err = t.eventWithin(campaign, seq, limit); err != nil {
 			return err
 		}
 		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
+			return err
+		}
+		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}
 		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).read(t, place{}, 20)
@@ -61,6 +71,45 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 		return err
 	})
 	return d, err
+}
+
+// queueShown is how many rows from the head on a row is shown with.
+const queueShown = 6
+
+const (
+	rowBefore = `
+select coalesce(max(seq), 0)
+from projection_apply_outbox
+where campaign_id = $1
+  and seq < $2`
+
+	rowAfter = `
+select coalesce(min(seq), 0)
+from projection_apply_outbox
+where campaign_id = $1
+  and seq > $2`
+)
+
+// neighbours reads what stands before and behind a row in its campaign.
+func (t *tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
+	var b batch
+	one := func(into *int64, query string) {
+		b.each(func(row scanner) error { return row.Scan(into) }, query, c.id, d.Row.Seq)
+	}
+	one(&d.Previous, rowBefore)
+	one(&d.Next, rowAfter)
+	d.Queue = []outbox.Row{}
+	b.each(func(row scanner) error {
+		var of campaignRow
+		r, err := scanRow(row, &of.head, &of.counts.Pending, &of.counts.Processing, &of.counts.Failed, &of.counts.Dead)
+		describeHead(&r, c)
+		d.Queue = append(d.Queue, r)
+		return err
+	}, rowsOfCampaign.up, "", int64(0), c.id, queueShown)
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.id, d.Row.Seq, err)
+	}
+	return nil
 }
 
 func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {

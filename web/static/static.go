@@ -22,12 +22,13 @@ const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
 	ListScript = "list.js"
+	Copy       = "copy.js"
 	Icon       = "icon.svg"
 	HTMX       = "vendor/htmx-2.0.11.min.js"
 	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
 )
 
-//go:embed app.css app.js list.js icon.svg vendor
+//go:embed app.css app.js list.js copy.js icon.svg vendor
 var files embed.FS
 
 type asset struct {

@@ -152,6 +152,22 @@ func (l Links) Event(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10))
 }
 
+// Tree is a place in a document of an event, by its JSON pointer; from counts
+// the members there that come before the first one shown.
+func (l Links) Tree(id string, seq int64, part outbox.Part, pointer string, from int) URL {
+	return l.at(values("part", string(part), "at", pointer, "from", positive(int64(from))),
+		"campaigns", id, "events", strconv.FormatInt(seq, 10), "tree")
+}
+
+// Payload is an event's payload to take away.
+func (l Links) Payload(id string, seq int64) URL {
+	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "payload")
+}
+
+// Cursors is how far each projection is in a campaign; only the API has it
+// apart from the campaign's page.
+func (l Links) Cursors(id string) URL { return l.at(nil, "campaigns", id, "projections") }
+
 func (l Links) Pause(id string) URL  { return l.at(nil, "campaigns", id, "pause") }
 func (l Links) Resume(id string) URL { return l.at(nil, "campaigns", id, "resume") }
 func (l Links) Replay(id string) URL { return l.at(nil, "campaigns", id, "replay") }

@@ -74,11 +74,11 @@ func RowTitle(campaign string, seq int64) string { return "Row " + itoa(seq) + "
 
 func EventTitle(campaign string, seq int64) string { return "Event " + itoa(seq) + " of " + campaign }
 
-func entityText(e outbox.Event) string {
+func entityText(e outbox.EventLine) string {
 	if e.EntityType == "" && e.EntityID == "" {
 		return "–"
 	}
-	return e.EntityType + " " + e.EntityID
+	return Visible(e.EntityType + " " + e.EntityID)
 }
 
 func retryMeaning(p Page, r outbox.Row) string {

@@ -55,6 +55,21 @@ func requeueTwins(p Page, r outbox.Row) Twins {
 	}
 }
 
+// eventTwins reads an event, and takes its payload to a file.
+func eventTwins(p Page, e outbox.Event) Twins {
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
+		"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
+}
+
+// rowTwins reads a row with its event, and the rows of its campaign.
+func rowTwins(p Page, r outbox.Row) Twins {
+	return Twins{
+		Curl: curlGet(p.Origin, p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
+			"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
+		CLI: "outboxweb report --json --campaign=" + shellQuote(r.CampaignID),
+	}
+}
+
 func expectedOf(r outbox.Row) *outbox.Expected {
 	return &outbox.Expected{Status: r.Status, AttemptCount: &r.AttemptCount}
 }

@@ -164,10 +164,6 @@ func firstLine(s string) string {
 	return strings.ToValidUTF8(line[:240], "") + "…"
 }
 
-// maxShown bounds the JSON that a page prints; a browser tab does not survive
-// much more. The whole is one link away.
-const maxShown = 64 << 10
-
 // prettyJSON indents raw bytes as they are: numbers keep every digit.
 func prettyJSON(raw json.RawMessage) string {
 	var b bytes.Buffer
@@ -175,14 +171,6 @@ func prettyJSON(raw json.RawMessage) string {
 		return string(raw)
 	}
 	return b.String()
-}
-
-func shownJSON(raw json.RawMessage) (text string, cut bool) {
-	text = prettyJSON(raw)
-	if len(text) <= maxShown {
-		return text, false
-	}
-	return strings.ToValidUTF8(text[:maxShown], ""), true
 }
 
 func emptyJSON(raw json.RawMessage) bool {
@@ -273,12 +261,31 @@ func (p Problem) title() string {
 
 type namedText struct{ Name, Value string }
 
-func envelopeTexts(e outbox.Event) []namedText {
-	all := []namedText{
-		{"Event id", e.EventID}, {"Actor", strings.TrimSpace(e.ActorType + " " + e.ActorID)},
-		{"Entity", strings.TrimSpace(e.EntityType + " " + e.EntityID)}, {"Session", e.SessionID},
-		{"Request", e.RequestID}, {"Correlation", e.CorrelationID}, {"Causation", e.CausationID},
-		{"Event hash", e.EventHash}, {"Chain hash", e.ChainHash},
+// envelopeText is a field of an event; Seq is the event of the same campaign
+// that it names, or 0.
+type envelopeText struct {
+	Name, Value string
+	Seq         int64
+}
+
+func envelopeTexts(d outbox.EventDetail) []envelopeText {
+	e := d.Event
+	all := []envelopeText{
+		{"Event id", e.EventID, 0}, {"Actor", strings.TrimSpace(e.ActorType + " " + e.ActorID), 0},
+		{"Entity", strings.TrimSpace(e.EntityType + " " + e.EntityID), 0}, {"Session", e.SessionID, 0},
+		{"Request", e.RequestID, 0}, {"Correlation", e.CorrelationID, d.CorrelationSeq}, {"Causation", e.CausationID, d.CausationSeq},
+		{"Event hash", e.EventHash, 0}, {"Chain hash", e.ChainHash, 0},
 	}
-	return slices.DeleteFunc(all, func(t namedText) bool { return t.Value == "" })
+	return slices.DeleteFunc(all, func(t envelopeText) bool { return t.Value == "" })
+}
+
+// documentsOf is the payload, and the tags and metadata where there are any.
+func documentsOf(d outbox.EventDetail) []Document {
+	all := []Document{documentOf(d.Event, d.Sizes, outbox.PartPayload)}
+	for _, part := range []outbox.Part{outbox.PartTags, outbox.PartMetadata} {
+		if d.Sizes.Of(part) > InlineDocument || !emptyJSON(d.Event.Document(part)) {
+			all = append(all, documentOf(d.Event, d.Sizes, part))
+		}
+	}
+	return all
 }

@@ -1,0 +1,135 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// documentReaders is how many requests may hold a whole document in memory at
+// once. Others wait for room, though not as long as the database may take.
+const (
+	documentReaders = 8
+	documentWait    = 2 * time.Second
+)
+
+// document reads one document of an event, once there is room for it. done
+// gives the room back. No room in time is outbox.ErrBusy.
+func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, done func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, documentWait)
+	defer cancel()
+	select {
+	case s.reading <- struct{}{}:
+	case <-waiting.Done():
+		return "", "", nil, fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, outbox.ErrBusy)
+	}
+	if text, hash, err = s.Store.Document(ctx, campaign, seq, part); err != nil {
+		<-s.reading
+		return "", "", nil, err
+	}
+	return text, hash, func() { <-s.reading }, nil
+}
+
+// payload answers with the payload of an event exactly as it is stored, as a
+// file to keep. It is the same for pages and the API.
+func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	text, hash, done, err := s.document(r.Context(), campaign, seq, outbox.PartPayload)
+	if err != nil {
+		return err
+	}
+	defer done()
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(campaign), seq))
+	h.Set("ETag", `"`+hash+`"`)
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text))
+	return nil
+}
+
+// fileName is a campaign's id as part of a file's name that every system takes.
+func fileName(campaign string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '_'
+	}, campaign)
+	name = strings.TrimLeft(name[:min(len(name), 80)], ".-")
+	if name == "" {
+		return "event"
+	}
+	return name
+}
+
+// treeQuery is a place in a document of an event.
+type treeQuery struct {
+	Part string `json:"part" validate:"omitempty,oneof=payload tags metadata"`
+	At   string `json:"at" validate:"maxbytes=4000,text"`
+	From int    `json:"from" validate:"min=0"`
+}
+
+// treePage answers with a part of a document: for htmx with the items alone
+// that take the place of the link, otherwise as a page.
+func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
+	fragment := r.Header.Get("HX-Request") == "true" && r.Header.Get("HX-Boosted") == ""
+	h := w.Header()
+	h.Set("Vary", "HX-Request")
+	if fragment { // what goes wrong is a page, and not for an item of a tree
+		h.Set("HX-Retarget", "body")
+		h.Set("HX-Reswap", "innerHTML")
+	}
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	var q treeQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	part := outbox.Part(q.Part)
+	if part == "" {
+		part = outbox.PartPayload
+	}
+	text, _, done, err := s.document(r.Context(), campaign, seq, part)
+	if err != nil {
+		return err
+	}
+	defer done()
+	tree, err := templates.ReadTree(text, q.At, q.From)
+	if nowhere, ok := errors.AsType[*templates.NoPlace](err); ok {
+		return outbox.NotFound("there is nothing at %q in the %s of event %d of campaign %q", nowhere.Pointer, part, seq, campaign)
+	}
+	if err != nil {
+		return err
+	}
+	d := templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}
+	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	if fragment {
+		h.Del("HX-Retarget")
+		h.Del("HX-Reswap")
+		return s.render(w, r, http.StatusOK, templates.TreeItems(p, d, tree))
+	}
+	return s.render(w, r, http.StatusOK, templates.TreePage(p, d, tree))
+}
+
+func (s *server) apiCursors(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	cursors, err := s.Store.Cursors(r.Context(), id, s.Projections)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(cursors))
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// What pages read of events. A document of an event may be megabytes long, so
+// that none is read whose length is over a limit. Both databases know the
+// length in bytes without reading the document. A beginning of it would be no
+// cheaper: SQLite reads all of it for substr, and for length, which counts
+// characters.
+
+// eventWithin is the columns of selectEvent, and the documents' lengths. SQLite
+// comes to the hashes only by walking over the payload: 10 ms for 25 MB.
+const eventWithin = `
+select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
+  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
+  case when octet_length(tags) <= cast($3 as bigint) then tags else '' end,
+  case when octet_length(metadata) <= cast($3 as bigint) then metadata else '' end,
+  case when octet_length(payload) <= cast($3 as bigint) then payload else '' end,
+  event_hash, chain_hash, octet_length(payload), octet_length(tags), octet_length(metadata)
+from events
+where campaign_id = $1
+  and seq = $2`
+
+// eventWithin reads an event without its documents longer than limit bytes,
+// which are nil, and how long all of them are.
+func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
+	err = t.each(func(row scanner) error {
+		found = true
+		e, err = scanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
+		return err
+	}, eventWithin, campaign, seq, limit)
+	return e, sizes, found, err
+}
+
+// EventWithin reads one event for its page, without those of its documents
+// that are longer than limit bytes. A missing one is outbox.ErrNotFound.
+func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
+	var d outbox.EventDetail
+	err := s.journal.read(ctx, func(t *tx) error {
+		var found bool
+		var err error
+		d.Event, d.Sizes, found, err = t.eventWithin(campaign, seq, limit)
+		if err == nil && !found {
+			err = t.missingEvent(campaign, seq)
+		}
+		if err != nil {
+			return err
+		}
+		row, _, err := t.row(campaign, seq)
+		if err != nil {
+			return err
+		}
+		d.RowStatus = row.Status
+		return t.relatives(&d)
+	})
+	return d, err
+}
+
+// selectRelatives finds events by their ids within a campaign, for which there
+// is an index. Nothing finds the events that name another as their cause.
+const selectRelatives = `
+select seq, event_id
+from events
+where campaign_id = $1
+  and event_id in ($2, $3)`
+
+// relatives finds the events that an event names as its correlation and cause.
+func (t *tx) relatives(d *outbox.EventDetail) error {
+	e := d.Event
+	if e.CorrelationID == "" && e.CausationID == "" {
+		return nil
+	}
+	err := t.each(func(row scanner) error {
+		var seq int64
+		var id string
+		err := row.Scan(&seq, &id)
+		if id != "" && id == e.CorrelationID {
+			d.CorrelationSeq = seq
+		}
+		if id != "" && id == e.CausationID {
+			d.CausationSeq = seq
+		}
+		return err
+	}, selectRelatives, e.CampaignID, e.CorrelationID, e.CausationID)
+	if err != nil {
+		return fmt.Errorf("read the causes of campaign %q seq %d: %w", e.CampaignID, e.Seq, err)
+	}
+	return nil
+}
+
+var selectDocument = map[outbox.Part]string{
+	outbox.PartPayload:  `select payload, event_hash from events where campaign_id = $1 and seq = $2`,
+	outbox.PartTags:     `select tags, event_hash from events where campaign_id = $1 and seq = $2`,
+	outbox.PartMetadata: `select metadata, event_hash from events where campaign_id = $1 and seq = $2`,
+}
+
+// Document reads one document of an event, whole and exactly as it is stored,
+// and the event's hash. A missing event is outbox.ErrNotFound.
+func (s *Store) Document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
+	query, ok := selectDocument[part]
+	if !ok {
+		return "", "", outbox.Invalid("part", "part %q is unknown; use payload, tags or metadata", part)
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		found, err := t.one([]any{&text, &hash}, query, campaign, seq)
+		if err == nil && !found {
+			err = t.missingEvent(campaign, seq)
+		}
+		return err
+	})
+	return text, hash, err
+}
+
+const selectEventLines = `
+select e.seq, e.event_type, e.entity_type, e.entity_id, e.occurred_at, coalesce(o.status, '')
+from events e
+left join projection_apply_outbox o on o.campaign_id = e.campaign_id and o.seq = e.seq
+where e.campaign_id = $1
+  and e.seq between $2 and $3
+order by e.seq`
+
+// EventLines reads the events of a campaign from seq first to seq last, each in
+// one line with the status of its row and none of its documents.
+func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
+	lines := []outbox.EventLine{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var l outbox.EventLine
+			var occurred int64
+			var status string
+			err := row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, &status)
+			l.OccurredAt, l.RowStatus = at(occurred), outbox.Status(status)
+			lines = append(lines, l)
+			return err
+		}, selectEventLines, campaign, first, last)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events %d to %d of campaign %q: %w", first, last, campaign, err)
+	}
+	return lines, nil
+}
+
+const (
+	selectCursors = `
+select projection, applied_seq, generation, state
+from projection_cursors
+where campaign_id = $1`
+
+	selectOpenFailures = `
+select projection, seq, event_type, message, fingerprint, attempts, last_at
+from failures
+where campaign_id = $1
+  and status = 'open'`
+)
+
+// Cursors tells how far each of the loaded projections is in a campaign, in
+// their order. One that was never set aside has no cursor of its own: it stands
+// at the watermark. An unknown campaign is outbox.ErrNotFound.
+func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+	err := s.journal.read(ctx, func(t *tx) error {
+		_, err := t.existingCampaign(campaign)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var mark Watermark
+	stored := make(map[string]outbox.Cursor)
+	failures := make(map[string]*outbox.CursorFailure)
+	versions := make(map[string]projectionVersion)
+	err = s.projections.read(ctx, func(t *tx) error {
+		var b batch
+		b.each(func(row scanner) (err error) {
+			mark, err = scanWatermark(row)
+			return err
+		}, selectWatermark, campaign)
+		b.each(func(row scanner) error {
+			var c outbox.Cursor
+			err := row.Scan(&c.Projection, &c.AppliedSeq, &c.Generation, &c.State)
+			stored[c.Projection] = c
+			return err
+		}, selectCursors, campaign)
+		b.each(collectFailures(failures), selectOpenFailures, campaign)
+		b.each(collectVersions(versions), selectVersions)
+		return t.runAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
+	}
+	cursors := make([]outbox.Cursor, len(loaded))
+	for i, p := range loaded {
+		c, ok := stored[p.Name]
+		if !ok {
+			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
+		}
+		if c.State == outbox.CursorLive {
+			c.AppliedSeq = mark.AppliedSeq
+		} else {
+			c.Failure = failures[p.Name]
+		}
+		c.Version, c.BuiltVersion = p.Version, versions[p.Name].built
+		cursors[i] = c
+	}
+	return cursors, nil
+}
+
+func collectFailures(into map[string]*outbox.CursorFailure) func(scanner) error {
+	return func(row scanner) error {
+		var name string
+		var last int64
+		f := new(outbox.CursorFailure)
+		err := row.Scan(&name, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
+		f.At = at(last)
+		into[name] = f
+		return err
+	}
+}

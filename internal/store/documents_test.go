@@ -1,0 +1,234 @@
+package store_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func large(o *store.Options) { o.MaxPayload = 32 << 20 }
+
+func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	e := event("a", "counted")
+	e.Payload, e.Tags, e.Metadata = []byte(`{"text":"ééééé"}`), []byte(`{"k":"v"}`), []byte(`{"deep":{"er":[1,2,3]}}`)
+	f.appendAll(e)
+	want := outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))}
+	for _, limit := range []int64{-1, 0, want.Tags, want.Payload - 1, want.Payload, want.Metadata, 1 << 40} {
+		d, err := f.EventWithin(f.ctx, "a", 1, limit)
+		if err != nil || d.Sizes != want {
+			t.Fatalf("limit %d: %+v, %v, want the sizes %+v", limit, d.Sizes, err, want)
+		}
+		for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+			shown := ""
+			if want.Of(part) <= limit {
+				shown = string(e.Document(part))
+			}
+			if got := string(d.Event.Document(part)); got != shown {
+				t.Errorf("limit %d: %s is %q, want %q", limit, part, got, shown)
+			}
+		}
+		if d.Event.EventHash == "" || d.Event.EventType != "counted" || d.RowStatus != outbox.Pending {
+			t.Errorf("limit %d: %+v", limit, d)
+		}
+	}
+	_, err := f.EventWithin(f.ctx, "a", 2, 0)
+	refused(t, err, outbox.ErrNotFound, "no event 2")
+	_, err = f.EventWithin(f.ctx, "nobody", 1, 0)
+	refused(t, err, outbox.ErrNotFound, "unknown")
+}
+
+func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	named := func(campaign, id, correlation, causation string) outbox.Event {
+		e := event(campaign, "counted")
+		e.EventID, e.CorrelationID, e.CausationID = id, correlation, causation
+		return e
+	}
+	f.appendAll(named("a", "first", "", ""), named("a", "second", "first", "first"), named("a", "third", "first", "second"),
+		named("a", "fourth", "elsewhere", "nothing"), named("b", "elsewhere", "third", ""))
+	for seq, want := range map[int64][2]int64{1: {}, 2: {1, 1}, 3: {1, 2}, 4: {}} {
+		d, err := f.EventWithin(f.ctx, "a", seq, 0)
+		if got := [2]int64{d.CorrelationSeq, d.CausationSeq}; err != nil || got != want {
+			t.Errorf("event %d: %v, %v, want %v", seq, got, err, want)
+		}
+	}
+}
+
+func TestDocument_isExactlyWhatIsStored(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	e := event("a", "counted")
+	e.Payload, e.Tags, e.Metadata = []byte(`{"n":9007199254740993,"e":1e400,"z":-0,"a":1,"a":2}`), []byte(`{"k":"v"}`), []byte(`{"m":"\u202e"}`)
+	f.appendAll(e)
+	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		text, hash, err := f.Document(f.ctx, "a", 1, part)
+		if err != nil || text != string(e.Document(part)) || len(hash) != 64 {
+			t.Errorf("%s is %s with hash %q, %v", part, text, hash, err)
+		}
+	}
+	_, _, err := f.Document(f.ctx, "a", 2, outbox.PartPayload)
+	refused(t, err, outbox.ErrNotFound, "no event 2")
+	_, _, err = f.Document(f.ctx, "a", 1, "envelope")
+	refused(t, err, outbox.ErrInvalid, "envelope")
+}
+
+func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 2)
+	f.drain()
+	f.append("a", 4)
+	f.kill("a")
+	f.append("b", 9)
+	f.raw(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`)
+	lines, err := f.EventLines(f.ctx, "a", 2, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range lines {
+		got = append(got, fmt.Sprintf("%d %s %s", l.Seq, l.EventType, l.RowStatus))
+		if l.OccurredAt.IsZero() {
+			t.Errorf("event %d occurred at no time", l.Seq)
+		}
+	}
+	if diff := cmp.Diff([]string{"2 counted ", "3 counted dead", "4 counted pending", "5 counted ", "6 counted pending"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRow_knowsItsNeighbours(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 10)
+	f.append("b", 1)
+	f.raw(`delete from projection_apply_outbox where campaign_id = 'a' and seq in (1, 2, 5)`)
+	for seq, want := range map[int64][2]int64{3: {0, 4}, 4: {3, 6}, 6: {4, 7}, 10: {9, 0}} {
+		d := f.row("a", seq)
+		if got := [2]int64{d.Previous, d.Next}; got != want {
+			t.Errorf("row %d stands between %v, want %v", seq, got, want)
+		}
+		var queue []int64
+		for _, r := range d.Queue {
+			queue = append(queue, r.Seq)
+		}
+		if diff := cmp.Diff([]int64{3, 4, 6, 7, 8, 9}, queue); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if d := f.row("b", 1); d.Previous != 0 || d.Next != 0 || len(d.Queue) != 1 || !d.Queue[0].IsHead {
+		t.Errorf("alone: %+v", d)
+	}
+}
+
+// The page of a row whose payload is large reads nothing of it.
+func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
+	f := open(t, large) // not parallel: it counts allocations
+	e := event("a", "counted")
+	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 25<<20) + `"}`)
+	f.appendAll(e)
+	read := func() outbox.RowDetail {
+		d, err := f.RowWithin(f.ctx, "a", 1, 64<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	read()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d := read()
+	lines, err := f.EventLines(f.ctx, "a", 1, 20)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(lines) != 1 || d.Event.Payload != nil || d.Sizes.Payload != int64(len(e.Payload)) || d.Event.EventHash == "" {
+		t.Errorf("%d lines, %d bytes of payload, %+v, %v", len(lines), len(d.Event.Payload), d.Sizes, err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
+		t.Errorf("%d bytes were allocated", allocated)
+	}
+	whole, err := f.Row(f.ctx, "a", 1)
+	if err != nil || string(whole.Event.Payload) != string(e.Payload) {
+		t.Errorf("the whole payload has %d bytes, %v", len(whole.Event.Payload), err)
+	}
+}
+
+func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
+	t.Parallel()
+	f := open(t, large)
+	const mega = 1 << 20
+	sizes := []int{6 * mega, 6 * mega, 6 * mega, 10, 20 * mega, 10, 15 * mega, 2 * mega}
+	for _, size := range sizes {
+		e := event("a", "counted")
+		e.Payload = []byte(`{"text":"` + strings.Repeat("x", size) + `"}`)
+		f.appendAll(e)
+	}
+	var pages [][]int64
+	for after := int64(0); ; {
+		page, err := f.Events(f.ctx, "a", after, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seqs []int64
+		for _, e := range page.Items {
+			seqs = append(seqs, e.Seq)
+			after = e.Seq
+		}
+		if pages = append(pages, seqs); page.Partial != (page.NextCursor != nil) {
+			t.Errorf("page %v: partial is %t, the cursor %v", seqs, page.Partial, page.NextCursor)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+	}
+	if diff := cmp.Diff([][]int64{{1, 2}, {3, 4}, {5}, {6, 7}, {8}}, pages); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	f.append("b", 2)
+	f.drain()
+	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
+	for _, p := range []store.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
+		if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := f.Event(f.ctx, "a", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Quarantine("roster", &e, *failure("boom"), 8) }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Cursors(f.ctx, "a", loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []outbox.Cursor{
+		{Projection: "roster", AppliedSeq: 3, Generation: 1, State: outbox.CursorQuarantined, Version: "v2", BuiltVersion: "v1",
+			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 8, At: f.clock.now()}},
+		{Projection: "history", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
+		{Projection: "new", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err = f.Cursors(f.ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
+		t.Errorf("of the other campaign: %+v, %v", got, err)
+	}
+	_, err = f.Cursors(f.ctx, "nobody", loaded)
+	refused(t, err, outbox.ErrNotFound, "unknown")
+}

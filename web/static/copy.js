@@ -1,0 +1,38 @@
+// Buttons that copy the text beside them. They are hidden unless this file runs
+// and the browser lets pages write to the clipboard, which it does only over
+// https and on the machine itself; the text can be selected all the same.
+(function () {
+  "use strict";
+  if (!navigator.clipboard || !window.isSecureContext) return;
+  document.documentElement.classList.add("can-copy");
+
+  // One region says aloud what was copied. It is made before it is needed, since
+  // readers of the screen miss regions that appear with their text.
+  function region() {
+    var el = document.getElementById("copied");
+    if (!el) {
+      el = document.createElement("p");
+      el.id = "copied";
+      el.className = "hidden";
+      el.setAttribute("role", "status");
+      document.body.appendChild(el);
+    }
+    return el;
+  }
+  region();
+
+  function say(button, text) {
+    button.textContent = text;
+    region().textContent = text === "Copied" ? "Copied " + button.dataset.copy + "." : "That could not be copied.";
+    window.setTimeout(function () { button.textContent = "Copy"; }, 2000);
+  }
+
+  document.addEventListener("click", function (evt) {
+    var button = evt.target.closest && evt.target.closest("button[data-copy]");
+    var text = button && button.closest(".copyable").querySelector("pre");
+    if (!text) return;
+    navigator.clipboard.writeText(text.textContent).then(
+      function () { say(button, "Copied"); },
+      function () { say(button, "Not copied"); });
+  });
+})();

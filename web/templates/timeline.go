@@ -1,0 +1,116 @@
+package templates
+
+import (
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// mark is where an event stands: in one word, with the glyph and the hue that
+// the same has everywhere.
+type mark struct{ word, glyph, hue string }
+
+// markOf tells where an event of a campaign stands.
+func markOf(c outbox.Campaign, l outbox.EventLine) mark {
+	switch {
+	case l.Seq <= c.AppliedSeq:
+		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
+	case l.RowStatus == "":
+		return mark{"no row", "?", "s-failed"}
+	case l.RowStatus == outbox.Pending && l.Seq != c.HeadSeq:
+		return mark{"waits", statusGlyph(l.RowStatus), "s-pending"}
+	}
+	return mark{string(l.RowStatus), statusGlyph(l.RowStatus), "s-" + string(l.RowStatus)}
+}
+
+// position names what is special about an event's place: the head, the
+// watermark, the last one.
+func position(c outbox.Campaign, seq int64) string {
+	switch {
+	case seq == c.HeadSeq:
+		return "head"
+	case seq == c.AppliedSeq && seq == c.HighWaterSeq:
+		return "watermark, the last event"
+	case seq == c.AppliedSeq:
+		return "watermark"
+	case seq == c.HighWaterSeq:
+		return "the last event"
+	}
+	return ""
+}
+
+// cellText is all there is to say about a cell of the timeline.
+func cellText(c outbox.Campaign, l outbox.EventLine) string {
+	text := fmt.Sprintf("Event %d, %s: %s", l.Seq, l.EventType, markOf(c, l).word)
+	if p := position(c, l.Seq); p != "" {
+		text += ", " + p
+	}
+	return text
+}
+
+// milestones names the watermark, the head and the last event.
+func milestones(c outbox.Campaign) string {
+	text := "The watermark is at " + num(c.AppliedSeq)
+	if c.HeadSeq > 0 {
+		text += ", the head at " + num(c.HeadSeq)
+	}
+	return text + ", the last event at " + num(c.HighWaterSeq) + "."
+}
+
+// beyond says how many events lie before and behind a timeline.
+func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
+	if len(lines) == 0 {
+		return "No event."
+	}
+	before, behind := lines[0].Seq-1, c.HighWaterSeq-lines[len(lines)-1].Seq
+	switch {
+	case before > 0 && behind > 0:
+		return num(before) + " earlier and " + num(behind) + " later events are not shown."
+	case before > 0:
+		return count(before, "earlier event is", "earlier events are") + " not shown."
+	case behind > 0:
+		return count(behind, "later event is", "later events are") + " not shown."
+	}
+	return ""
+}
+
+// eventStands says in a sentence whether and how an event was applied.
+func eventStands(v EventView) string {
+	seq, c := v.Event.Seq, v.Campaign
+	switch {
+	case seq <= c.AppliedSeq:
+		return fmt.Sprintf("It was applied: the projections of its campaign have every event up to %s.", num(c.AppliedSeq))
+	case v.RowStatus == "":
+		return fmt.Sprintf("It is not applied and has no row: the projections have every event up to %s, and nothing brings them this one until a replay.", num(c.AppliedSeq))
+	case seq == c.HeadSeq:
+		return fmt.Sprintf("It is the head of its campaign, the one to be applied next; the projections have every event up to %s.", num(c.AppliedSeq))
+	}
+	return fmt.Sprintf("It is not applied yet: it waits behind event %s, and the projections have every event up to %s.", num(c.HeadSeq), num(c.AppliedSeq))
+}
+
+// cursorBuilt says which version of its definition made a projection's rows.
+func cursorBuilt(c outbox.Cursor) string {
+	switch c.BuiltVersion {
+	case c.Version:
+		return "by the loaded version"
+	case "":
+		return "by an unknown version"
+	}
+	return "by another version"
+}
+
+func shortVersion(v string) string { return v[:min(len(v), 12)] }
+
+func cursorGlyph(c outbox.Cursor) string {
+	if c.State == outbox.CursorLive {
+		return stateGlyph(outbox.StateCurrent)
+	}
+	return statusGlyph(outbox.Dead)
+}
+
+func cursorHue(c outbox.Cursor) string {
+	if c.State == outbox.CursorLive {
+		return "s-current"
+	}
+	return "s-dead"
+}

@@ -1,0 +1,533 @@
+package templates
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+// Limits on what one fragment of a tree shows. A document has no limit: it is
+// walked over as text and never decoded, so that numbers keep every digit and
+// keys their order, and each byte is looked at a few times at most.
+const (
+	InlineDocument = 64 << 10 // bytes; a longer document is shown only when it is asked for
+
+	treeNodes   = 200     // values in one fragment
+	treeMembers = 100     // members of one object or array
+	treeOpen    = 60      // values up to which an object or array is open at first
+	treeDepth   = 12      // levels of one fragment
+	treeWalk    = 1 << 20 // bytes up to which an object or array within another's member is looked into
+	treeText    = 2000    // characters of a string or number
+	treeKey     = 200     // characters of a key
+	treePointer = 2000    // bytes of a pointer that a link carries
+)
+
+// errNotJSON is what the walk over a damaged document comes to.
+var errNotJSON = errors.New("the document is not JSON")
+
+// NoPlace is a JSON pointer that leads nowhere in a document.
+type NoPlace struct{ Pointer string }
+
+func (e *NoPlace) Error() string { return fmt.Sprintf("there is nothing at %q", e.Pointer) }
+
+// node is one value of a document as a fragment shows it.
+type node struct {
+	Key     string // quoted, as stored; the index in an array; empty at the root
+	Kind    byte   // '{', '[', '"', or 'n' for a number and 'l' for true, false and null
+	Text    string // of a value without members, as stored
+	Rest    int    // how many characters of Text and of what is left out are not shown
+	Pointer string // where the value is
+	Total   int    // members
+	From    int    // the index of the first member shown
+	Members []node
+	Open    bool
+}
+
+// reachable reports whether a link can say where the node is.
+func (n node) reachable() bool { return len(n.Pointer) <= treePointer }
+
+// Shown reports whether the node's members are shown, or some of them.
+func (n node) Shown() bool { return len(n.Members) > 0 || n.Total == 0 }
+
+// Next is the index of the first member that is not shown; 0 when the last is.
+func (n node) Next() int {
+	if next := n.From + len(n.Members); next < n.Total && len(n.Members) > 0 {
+		return next
+	}
+	return 0
+}
+
+// Tree is a stretch of a JSON document, ready to be shown.
+type Tree struct {
+	root node
+	from int // above 0 only the members from here on are shown
+}
+
+// ReadTree looks up a place in a JSON document, by its JSON pointer, and what a
+// fragment shows of it: the value there, or its members from an index on. Where
+// an object has a key more than once, `~#2` behind the key in the pointer means
+// the second. A pointer that leads nowhere is a *NoPlace.
+func ReadTree(document, pointer string, from int) (Tree, error) {
+	w := walk{text: document}
+	at, key, err := w.find(pointer)
+	if err != nil {
+		return Tree{}, err
+	}
+	e, ok := w.measure(at)
+	if !ok {
+		return Tree{}, errNotJSON
+	}
+	root := node{Pointer: pointer}
+	root.Key, _ = shownText(key, treeKey)
+	left := treeNodes
+	if err := w.fill(&root, at, e, from, 0, &left); err != nil {
+		return Tree{}, err
+	}
+	if from > 0 && from >= root.Total {
+		return Tree{}, &NoPlace{pointer + "/" + strconv.Itoa(from)}
+	}
+	root.Open = true
+	return Tree{root, from}, nil
+}
+
+// walk reads a JSON text. Positions are byte offsets.
+type walk struct{ text string }
+
+// extent is how far a value reaches and what is in it.
+type extent struct {
+	end     int
+	members int // of an object or array
+	values  int // of all levels, itself included
+}
+
+func (w walk) space(i int) int {
+	for i < len(w.text) && (w.text[i] == ' ' || w.text[i] == '\n' || w.text[i] == '\t' || w.text[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// stringEnd is the position after a string that begins at i.
+func (w walk) stringEnd(i int) (int, bool) {
+	for j := i + 1; ; {
+		quote := strings.IndexByte(w.text[min(j, len(w.text)):], '"')
+		if quote < 0 {
+			return 0, false
+		}
+		j += quote
+		escapes := 0
+		for w.text[j-1-escapes] == '\\' {
+			escapes++
+		}
+		j++
+		if escapes%2 == 0 {
+			return j, true
+		}
+	}
+}
+
+// measure looks at a value from its first byte to its last.
+func (w walk) measure(i int) (extent, bool) {
+	if i >= len(w.text) {
+		return extent{}, false
+	}
+	switch w.text[i] {
+	case '{', '[':
+		return w.measureMembers(i)
+	case '"':
+		end, ok := w.stringEnd(i)
+		return extent{end: end, values: 1}, ok
+	}
+	end := i
+	for end < len(w.text) && !strings.ContainsRune(",:{}[]\" \n\t\r", rune(w.text[end])) {
+		end++
+	}
+	return extent{end: end, values: 1}, end > i
+}
+
+func (w walk) measureMembers(i int) (extent, bool) {
+	e, depth := extent{values: 1}, 0
+	for i < len(w.text) {
+		switch w.text[i] {
+		case '"':
+			end, ok := w.stringEnd(i)
+			if !ok {
+				return e, false
+			}
+			i = end
+			continue
+		case '{', '[':
+			depth++
+			if next := w.space(i + 1); next < len(w.text) && w.text[next] != '}' && w.text[next] != ']' {
+				e.count(depth)
+			}
+		case ',':
+			e.count(depth)
+		case '}', ']':
+			if depth--; depth == 0 {
+				e.end = i + 1
+				return e, true
+			}
+		}
+		i++
+	}
+	return e, false
+}
+
+func (e *extent) count(depth int) {
+	e.values++
+	if depth == 1 {
+		e.members++
+	}
+}
+
+// member is one member of an object or array.
+type member struct {
+	key string // as stored, with its quotes; empty in an array
+	at  int    // where the value begins
+	extent
+}
+
+// members goes through the members of the object or array at i until see
+// returns false. It returns false when the text is damaged.
+func (w walk) members(i int, see func(index int, m member) bool) bool {
+	object := w.text[i] == '{'
+	i = w.space(i + 1)
+	for index := 0; i < len(w.text); index++ {
+		if w.text[i] == '}' || w.text[i] == ']' {
+			return true
+		}
+		var m member
+		if object {
+			end, ok := 0, w.text[i] == '"'
+			if ok {
+				end, ok = w.stringEnd(i)
+			}
+			if !ok {
+				return false
+			}
+			m.key = w.text[i:end]
+			if i = w.space(end); i >= len(w.text) || w.text[i] != ':' {
+				return false
+			}
+			i = w.space(i + 1)
+		}
+		m.at = i
+		var ok bool
+		if m.extent, ok = w.measure(i); !ok {
+			return false
+		}
+		if !see(index, m) {
+			return true
+		}
+		if i = w.space(m.end); i < len(w.text) && w.text[i] == ',' {
+			i = w.space(i + 1)
+		}
+	}
+	return false
+}
+
+// find follows a pointer to a value, and returns where it begins and the key
+// it stands under.
+func (w walk) find(pointer string) (at int, key string, err error) {
+	at = w.space(0)
+	if pointer == "" {
+		return at, "", nil
+	}
+	parts := strings.Split(pointer, "/")
+	if parts[0] != "" {
+		return 0, "", &NoPlace{pointer}
+	}
+	for _, part := range parts[1:] {
+		var found bool
+		if at, key, found = w.step(at, part); !found {
+			return 0, "", &NoPlace{pointer}
+		}
+	}
+	return at, key, nil
+}
+
+// step goes from an object or array to the member that one part of a pointer
+// names.
+func (w walk) step(at int, part string) (to int, key string, found bool) {
+	if at >= len(w.text) || (w.text[at] != '{' && w.text[at] != '[') {
+		return 0, "", false
+	}
+	array := w.text[at] == '['
+	name, which := readPart(part)
+	w.members(at, func(index int, m member) bool {
+		switch {
+		case array:
+			key = strconv.Itoa(index)
+			found = key == part
+		case decodeKey(m.key) == name:
+			which--
+			key, found = m.key, which == 0
+		}
+		to = m.at
+		return !found
+	})
+	return to, key, found
+}
+
+// readPart reads one part of a pointer: a key, and which of those with that key.
+func readPart(part string) (name string, which int) {
+	which = 1
+	if i := strings.LastIndex(part, "~#"); i >= 0 {
+		if n, err := strconv.Atoi(part[i+2:]); err == nil && n > 1 {
+			part, which = part[:i], n
+		}
+	}
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(part), which
+}
+
+func writePart(name string, which int) string {
+	part := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	if which > 1 {
+		part += "~#" + strconv.Itoa(which)
+	}
+	return part
+}
+
+// decodeKey is what a stored key says.
+func decodeKey(stored string) string {
+	if !strings.Contains(stored, `\`) {
+		return strings.Trim(stored, `"`)
+	}
+	var s string
+	if err := json.Unmarshal([]byte(stored), &s); err != nil {
+		return stored
+	}
+	return s
+}
+
+// fill shows a value, with as many of its members from an index on as left
+// allows, which it lowers.
+func (w walk) fill(n *node, at int, e extent, from, depth int, left *int) error {
+	n.Kind = w.text[at]
+	*left--
+	if n.Kind != '{' && n.Kind != '[' {
+		n.Kind = scalarKind(n.Kind)
+		n.Text, n.Rest = shownText(w.text[at:e.end], treeText)
+		return nil
+	}
+	n.Total, n.From = e.members, from
+	n.Open = e.values <= treeOpen
+	most := min(treeMembers, e.members)
+	if depth > 0 && (depth >= treeDepth || *left < most || depth > 1 && e.end-at > treeWalk) {
+		return nil
+	}
+	shown, err := w.shown(at, from, most)
+	if err != nil {
+		return err
+	}
+	*left -= len(shown)
+	w.name(n, at, from, shown)
+	for i := range n.Members {
+		*left++ // it was counted above, and counts itself
+		if err := w.fill(&n.Members[i], shown[i].at, shown[i].extent, 0, depth+1, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scalarKind(first byte) byte {
+	switch {
+	case first == '"':
+		return '"'
+	case first == '-' || first >= '0' && first <= '9':
+		return 'n'
+	default:
+		return 'l'
+	}
+}
+
+// shown collects at most n members from an index on.
+func (w walk) shown(at, from, n int) ([]member, error) {
+	var all []member
+	whole := w.members(at, func(index int, m member) bool {
+		if index >= from && len(all) < n {
+			all = append(all, m)
+		}
+		return len(all) < n
+	})
+	if !whole {
+		return nil, errNotJSON
+	}
+	return all, nil
+}
+
+// name makes the nodes of the members that are shown, each with its key and
+// the pointer to it.
+func (w walk) name(n *node, at, from int, shown []member) {
+	n.Members = make([]node, len(shown))
+	which := w.repeats(at, from, shown)
+	for i, m := range shown {
+		key := strconv.Itoa(from + i)
+		part := key
+		if n.Kind == '{' {
+			key, _ = shownText(m.key, treeKey)
+			part = writePart(decodeKey(m.key), which[i])
+		}
+		n.Members[i].Key, n.Members[i].Pointer = key, n.Pointer+"/"+part
+	}
+}
+
+// repeats tells of each member that is shown which one of those with its key
+// it is, counted from 1.
+func (w walk) repeats(at, from int, shown []member) []int {
+	which := make([]int, len(shown))
+	if w.text[at] != '{' {
+		return which
+	}
+	seen := make(map[string]int, len(shown))
+	for _, m := range shown {
+		seen[decodeKey(m.key)] = 0
+	}
+	if from > 0 {
+		w.members(at, func(index int, m member) bool {
+			key := decodeKey(m.key)
+			if n, wanted := seen[key]; wanted {
+				seen[key] = n + 1
+			}
+			return index < from-1
+		})
+	}
+	for i, m := range shown {
+		key := decodeKey(m.key)
+		seen[key]++
+		which[i] = seen[key]
+	}
+	return which
+}
+
+// shownText is a stored text as a page shows it, and how many of its
+// characters are left out beyond the first most.
+func shownText(stored string, most int) (text string, rest int) {
+	end := 0
+	for n := 0; n < most && end < len(stored); n++ {
+		if stored[end] == '\\' && end+1 < len(stored) {
+			end++ // an escape is never torn apart
+			if stored[end] == 'u' {
+				end = min(end+4, len(stored)-1)
+			}
+		}
+		_, size := utf8.DecodeRuneInString(stored[end:])
+		end += size
+	}
+	return Visible(stored[:end]), utf8.RuneCountInString(stored[end:])
+}
+
+// Visible writes characters that cannot be seen, or that change how the text
+// around them is read, as JSON's escapes: controls, those that turn the
+// direction of writing, and the like. Within a JSON string it means the same.
+func Visible(s string) string {
+	if strings.IndexFunc(s, unseen) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case !unseen(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// unseen reports whether a character must be escaped to be seen. The two
+// joiners stay: whole scripts and emoji need them. So do the line ends and tabs
+// between the values of a document.
+func unseen(r rune) bool {
+	switch r {
+	case '\n', '\t', '\r', '\u200c', '\u200d':
+		return false
+	case utf8.RuneError:
+		return true
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
+}
+
+// Document is one JSON document of an event as a page shows it.
+type Document struct {
+	CampaignID string
+	Seq        int64
+	Part       outbox.Part
+	Text       string // empty when it is longer than InlineDocument
+	Size       int64  // bytes
+}
+
+// documentOf is a document of an event whose sizes are known.
+func documentOf(e outbox.Event, sizes outbox.Sizes, part outbox.Part) Document {
+	return Document{CampaignID: e.CampaignID, Seq: e.Seq, Part: part, Text: string(e.Document(part)), Size: sizes.Of(part)}
+}
+
+func (d Document) inline() bool { return d.Text != "" && len(d.Text) <= InlineDocument }
+
+func (d Document) title() string { return strings.ToUpper(string(d.Part[:1])) + string(d.Part[1:]) }
+
+// sizeText writes a number of bytes: 312 bytes, 4.1 KB, 25 MB.
+func sizeText(n int64) string {
+	if n < 1000 {
+		return count(n, "byte", "bytes")
+	}
+	amount, unit := float64(n)/1000, "KB"
+	if amount >= 999.5 {
+		amount, unit = amount/1000, "MB"
+	}
+	if amount < 9.95 {
+		return strconv.FormatFloat(amount, 'f', 1, 64) + " " + unit
+	}
+	return num(int64(amount+0.5)) + " " + unit
+}
+
+// brackets is an object or array whose members are not shown beside it.
+func (n node) brackets() string {
+	if n.Kind == '[' {
+		return "[…]"
+	}
+	return "{…}"
+}
+
+func (n node) emptyBrackets() string {
+	if n.Kind == '[' {
+		return "[]"
+	}
+	return "{}"
+}
+
+func (n node) members() string {
+	if n.Kind == '[' {
+		return count(int64(n.Total), "item", "items")
+	}
+	return count(int64(n.Total), "member", "members")
+}
+
+func (n node) hue() string {
+	switch n.Kind {
+	case '"':
+		return "text"
+	case 'n':
+		return "amount"
+	default:
+		return "word"
+	}
+}
+
+// more names the link to the next members: "next 100 of 25,000".
+func (n node) more() string {
+	rest := min(treeMembers, n.Total-n.Next())
+	return "next " + num(int64(rest)) + " of " + num(int64(n.Total))
+}

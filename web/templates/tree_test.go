@@ -1,0 +1,321 @@
+package templates
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+)
+
+// written is a tree that shows everything, written as JSON again.
+func written(n node) string {
+	var b strings.Builder
+	switch n.Kind {
+	case '{', '[':
+		b.WriteByte(n.Kind)
+		for i, m := range n.Members {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if n.Kind == '{' {
+				b.WriteString(m.Key + ":")
+			}
+			b.WriteString(written(m))
+		}
+		b.WriteByte(n.Kind + 2) // } follows { by two, and so does ] on [
+	default:
+		b.WriteString(n.Text)
+	}
+	return b.String()
+}
+
+func mustTree(t rapid.TB, document, pointer string, from int) Tree {
+	t.Helper()
+	tree, err := ReadTree(document, pointer, from)
+	if err != nil {
+		t.Fatalf("%.200s at %q from %d: %v", document, pointer, from, err)
+	}
+	return tree
+}
+
+func TestReadTree_showsSmallDocumentsExactlyAsTheyAreStored(t *testing.T) {
+	t.Parallel()
+	for _, document := range []string{
+		`{}`, `[]`, `{"a":{}}`, `{"a":[]}`, `[[[]]]`, `"x"`, `1`, `null`,
+		`{"n":9007199254740993,"e":1e400,"z":-0,"d":0.10000000000000000000000000001,"E":1E+2}`,
+		`{"b":1,"a":2,"b":3,"":4}`, `{"a\"b\\":"\\\"","c":"\\"}`, `{"x":[true,false,null,"]}{[,:"]}`,
+		`{"é":"日本","u":"\u00e9\ud83d\ude00"}`,
+	} {
+		if got := written(mustTree(t, document, "", 0).root); got != document {
+			t.Errorf("%s is shown as %s", document, got)
+		}
+	}
+	spaced := " { \"a\" : [ 1 , {\"b\":\t2}\n] , \"c\":[ ],\"d\":{ } }\n"
+	if got, want := written(mustTree(t, spaced, "", 0).root), `{"a":[1,{"b":2}],"c":[],"d":{}}`; got != want {
+		t.Errorf("with spaces: %s, want %s", got, want)
+	}
+}
+
+// drawJSON draws the text of a JSON value.
+func drawJSON(t *rapid.T, depth int) string {
+	kind := rapid.IntRange(0, 5).Draw(t, "kind")
+	if depth == 0 {
+		kind %= 4
+	}
+	quoted := func(s string) string {
+		text, err := json.Marshal(strings.ToValidUTF8(s, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	switch kind {
+	case 0:
+		return quoted(rapid.String().Draw(t, "text"))
+	case 1:
+		return rapid.StringMatching(`-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,4})?`).Draw(t, "number")
+	case 2:
+		return rapid.SampledFrom([]string{"true", "false", "null", "{}", "[]"}).Draw(t, "word")
+	case 3:
+		return quoted(rapid.SampledFrom([]string{`\`, `"`, `\"`, `{"`, "a/b~c", "~1", "~#2", "\u202e", "\n"}).Draw(t, "odd"))
+	}
+	var parts []string
+	for i := range rapid.IntRange(0, 4).Draw(t, "members") {
+		part := drawJSON(t, depth-1)
+		if kind == 5 {
+			key := rapid.SampledFrom([]string{"a", "b", "a/b", "~", "~#2", "", "\u202e", `"`, `\`, "é"}).Draw(t, fmt.Sprint("key", i))
+			part = quoted(key) + ":" + part
+		}
+		parts = append(parts, part)
+	}
+	if kind == 5 {
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// Whatever the document is, what is shown of it is all of it, in its order, and
+// each value is found again by its pointer, also when its key is there twice.
+func TestReadTree_isTheDocumentAndItsPointersLeadBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		document := drawJSON(t, 3)
+		root := mustTree(t, document, "", 0).root
+		if got, want := written(root), Visible(document); got != want && everythingFits(root) {
+			t.Fatalf("%s is shown as %s", document, got)
+		}
+		var look func(node)
+		look = func(n node) {
+			if n.Kind == '{' || n.Kind == '[' {
+				found := mustTree(t, document, n.Pointer, 0).root
+				if everythingFits(n) && written(found) != written(n) {
+					t.Fatalf("%s: at %q is %s, want %s", document, n.Pointer, written(found), written(n))
+				}
+			}
+			for _, m := range n.Members {
+				look(m)
+			}
+		}
+		look(root)
+	})
+}
+
+func everythingFits(n node) bool {
+	fits := len(n.Members) == n.Total && n.Rest == 0
+	for _, m := range n.Members {
+		fits = fits && everythingFits(m)
+	}
+	return fits
+}
+
+func TestReadTree_tellsMembersWithOneKeyApart(t *testing.T) {
+	t.Parallel()
+	document := `{"a":{"n":1},"\u0061":{"n":2},"a~#2":{"n":3},"a":{"n":4}}`
+	for pointer, want := range map[string]string{"/a": `{"n":1}`, "/a~#2": `{"n":2}`, "/a~0#2": `{"n":3}`, "/a~#3": `{"n":4}`, "/a~#3/n": `4`} {
+		if got := written(mustTree(t, document, pointer, 0).root); got != want {
+			t.Errorf("at %s: %s, want %s", pointer, got, want)
+		}
+	}
+	for i, m := range mustTree(t, document, "", 2).root.Members {
+		if want := []string{"/a~0#2", "/a~#3"}[i]; m.Pointer != want {
+			t.Errorf("member %d has the pointer %s, want %s", i, m.Pointer, want)
+		}
+	}
+}
+
+func TestReadTree_refusesPlacesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	for _, pointer := range []string{"x", "/b", "/a/2", "/a/00", "/a/-1", "/a/0/x", "/a/", "/~#2", "/c~#3", "/é/x", "/a~#"} {
+		_, err := ReadTree(`{"a":[1,2],"c":1,"c":2,"é":"x"}`, pointer, 0)
+		if nowhere, ok := errors.AsType[*NoPlace](err); !ok || nowhere.Pointer != pointer {
+			t.Errorf("%q: %v", pointer, err)
+		}
+	}
+	if _, err := ReadTree(`[1,2]`, "", 2); err == nil {
+		t.Error("from behind the last member on there is something")
+	}
+	for _, damaged := range []string{"", "{", `{"a"`, `{"a":`, `{"a":1`, `["x`, `{1:2}`, `[1`, `{"a":[}`, `"\`, "}", `{"a" 1}`} {
+		if tree, err := ReadTree(damaged, "", 0); err == nil {
+			t.Errorf("%q is shown as %s", damaged, written(tree.root))
+		}
+	}
+}
+
+// shownValues counts what a fragment shows.
+func shownValues(n node) int {
+	sum := 1
+	for _, m := range n.Members {
+		sum += shownValues(m)
+	}
+	return sum
+}
+
+func levels(n node) int {
+	deepest := 0
+	for _, m := range n.Members {
+		deepest = max(deepest, levels(m))
+	}
+	return 1 + deepest
+}
+
+func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
+	t.Parallel()
+	list := func(n int, item string) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
+	}
+	for name, c := range map[string]struct {
+		document string
+		shown    int // members of the root
+	}{
+		"many":              {list(25_000, "1"), 100},
+		"many with some":    {list(25_000, `{"a":[1,2,{"b":3}]}`), 100},
+		"many with many":    {list(300, list(300, "1")), 100},
+		"one with many":     {`{"items":` + list(25_000, "1") + `}`, 1},
+		"deep":              {strings.Repeat("[", 9000) + strings.Repeat("]", 9000), 1},
+		"deep with many":    {strings.Repeat(`{"a":`, 30) + list(5000, "1") + strings.Repeat("}", 30), 1},
+		"one after another": {`{"a":` + list(90, "1") + `,"b":` + list(90, "1") + `,"c":` + list(90, "1") + `}`, 3},
+	} {
+		root := mustTree(t, c.document, "", 0).root
+		if n := levels(root); n > treeDepth+1 {
+			t.Errorf("%s: %d levels, want at most %d", name, n, treeDepth+1)
+		}
+		if n := shownValues(root); n > treeNodes || len(root.Members) != c.shown {
+			t.Errorf("%s: %d values, %d members of the root, want at most %d and %d", name, n, len(root.Members), treeNodes, c.shown)
+		}
+	}
+	root := mustTree(t, `{"items":`+list(25_000, "1")+`}`, "", 0).root
+	if items := root.Members[0]; len(items.Members) != 100 || items.Open || items.Next() != 100 || items.more() != "next 100 of 25,000" {
+		t.Errorf("of the items %d are shown, open: %t, then %q", len(items.Members), items.Open, items.more())
+	}
+	small := mustTree(t, `{"a":`+list(50, "1")+`,"b":`+list(70, "1")+`}`, "", 0).root
+	if !small.Open || !small.Members[0].Open || small.Members[1].Open {
+		t.Error("small values are open and larger ones are not")
+	}
+}
+
+// From link to link the reader comes to every member, once.
+func TestReadTree_pagesThroughEveryMember(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for i := range 1050 {
+		fmt.Fprintf(&b, `,"k%d":%d`, i%7, i)
+	}
+	document := `{"all":{` + b.String()[1:] + `}}`
+	seen := 0
+	for from := 0; ; {
+		tree := mustTree(t, document, "/all", from)
+		for _, m := range tree.root.Members {
+			if m.Text != itoa(seen) || m.Key != fmt.Sprintf(`"k%d"`, seen%7) {
+				t.Fatalf("member %d is %s: %s", seen, m.Key, m.Text)
+			}
+			seen++
+		}
+		if from = tree.root.Next(); from == 0 {
+			break
+		}
+	}
+	if seen != 1050 {
+		t.Errorf("%d members were shown, want 1050", seen)
+	}
+}
+
+func TestShownText_cutsAtACharacterAndSaysHowManyAreLeft(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stored string
+		most   int
+		text   string
+		rest   int
+	}{
+		{`"abc"`, 5, `"abc"`, 0}, {`"éééééééééé"`, 4, `"ééé`, 8}, {`"a\u00e9\nbc"`, 4, `"a\u00e9\n`, 3}, {`"\\\\\\"`, 4, `"\\\\\\`, 1},
+		{`"日本語です"`, 4, `"日本語`, 3}, {"12345678901234567890", 4, "1234", 16}, {`"\ud83d\ude00x"`, 2, `"\ud83d`, 8}, {`"\u00`, 9, `"\u00`, 0},
+	} {
+		if text, rest := shownText(c.stored, c.most); text != c.text || rest != c.rest {
+			t.Errorf("%s is cut to %s, and %d more; want %s and %d", c.stored, text, rest, c.text, c.rest)
+		}
+	}
+	long := mustTree(t, `"`+strings.Repeat("x", 14_345)+`"`, "", 0).root
+	if len(long.Text) != treeText || long.Rest != 12_347 {
+		t.Errorf("%d characters are shown and %d are not", len(long.Text), long.Rest)
+	}
+}
+
+func TestVisible_escapesWhatCannotBeSeenAndChangesNothingElse(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain é 日本 \U0001F600": "plain é 日本 \U0001F600", "a\u202eb": `a\u202eb`, "\u2066x\u2069": `\u2066x\u2069`, "\u061c\u200e\u200f": `\u061c\u200e\u200f`,
+		"\x7f\u0085": `\u007f\u0085`, "\u2028\ufeff\u200b": `\u2028\ufeff\u200b`, "\U000E0041": `\udb40\udc41`, "\xff": `\ufffd`, "\x1b[31m": `\u001b[31m`,
+		"\u0646\u0645\u06cc\u200c\u062e": "\u0646\u0645\u06cc\u200c\u062e", "a\nb\tc": "a\nb\tc",
+	} {
+		if got := Visible(in); got != want {
+			t.Errorf("%+q is shown as %+q, want %+q", in, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "s")
+		stored, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := Visible(string(stored))
+		var back string
+		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != strings.ToValidUTF8(s, "\ufffd") && !strings.Contains(s, "\xff") {
+			t.Fatalf("%+q is shown as %+q, which means %+q, %v", s, shown, back, err)
+		}
+		if i := strings.IndexFunc(shown, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+			t.Fatalf("%+q holds a character that turns the text", shown)
+		}
+	})
+}
+
+// A document of 25 MB is walked over in a moment, and nothing of it is copied
+// but what is shown.
+func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it counts allocations
+	document := `{"items":[` + strings.Repeat(`{"a":9007199254740993,"b":"text \"with\" escapes"},`, 25<<20/52) + `0]}`
+	started := time.Now()
+	allocated := testing.AllocsPerRun(1, func() { mustTree(t, document, "/items", 400_000) })
+	if took := time.Since(started); allocated > 3000 || took > 10*time.Second {
+		t.Errorf("%d bytes took %s and %v allocations", len(document), took, allocated)
+	}
+}
+
+func BenchmarkReadTree_25MB(b *testing.B) {
+	document := `{"items":[` + strings.Repeat(`{"a":9007199254740993,"b":"text \"with\" escapes"},`, 25<<20/52) + `0]}`
+	for name, from := range map[string]int{"root": 0, "far": 400_000} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pointer := ""
+				if from > 0 {
+					pointer = "/items"
+				}
+				mustTree(b, document, pointer, from)
+			}
+		})
+	}
+}
