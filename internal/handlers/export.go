@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +12,12 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// exportPatience is how long one page of an export may take to read and to be
-// taken by the client. There is no bound on the whole.
+// exportPatience is how long the client may take to take one page of an export.
+// There is no bound on the whole.
 const exportPatience = 30 * time.Second
 
 type exportQuery struct {
-	Format string `json:"format" validate:"required,oneof=csv json"`
+	Format string `json:"format" validate:"omitempty,oneof=csv json"` // csv if empty
 }
 
 // table is how items of a list look in a file.
@@ -99,12 +100,12 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	encode := jsonItems(t.view)
-	if q.Format == "csv" {
-		encode = csvItems(t)
+	encode := csvItems(t)
+	if q.Format == "json" {
+		encode = jsonItems(t.view)
 	}
 	file := &exportFile{ResponseController: http.NewResponseController(w), w: w}
-	s.exportHeader(w, t.name, q.Format)
+	s.exportHeader(w, t.name, cmp.Or(q.Format, "csv"))
 	if r.Method == http.MethodHead {
 		return nil
 	}

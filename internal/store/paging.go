@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
@@ -209,6 +210,16 @@ func invalidCursor() error {
 	return outbox.Invalid("cursor", "this cursor is not one of ours, or belongs to another order of the list; start again without it")
 }
 
+func readBounded[T any](ctx context.Context, d *database, l *list[T], from place) (s stretch[T], err error) {
+	ctx, cancel := context.WithTimeout(ctx, exportTime)
+	defer cancel()
+	err = d.read(ctx, func(t *tx) (err error) {
+		s, err = l.read(t, from, exportPage)
+		return err
+	})
+	return s, err
+}
+
 // towards is the part of a list's name that tells at which end it begins.
 func towards(down bool) string {
 	if down {
@@ -217,8 +228,12 @@ func towards(down bool) string {
 	return "+"
 }
 
-// exportPage is how many items are read at a time when all are wanted.
-const exportPage = 500
+// When all of a list is wanted, so many items are read at a time, in at most so
+// much of it.
+const (
+	exportPage = 500
+	exportTime = 30 * time.Second
+)
 
 // inPages reads a whole list, page by page. A page with an error is the last.
 func inPages[T any](ctx context.Context, d *database, l *list[T], cursor string) iter.Seq2[[]T, error] {
@@ -226,10 +241,7 @@ func inPages[T any](ctx context.Context, d *database, l *list[T], cursor string)
 		from, err := l.at(cursor)
 		for err == nil {
 			var s stretch[T]
-			err = d.read(ctx, func(t *tx) (err error) {
-				s, err = l.read(t, from, exportPage)
-				return err
-			})
+			s, err = readBounded(ctx, d, l, from)
 			if err == nil && (!yield(s.items, nil) || s.ending == atEnd) {
 				return
 			}
