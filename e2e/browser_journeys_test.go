@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("testdata/axe/axe.min.js") })
+
+// sound fails the test unless the page that is open is accessible and whole.
+// What the browser complains about is noticed without it.
+func (b *tab) sound(where string) {
+	b.t.Helper()
+	if !b.scripts {
+		return // axe is a script; the same page is judged where scripts run
+	}
+	axe, err := axeSource()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	value[bool](b, string(axe)+"; true")
+	judge(b.t, where, value[inspection](b, inspect))
+}
+
+// figures are what the API says of the counts on the overview.
+type figures struct {
+	Counts    struct{ Pending, Processing, Failed, Dead int64 }
+	Campaigns struct{ Total, Lagging, Blocked, Paused, Diverged int64 }
+	Lag       struct{ Events int64 }
+}
+
+// agrees waits until the overview and the API say the same.
+func (b *tab) agrees() {
+	b.t.Helper()
+	eventually(b.t, patience, "page and API agree", func() (bool, string) {
+		var f figures
+		b.s.get(b.t, "/api/v1/summary", &f)
+		want := fmt.Sprint(f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Lag.Events)
+		shown, err := read[string](b, `[...document.querySelectorAll(".strip .number")].slice(0, 8).map(e => e.textContent.replaceAll(",", "")).join(" ")`)
+		if err == nil && shown != want && !b.scripts {
+			b.lookAgain()
+		}
+		return err == nil && shown == want, fmt.Sprintf("the page shows %s, the API has %s (%v)", shown, want, err)
+	})
+}
+
+// Who looks in the morning sees in one line that all is well, and when it was
+// looked at; every count is there and leads on.
+func TestBrowser_morningGlance(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startSeats(t)
+			for i := range 12 {
+				appendTo(t, s, "", fmt.Sprintf("table-%02d", i), seats("ana", "ben", "cem"))
+			}
+			s.awaitSettled(t)
+			b := kind.open(t, s)
+			b.open("/")
+			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
+			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
+			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 9`)
+			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
+			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign may run"))
+			b.agrees()
+			b.sound("the overview when all is well")
+			b.click(".spans a:not([aria-current])")
+			b.await("the charts are of a day", `location.search === "?span=day" && `+telling(".axis", "24 h ago"))
+			b.sound("the overview of a day")
+			b.click(marked("count-dead"))
+			b.at("/rows")
+			b.await("zero dead rows are no row", telling("#live", "No row matches"))
+		})
+	}
+}
+
+// A pause that was forgotten stands on the overview with who, when and why,
+// until somebody ends it.
+func TestBrowser_pauseAndForget(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startSeats(t)
+			appendTo(t, s, "", "table", seats("ana"))
+			s.awaitSettled(t)
+			b := kind.open(t, s)
+			b.open("/campaigns/table")
+			b.typeInto("#pause-reason", "seats are counted by hand")
+			b.click(marked("pause"))
+			b.await("the pause is confirmed", telling(marked("flash"), "Paused campaign table."))
+			b.sound("a paused campaign")
+			appendTo(t, s, "", "table", seats("", "ben", "cem")[1:])
+			b.open("/")
+			b.lookUntil("the overview says what is off", telling("#live", "1 of 1 campaign is paused")+" && "+telling("#live .pair", "seats are counted by hand"))
+			b.agrees()
+			b.sound("the overview with a pause")
+			var c struct{ State, Why, Hold string }
+			s.get(t, "/api/v1/campaigns/table", &c)
+			if c.State != "paused" || c.Hold != "paused" || !strings.Contains(c.Why, "seats are counted by hand") {
+				t.Errorf("the API says %+v", c)
+			}
+			b.click(`.pair a[href="/campaigns/table"]`)
+			b.at("/campaigns/table")
+			b.click(marked("resume"))
+			b.await("it goes on", telling(marked("flash"), "Resumed campaign table."))
+			b.lookUntil("all is applied", telling("#live", "3 of 3"))
+			b.open("/")
+			b.lookUntil("nothing is off any more", telling("#live", "Nothing: every campaign may run"))
+		})
+	}
+}
+
+// Of two operators who mend one row at the same time one does it, and the
+// other is told by whom it was done.
+func TestBrowser_twoOperatorsOnOneRow(t *testing.T) {
+	t.Parallel()
+	s, _ := startSeats(t, quickDeath...)
+	appendTo(t, s, "", "table", seats("ana", "ana", "cem"))
+	awaitCounts(t, s, "", 1, 0, 1)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/table/pause", map[string]any{"reason": "so that the row stays as it is"})
+	first, second := openTab(t, s), openTab(t, s)
+	for _, b := range []*tab{first, second} {
+		b.open("/rows/table/2")
+		b.typeInto("input[name=reason]", "the seat is free")
+	}
+	first.sound("a dead row")
+	first.click(marked("requeue"))
+	first.await("the first did it", telling(marked("flash"), "Requeued event 2 of campaign table"))
+	second.expect("409")
+	second.click(marked("requeue"))
+	second.await("the second is told", telling("main", "has changed since you looked: status is pending, not dead, it has 0 failed attempts, not 2; last act: requeue by local"))
+	second.sound("a refusal")
+	var audit struct{ Items []struct{ Action string } }
+	s.get(t, "/api/v1/audit?action=requeue", &audit)
+	if len(audit.Items) != 1 {
+		t.Errorf("the audit has %d requeues, want one", len(audit.Items))
+	}
+}
