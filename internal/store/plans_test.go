@@ -253,6 +253,20 @@ func (f *fixture) useActs(must func(...error)) {
 	must(err)
 	_, err = f.ResumeCampaign(f.ctx, ana(""), "given back")
 	must(err)
+	f.raw(`update campaigns set due_at = null`)
+	f.append("skipped", 2)
+	f.kill("skipped")
+	f.skip("skipped", 1)
+	c := f.claimOne(one, 1)
+	f.mustApply(c, 1)
+	f.settle(one, store.Result{Claim: c, Applied: 1})
+	f.pause("skipped")
+	_, err = f.UnskipEvent(f.ctx, ana(""), "skipped", 1)
+	must(err)
+	_, err = f.Skips(f.ctx, outbox.SkipFilter{CampaignID: "skipped"})
+	must(err)
+	_, err = f.ReplayCampaign(f.ctx, ana(""), "skipped")
+	must(err)
 }
 
 func (f *fixture) useReads(must func(...error)) {

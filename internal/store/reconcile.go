@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -51,30 +52,30 @@ func (c *campaignRow) free(now int64) error {
 	return refusal
 }
 
-// How long, and how often, a repair asks for a campaign that is being worked on.
+// How long, and how often, an act asks for a campaign that is being worked on.
 const (
 	heldWait = 2 * time.Second
 	heldPoll = 10 * time.Millisecond
 )
 
-// whenFree tries a repair until the campaign's lease is free, for at most
+// whenFree tries an act until the campaign's lease is free, for at most
 // heldWait.
-func whenFree(ctx context.Context, repair func() (outbox.Repaired, error)) (outbox.Repaired, error) {
+func whenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 	deadline := time.NewTimer(heldWait)
 	defer deadline.Stop()
 	poll := time.NewTicker(heldPoll)
 	defer poll.Stop()
 	for {
-		repaired, err := repair()
+		result, err := try()
 		if !errors.Is(err, errHeld) {
-			return repaired, err
+			return result, err
 		}
 		select {
 		case <-poll.C:
 		case <-deadline.C:
-			return repaired, err
+			return result, err
 		case <-ctx.Done():
-			return repaired, err
+			return result, err
 		}
 	}
 }
@@ -221,13 +222,17 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 // suspects lists the campaigns of a page whose row and watermark do not add
 // up. It reads little and locks nothing.
 func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) ([]string, error) {
+	odd, err := s.skipSuspects(ctx, page, marks)
+	if err != nil {
+		return nil, err
+	}
 	var ids []string
 	var b batch
 	for _, c := range page {
 		w := marks[c.id]
 		switch {
 		case c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now():
-		case s.disagrees(c, w):
+		case odd[c.id] || s.disagrees(c, w):
 			ids = append(ids, c.id)
 		case w.AppliedSeq > 0:
 			at := len(ids)
@@ -242,7 +247,7 @@ func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[str
 			}, selectChainHash, c.id, w.AppliedSeq)
 		}
 	}
-	err := s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
+	err = s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
 	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), err
 }
 
@@ -261,12 +266,16 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// divergence says how a watermark contradicts the journal; empty when it does
-// not.
-func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
+// divergence says how a watermark, or what was passed over below it,
+// contradicts the journal; empty when it does not.
+func (t *tx) divergence(c *campaignRow, w Watermark, marks skipMarks) (string, error) {
+	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+	if err != nil {
+		return "", err
+	}
 	switch {
 	case w.AppliedSeq == 0:
-		return "", nil
+		return contradiction(standing, marks, 0), nil
 	case w.AppliedSeq > c.highWater:
 		return fmt.Sprintf("the projections have event %d, but the journal ends at %d", w.AppliedSeq, c.highWater), nil
 	}
@@ -274,6 +283,9 @@ func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 	found, err := t.one([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
 		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
+	}
+	if err == nil {
+		return contradiction(standing, marks, w.AppliedSeq), nil
 	}
 	return "", err
 }
@@ -311,14 +323,14 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 			return r, err
 		}
 	}
-	w, err := s.watermarkOf(background, c.id)
+	w, marks, err := s.standingOf(background, c.id)
 	if err != nil {
 		return r, err
 	}
 	// A journal that remembers fewer claims than the projections have seen
 	// would be fenced until it has caught up.
 	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
-	reason, err := t.divergence(c, w)
+	reason, err := t.divergence(c, w, marks)
 	if err != nil {
 		return r, err
 	}
@@ -344,18 +356,18 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
 func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
-	c.leaseOwner, c.leaseExpiry = "", 0
-	err := s.Apply(background, func(a *ApplyTx) error {
-		w, err := a.Watermark(c.id)
-		if err != nil {
-			return err
-		}
-		c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch) + 1
-		return a.Fence(c.id, c.leaseEpoch)
-	})
-	if err == nil {
-		_, err = t.exec(resetProcessing, c.id, now)
+	err := s.bar(c, func(*ApplyTx, Watermark) error { return nil })
+	if err != nil {
+		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
 	}
+	return t.dropLease(c, now)
+}
+
+// dropLease takes the lease away with the rows it held; its holder must be
+// fenced off.
+func (t *tx) dropLease(c *campaignRow, now int64) error {
+	c.leaseOwner, c.leaseExpiry = "", 0
+	_, err := t.exec(resetProcessing, c.id, now)
 	if err == nil {
 		err = t.recount(c)
 	}
@@ -377,7 +389,11 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 			return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 		}
 	}
-	if r.Inserted+r.Removed > 0 {
+	resettled, err := t.repairSkips(c, w, now)
+	if err != nil {
+		return r, err
+	}
+	if r.Inserted+r.Removed > 0 || resettled {
 		r.Campaigns = 1
 	}
 	c.applied = w.AppliedSeq

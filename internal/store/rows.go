@@ -53,7 +53,7 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 			return err
 		}
 		d.Row, d.Campaign = row, c.view()
-		if d.Event, _, err = t.event(eventsInRange, campaign, seq, seq); err != nil {
+		if d.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
 			return err
 		}
 		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
