@@ -327,6 +327,9 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	if err != nil {
 		return r, err
 	}
+	if w, marks, err = s.finishUnskips(t, c, w, marks); err != nil {
+		return r, err
+	}
 	// A journal that remembers fewer claims than the projections have seen
 	// would be fenced until it has caught up.
 	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)

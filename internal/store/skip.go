@@ -140,12 +140,26 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
 				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.lastAct(campaign, seq, now))
 			}
+			if err := t.refuseSkipped(row); err != nil {
+				return err
+			}
 			if err := s.barForSkip(c, seq, now); err != nil {
 				return err
 			}
 			return t.skip(c, row, o, now)
 		})
 	})
+}
+
+// refuseSkipped refuses a row whose event is skipped already: what it failed of
+// keeps even the watermark from advancing over it.
+func (t *tx) refuseSkipped(row outbox.Row) error {
+	skips, err := t.standingSkips(row.CampaignID, row.Seq, row.Seq)
+	if err == nil && len(skips) > 0 {
+		err = outbox.Conflict("event %d of campaign %q is skipped already, by %s; what keeps it from being passed over is: %s",
+			row.Seq, row.CampaignID, skips[0].SkippedBy, row.LastError)
+	}
+	return err
 }
 
 func confirmSkip(o outbox.Order, campaign string, seq int64) error {

@@ -3,6 +3,8 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -156,10 +158,15 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		kind   error
 		say    []string
 	}{
-		"without a reason":       {change: func(o *outbox.Order) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
-		"without the phrase":     {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
-		"with another's phrase":  {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
-		"behind the head":        {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
+		"without a reason":      {change: func(o *outbox.Order) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
+		"without the phrase":    {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
+		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
+		"behind the head":       {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
+		"dead behind the head": {scene: func(f *fixture) {
+			f.requeue("a", 1)
+			f.raw(`update projection_apply_outbox set status = 'dead' where seq = 2`)
+			f.raw(`update campaigns set dead = 1, pending = 2`)
+		}, seq: 2, kind: outbox.ErrConflict, say: []string{"dead and waits behind event 1"}},
 		"of no such event":       {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
 		"twice":                  {scene: func(f *fixture) { f.skip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
 		"when it is being tried": {scene: func(f *fixture) { f.requeue("a", 1); f.claim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
@@ -590,14 +597,77 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 	refused(t, err, outbox.ErrNotFound, "nobody")
 }
 
-func TestAppend_isNotToldByTheWriterWhatIsSkipped(t *testing.T) {
+func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	e := event("a", "counted")
-	e.Skipped = &outbox.Skip{ID: 1}
-	f.appendAll(e)
-	got, err := f.Event(f.ctx, "a", 1)
-	if err != nil || got.Skipped != nil || got.ContentHash() != got.EventHash {
-		t.Errorf("the event is %+v, %v", got, err)
+	f.dieAt(4, 2)
+	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
+	if err := f.Backup(f.ctx, old, quiet); err != nil {
+		t.Fatal(err)
 	}
+	f.skip("a", 2)
+	f.passOver()
+	f.drain()
+	if err := f.Backup(f.ctx, current, quiet); err != nil {
+		t.Fatal(err)
+	}
+	marks := f.marks()
+	for name, days := range map[string]struct{ journal, projections string }{
+		"both of one day":                     {current, current},
+		"projections from before the skip":    {current, old},
+		"journal from before the passed over": {old, current},
+	} {
+		from, restored := t.TempDir(), filepath.Join(to, name)
+		for file, dir := range map[string]string{"journal.db": days.journal, "projections.db": days.projections} {
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(from, file), content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.restore(from, restored); err != nil {
+			t.Fatal(err)
+		}
+		r := openPair(t, dbtest.Files(restored), f.clock)
+		if days.journal == old {
+			if c := r.campaign("a"); !strings.Contains(c.Diverged, "the projections passed over event 2") {
+				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
+			}
+			continue
+		}
+		r.sound()
+		r.drain()
+		r.sound()
+		if len(r.ledger("a")) != 1 || r.campaign("a").AppliedSeq != 4 {
+			t.Errorf("%s: the ledger is %+v, campaign %+v", name, r.ledger("a"), r.campaign("a"))
+		}
+		r.wantMarks(marks...)
+	}
+}
+
+// A backup copies the projections first, and skips may be taken back before it
+// comes to the journal.
+func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.passOver()
+	f.kill("a")
+	f.skip("a", 3)
+	f.passOver()
+	f.raw(`update skips set undone_at = 1`)
+	f.raw(`update campaigns set skips = 0`)
+	f.reconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	if w := f.watermark("a"); w.AppliedSeq != 1 {
+		t.Errorf("the watermark is %+v, want it before both events", w)
+	}
+	f.wantMarks()
+	f.settledNow()
+	f.sound()
+	f.drain()
+	f.wantMarks()
+	f.sound()
 }

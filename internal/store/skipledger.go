@@ -93,6 +93,55 @@ func unsettled(standing []outbox.Skip, applied int64) bool {
 	return slices.ContainsFunc(standing, func(k outbox.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
 }
 
+// finishUnskips sets the watermark back over events whose skips have been taken
+// back since: then the projections are those of an earlier day than the journal,
+// as in a backup, which copies them first. It returns what stands afterwards.
+func (s *Store) finishUnskips(t *tx, c *campaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
+	for {
+		skip, found, err := t.undoneSkip(c.id, w.AppliedSeq, marks[w.AppliedSeq])
+		if err != nil || !found {
+			return w, marks, err
+		}
+		hashes, err := t.chainHashes(c.id, skip.Seq)
+		if err == nil {
+			err = s.bar(c, func(a *ApplyTx, now Watermark) error {
+				if now.AppliedSeq != w.AppliedSeq {
+					return fmt.Errorf("the watermark of campaign %q moved: %w", c.id, outbox.ErrBusy)
+				}
+				return a.setBack(skip, hashes, c.leaseEpoch)
+			})
+		}
+		if err != nil {
+			return w, marks, err
+		}
+		if w, marks, err = s.standingOf(background, c.id); err != nil {
+			return w, marks, err
+		}
+	}
+}
+
+// undoneSkip reads a skip that was taken back. There is none with the id 0.
+func (t *tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
+	if id == 0 {
+		return skip, false, nil
+	}
+	err = t.each(func(row scanner) error {
+		found = true
+		skip, err = scanSkip(row)
+		return err
+	}, `
+select `+skipColumns+`
+from skips
+where id = $1
+  and campaign_id = $2
+  and seq = $3
+  and undone_at is not null`, id, campaign, seq)
+	if err != nil {
+		err = fmt.Errorf("read the skip of campaign %q seq %d: %w", campaign, seq, err)
+	}
+	return skip, found, err
+}
+
 const reopenSkips = `
 update skips
 set applied_at = null

@@ -36,8 +36,8 @@ func inspect(events []outbox.Event) stretch {
 
 // ahead keeps the events that come after those of the latest full wave.
 // Events never change, so that what was read early is as good as what is read
-// late; and it is inspected before use like any other. Skips do change, so this
-// is for campaigns without one.
+// late; and it is inspected before use like any other. Skips come and go: the
+// events say nothing of them, and serve only claims that know of none.
 type ahead struct {
 	mu        sync.Mutex
 	stretches map[string]stretch
@@ -95,14 +95,9 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	if rowsOf(claims) < int64(w.BatchSize) || len(claims) >= store.WaveShares {
 		return func() {}
 	}
-	var next []store.Claim
-	for _, c := range claims {
-		if c.Unskipped {
-			next = append(next, store.Claim{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true})
-		}
-	}
-	if len(next) == 0 {
-		return func() {}
+	next := make([]store.Claim, len(claims))
+	for i, c := range claims {
+		next[i] = store.Claim{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true}
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
