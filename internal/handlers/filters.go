@@ -61,7 +61,7 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 type auditQuery struct {
 	paging
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps skip unskip"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 }

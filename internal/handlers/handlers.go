@@ -3,9 +3,9 @@
 //
 //	/                                   overview
 //	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
-//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
+//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
-//	/campaigns/{id}/events/{seq}        one event
+//	/campaigns/{id}/events/{seq}        one event; POST …/unskip
 //	/projections /instances /audit /about
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -112,9 +112,11 @@ func (s *server) routePages() {
 	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
 	post("/rows/{campaign}/{seq}/retry", s.retryRowForm)
+	post("/rows/{campaign}/{seq}/skip", s.skipForm)
 	get("/campaigns", s.campaignsPage)
 	get("/campaigns/{campaign}", s.campaignPage)
 	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
+	post("/campaigns/{campaign}/events/{seq}/unskip", s.unskipForm)
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
@@ -136,11 +138,14 @@ func (s *server) routeAPI() {
 	get("/rows/{campaign}/{seq}", s.apiRow)
 	post("/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
 	post("/rows/{campaign}/{seq}/retry", s.apiRetryRow)
+	post("/rows/{campaign}/{seq}/skip", s.apiSkipEvent)
 	get("/campaigns", s.apiCampaigns)
 	get("/campaigns/{campaign}", s.apiCampaign)
 	get("/campaigns/{campaign}/events", s.apiEvents)
 	post("/campaigns/{campaign}/events", s.apiAppend)
 	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	post("/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)
+	get("/campaigns/{campaign}/skips", s.apiSkips)
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)

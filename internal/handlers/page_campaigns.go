@@ -83,6 +83,9 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 			v.Cause = head.Items[0].LastError
 		}
 	}
+	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
+		return v, err
+	}
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: 20})
 	v.Acts = acts.Items
 	return v, err

@@ -132,11 +132,11 @@ where campaign_id = $1
 // does not come to its commit only the fence is higher than it was, which the
 // next claims pass.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	if err := confirmSkip(o, campaign, seq); err != nil {
-		return outbox.Row{}, err
-	}
 	return whenFree(ctx, func() (outbox.Row, error) {
 		return s.changeRow(ctx, o, "skip", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+			if err := confirmSkip(o, campaign, seq); err != nil {
+				return err
+			}
 			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
 				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.lastAct(campaign, seq, now))
 			}
@@ -166,7 +166,7 @@ func confirmSkip(o outbox.Order, campaign string, seq int64) error {
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "say why the event is skipped; a skip needs a reason")
 	}
-	if phrase := outbox.SkipPhrase(campaign, seq); o.Confirm != phrase {
+	if phrase := outbox.SkipPhrase(campaign, seq); strings.TrimSpace(o.Confirm) != phrase {
 		return outbox.Invalid("confirm", "type %q to confirm that the event is never to be applied", phrase)
 	}
 	return nil
