@@ -67,3 +67,10 @@ func skipTwins(p Page, r outbox.Row) Twins {
 		CLI: "outboxweb skip --reason 'why' --confirm " + shellQuote(outbox.SkipPhrase(r.CampaignID, r.Seq)) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
+
+func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().UnskipEvent(k.CampaignID, k.Seq), &outbox.Expected{HeadSeq: c.HeadSeq}),
+		CLI:  "outboxweb unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
+	}
+}
