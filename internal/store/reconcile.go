@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -266,16 +267,12 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// divergence says how a watermark, or what was passed over below it,
-// contradicts the journal; empty when it does not.
-func (t *tx) divergence(c *campaignRow, w Watermark, marks skipMarks) (string, error) {
-	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
-	if err != nil {
-		return "", err
-	}
+// divergence says how a watermark contradicts the journal; empty when it does
+// not.
+func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 	switch {
 	case w.AppliedSeq == 0:
-		return contradiction(standing, marks, 0), nil
+		return "", nil
 	case w.AppliedSeq > c.highWater:
 		return fmt.Sprintf("the projections have event %d, but the journal ends at %d", w.AppliedSeq, c.highWater), nil
 	}
@@ -283,9 +280,6 @@ func (t *tx) divergence(c *campaignRow, w Watermark, marks skipMarks) (string, e
 	found, err := t.one([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
 		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
-	}
-	if err == nil {
-		return contradiction(standing, marks, w.AppliedSeq), nil
 	}
 	return "", err
 }
@@ -323,20 +317,13 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 			return r, err
 		}
 	}
-	w, marks, err := s.standingOf(background, c.id)
+	w, reason, err := s.judge(t, c)
 	if err != nil {
-		return r, err
-	}
-	if w, marks, err = s.finishUnskips(t, c, w, marks); err != nil {
 		return r, err
 	}
 	// A journal that remembers fewer claims than the projections have seen
 	// would be fenced until it has caught up.
 	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
-	reason, err := t.divergence(c, w, marks)
-	if err != nil {
-		return r, err
-	}
 	if reason == "" {
 		r, err = s.repairRows(t, c, w, now)
 	} else if c.diverged == "" {
@@ -354,6 +341,29 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	}
 	c.schedule(now)
 	return r, t.save(c, now)
+}
+
+// judge reads where a campaign's projections are and how that contradicts the
+// journal, if it does. It counts the campaign's skips anew, which claims go by.
+func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err error) {
+	w, marks, err := s.standingOf(background, c.id)
+	if err != nil {
+		return w, "", err
+	}
+	if reason, err = t.divergence(c, w); err != nil {
+		return w, "", err
+	}
+	if reason == "" {
+		if w, marks, err = s.finishUnskips(t, c, w, marks); err != nil {
+			return w, "", err
+		}
+	}
+	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+	if err != nil {
+		return w, "", err
+	}
+	c.skips = int64(len(standing))
+	return w, cmp.Or(reason, contradiction(standing, marks, w.AppliedSeq)), nil
 }
 
 // endLease takes an expired lease away, with the rows it held, and raises the

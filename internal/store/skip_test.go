@@ -173,6 +173,11 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"when it is applied":     {scene: func(f *fixture) { f.requeue("a", 1); f.drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
 		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: ptr(1)} },
 			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
+		"when somebody applies on the request path": {scene: func(f *fixture) {
+			if _, held, err := f.ClaimInline(f.ctx, two, "a", lease); err != nil || !held {
+				f.tb.Fatal(held, err)
+			}
+		}, kind: outbox.ErrConflict, say: []string{"worker-2 is applying", "try again"}},
 		"when it was applied after all": {scene: func(f *fixture) { f.set("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"applied already"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -435,6 +440,12 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			f.passOver()
 			f.pause("a")
 			half(f)
+			if name == "because the process dies" {
+				report, err := f.Check(f.ctx, quiet)
+				if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
+					t.Errorf("check found %+v (%v)", report.Violations, err)
+				}
+			}
 			if _, err := f.Reconcile(f.ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -561,6 +572,14 @@ func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
 	if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "campaign_row" {
 		t.Errorf("check found %+v (%v)", report.Violations, err)
 	}
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.exact("a")
+	f.sound()
+	f.raw(`update campaigns set skips = 0`)
+	f.reconcile(outbox.Repaired{})
+	f.exact("a")
 }
 
 func TestSkips_arePagedNewestFirst(t *testing.T) {
@@ -670,4 +689,22 @@ func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testi
 	f.drain()
 	f.wantMarks()
 	f.sound()
+}
+
+func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.passOver()
+	f.raw(`update skips set undone_at = 1`)
+	f.raw(`update campaigns set skips = 0`)
+	f.rawProjections(`update projection_watermarks set applied_hash = 'x'`)
+	f.append("b", 1)
+	f.lose("b", "true")
+	f.reconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
+	if c := f.campaign("a"); !strings.Contains(c.Diverged, "another event 2") || f.watermark("a").AppliedSeq != 2 {
+		t.Errorf("campaign is %+v, its watermark %+v", c, f.watermark("a"))
+	}
+	f.settledNow()
 }

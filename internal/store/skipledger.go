@@ -191,7 +191,7 @@ where campaign_id between $1 and $2
 	suspects := make(map[string]bool)
 	for _, c := range page {
 		applied := marks[c.id].AppliedSeq
-		suspects[c.id] = contradiction(standing[c.id], passed[c.id], applied) != "" || unsettled(standing[c.id], applied)
+		suspects[c.id] = int64(len(standing[c.id])) != c.skips || contradiction(standing[c.id], passed[c.id], applied) != "" || unsettled(standing[c.id], applied)
 	}
 	return suspects, err
 }

@@ -205,6 +205,32 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	a.mustBeSound(t)
 }
 
+// The projections are those of an earlier day, so that a skip stands further on
+// than the worker is, and it is taken back when its event has been read ahead.
+func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger, accounts), maxAttempts(1), batchSize(2))
+	b.mustAppend(t, opened("a", 1), noted("a"), spent("a", 2), noted("a"), noted("a"))
+	b.drain(t)
+	b.mustSkip(t, "a", 3)
+	b.drain(t)
+	b.mustHaveSeen(t, "a", 1, 2, 4, 5)
+	for _, table := range []string{"projection_watermarks", "watermark_skips", "accounts", "ledger_applied", "ledger_history"} {
+		mustExec(t, b.projections, `delete from `+table)
+	}
+	if _, err := b.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(t)
+	b.mustHaveApplied(t, "a", 2)
+	mustExec(t, b.projections, `update accounts set balance = 10`)
+	b.mustUnskip(t, "a", 3)
+	b.drain(t)
+	b.mustHaveApplied(t, "a", 5)
+	mustEqual(t, "what was passed over", "", strings.Join(b.marks(t), ", "))
+	b.mustBeSound(t)
+}
+
 func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t)
