@@ -64,7 +64,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.open("/")
 			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
-			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 9`)
+			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 10`)
 			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
 			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign may run"))
 			b.agrees()

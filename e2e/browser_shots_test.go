@@ -42,6 +42,11 @@ func TestShots(t *testing.T) {
 		}
 		shoot(t, s, pages)
 	})
+	t.Run("skipped", func(t *testing.T) {
+		t.Parallel()
+		s, pages := skippedPages(t)
+		shoot(t, s, pages)
+	})
 	t.Run("empty", func(t *testing.T) {
 		t.Parallel()
 		shoot(t, start(t, newDatabases(t)), emptyPages)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -54,9 +53,9 @@ func (c *requeueCmd) check() error {
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
-	seq, err := strconv.ParseInt(c.Seq, 10, 64)
-	if err != nil || seq < 1 {
-		return usagef("SEQ must be a number of 1 or more, not %q", c.Seq)
+	seq, err := parseSeq(c.Seq)
+	if err != nil {
+		return err
 	}
 	row, err := st.RequeueRow(ctx, order(c.Reason), c.Campaign, seq)
 	if err != nil {

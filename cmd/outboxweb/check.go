@@ -103,11 +103,26 @@ func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.S
 }
 
 // check compares one campaign. Campaigns that are diverged are reported by
-// the store already; those without anything applied have nothing to compare.
+// the store already; those without anything applied have nothing to compare. One
+// whose skips change under its eyes is compared again.
 func (f *folder) check(ctx context.Context, c outbox.Campaign, r *store.CheckReport) error {
 	if c.Diverged != "" {
 		return nil
 	}
+	for {
+		found, folded := len(r.Violations), r.Checked["folded"]
+		if err := f.compare(ctx, c, r); err != nil {
+			return err
+		}
+		after, err := f.store.Campaign(ctx, c.CampaignID)
+		if err != nil || after.Skips == c.Skips || len(r.Violations) == found {
+			return err
+		}
+		c, r.Violations, r.Checked["folded"] = after, r.Violations[:found], folded
+	}
+}
+
+func (f *folder) compare(ctx context.Context, c outbox.Campaign, r *store.CheckReport) error {
 	live, err := liveDigests(ctx, f.store, f.set, c.CampaignID)
 	if err != nil || live.AppliedSeq == 0 {
 		return err

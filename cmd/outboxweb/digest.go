@@ -98,7 +98,7 @@ func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 		if err != nil {
 			return digests{}, err
 		}
-		if after.AppliedSeq == before.AppliedSeq {
+		if after.AppliedSeq == before.AppliedSeq && after.Skips == before.Skips {
 			return d, nil
 		}
 	}
@@ -163,7 +163,8 @@ func (f *foldError) Unwrap() error { return f.err }
 
 // fold applies the events 1 to until of a campaign to empty tables and
 // returns their digests. A projection named in stops gets no event after the
-// seq given there. An event that cannot be applied is a *foldError.
+// seq given there, and none gets one that is skipped. An event that cannot be
+// applied is a *foldError.
 func (f *folder) fold(ctx context.Context, id string, until int64, stops map[string]int64, only ...string) (digests, error) {
 	if err := f.scratch.Reset(ctx); err != nil {
 		return digests{}, err

@@ -36,6 +36,7 @@ type campaignView struct {
 	Gap           int64         `json:"gap"`
 	Lease         *outbox.Lease `json:"lease"`
 	Paused        *outbox.Pause `json:"paused"`
+	Skips         int64         `json:"skips"` // events that are passed over and never applied
 	State         outbox.State  `json:"state"`
 	outbox.Explanation
 }
@@ -46,7 +47,7 @@ func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) cam
 		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
-		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused,
+		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips,
 		State: c.State(), Explanation: c.Explain(now, around),
 	}
 	if !c.HeadNextAttempt.IsZero() {

@@ -73,7 +73,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s := newSite(t).trouble()
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
-		s.srv.overviews[outbox.SpanHour].taken = time.Time{} // as if a second had passed for all who look
+		s.srv.overviews[outbox.SpanHour].forget() // as if a second had passed for all who look
 		return s.get("/", target)
 	}
 	before := look().want(t, 200)

@@ -144,7 +144,11 @@ func applyOne(a *store.ApplyTx, claim store.Claim, events []outbox.Event) (store
 	}
 	var hash string
 	for _, e := range events {
-		if e.EventType == poison {
+		if e.Skipped != nil {
+			if err := a.PassOver(&e); err != nil {
+				return r, err
+			}
+		} else if e.EventType == poison {
 			message := `seat "7" is <taken>`
 			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
 			break

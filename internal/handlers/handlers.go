@@ -3,10 +3,10 @@
 //
 //	/                                   overview
 //	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
-//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
+//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/failures                           errors that rows have in common; POST /failures/groups/note
-//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file
+//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections /instances /audit /about
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
@@ -135,11 +135,13 @@ func (s *server) routePages() {
 	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
 	post("/rows/{campaign}/{seq}/retry", s.retryRowForm)
+	post("/rows/{campaign}/{seq}/skip", s.skipForm)
 	get("/campaigns", s.campaignsPage)
 	get("/campaigns/{campaign}", s.campaignPage)
 	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
 	get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
 	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	post("/campaigns/{campaign}/events/{seq}/unskip", s.unskipForm)
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
@@ -173,6 +175,7 @@ func (s *server) routeAPI() {
 	get("/rows/{campaign}/{seq}", s.apiRow)
 	post("/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
 	post("/rows/{campaign}/{seq}/retry", s.apiRetryRow)
+	post("/rows/{campaign}/{seq}/skip", s.apiSkipEvent)
 	get("/campaigns", s.apiCampaigns)
 	get("/campaigns/{campaign}", s.apiCampaign)
 	get("/campaigns/{campaign}/events", s.apiEvents)
@@ -180,6 +183,8 @@ func (s *server) routeAPI() {
 	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
 	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	get("/campaigns/{campaign}/projections", s.apiCursors)
+	post("/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)
+	get("/campaigns/{campaign}/skips", s.apiSkips)
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)

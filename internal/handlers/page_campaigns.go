@@ -98,6 +98,9 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.History, err = s.campaignHistory(ctx, id); err != nil {
 		return v, err
 	}
+	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
+		return v, err
+	}
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: 20})
 	v.Acts = acts.Items
 	return v, err

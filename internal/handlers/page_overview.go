@@ -61,6 +61,13 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (shownOverview,
 	return c.shown, c.err
 }
 
+// forget makes the next reader take a new overview.
+func (c *overviewCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken = time.Time{}
+}
+
 // refreshOverview reads the overview anew. What is rendered stays when nothing
 // but ages has changed, so that pages that poll are told so.
 func (s *server) refreshOverview(r *http.Request, span outbox.Span, shown *shownOverview) error {

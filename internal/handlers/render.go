@@ -136,6 +136,9 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 
 // done sends a browser from an act to the page that shows what it did.
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
+	for _, c := range s.overviews {
+		c.forget()
+	}
 	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type Order struct {
 	RequestID      string
 	IdempotencyKey string    // a second order with the same key and target answers with the first one's result
 	Expected       *Expected // what the operator was shown; nil skips the comparison
-	Confirm        string    // what the operator typed to confirm an act of wide reach on a page
+	Confirm        string    // the phrase that was typed, for acts that ask for one
 }
 
 // ReleasePhrase is what a person types on a page to confirm an act on one row
@@ -49,7 +49,7 @@ type Act struct {
 	Actor      string          `json:"actor"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
-	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps, note_errors
+	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps, note_errors, skip, unskip
 	CampaignID string          `json:"campaign_id"`
 	Seq        int64           `json:"seq"` // 0 when the act is not about one row
 	Before     json.RawMessage `json:"before"`

@@ -32,6 +32,7 @@ type Campaign struct {
 	Lease            *Lease    // nil when nobody holds it
 	Paused           *Pause    // nil when it runs
 	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well
+	Skips            int64     // events that are passed over and never applied
 	UpdatedAt        time.Time
 }
 

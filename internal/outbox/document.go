@@ -61,6 +61,7 @@ type EventLine struct {
 	EntityType, EntityID string
 	OccurredAt           time.Time
 	RowStatus            Status // empty when the event has no row
+	Skipped              bool   // passed over and never applied, or about to be
 }
 
 // The states of a cursor.

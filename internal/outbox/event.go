@@ -45,6 +45,10 @@ type Event struct {
 	Payload       json.RawMessage `json:"payload"`  // a JSON object
 	EventHash     string          `json:"event_hash"`
 	ChainHash     string          `json:"chain_hash"`
+
+	// Skipped is the skip that stands for the event, of which nothing is
+	// hashed; nil when none does. An event with one is never applied.
+	Skipped *Skip `json:"skipped,omitempty"`
 }
 
 // Intent says what an event type is for.
@@ -164,6 +168,7 @@ func (e *Event) Normalize(maxPayload int) error {
 			return Invalid("tags", "tags must map names to strings")
 		}
 	}
+	e.Skipped = nil // that is not for a writer to say
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
 		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")

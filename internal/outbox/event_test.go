@@ -228,3 +228,25 @@ func FuzzParseEvent(f *testing.F) {
 		}
 	})
 }
+
+// An event as the API answers with it can be appended again; whether it is
+// skipped is not for a writer to say, and no part of what is hashed.
+func TestNormalize_forgetsWhetherTheEventIsSkipped(t *testing.T) {
+	t.Parallel()
+	plain, err := outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{},"skipped":{"id":1,"seq":1}}`))
+	if err != nil || e.Skipped == nil {
+		t.Fatalf("parsed %+v, %v", e, err)
+	}
+	for _, one := range []*outbox.Event{&plain, &e} {
+		if err := one.Normalize(outbox.DefaultMaxPayload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e.Skipped != nil || e.ContentHash() != plain.ContentHash() {
+		t.Errorf("normalized to %+v", e)
+	}
+}

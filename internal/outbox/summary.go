@@ -36,6 +36,7 @@ type CampaignCounts struct {
 	Paused   int64 `json:"paused"`
 	Diverged int64 `json:"diverged"`
 	Leased   int64 `json:"leased"`
+	Skips    int64 `json:"skips"` // skipped events, in all campaigns together
 }
 
 // Lag is how far the projections are behind the journal, over all campaigns.

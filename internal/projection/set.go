@@ -127,7 +127,9 @@ var (
 )
 
 // Apply runs what every projection does on e, in load order, leaving out the
-// projections named in skip, which may be nil. The first error ends it and is
+// projections named in skip, which may be nil. It does nothing for an event
+// that is skipped, so that whatever folds the journal passes over the same
+// events. The first error ends it and is
 // an *ApplyError, except that a ctx already done is ctx.Err(); what was
 // written until then is the caller's to roll back. ctx carries the deadline
 // of this event.
@@ -139,7 +141,7 @@ var (
 // in the middle costs the whole transaction.
 func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string]bool) error {
 	steps := s.plan(e.EventType)
-	if len(steps) == 0 {
+	if len(steps) == 0 || e.Skipped != nil {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

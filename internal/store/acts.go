@@ -50,6 +50,8 @@ func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int6
 		return none, err
 	}
 	s.wakeUp()
+	s.summary.forget() // who acts wants to see what it did
+	s.groups.forget()
 	return result, nil
 }
 

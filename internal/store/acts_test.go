@@ -78,6 +78,12 @@ var operations = []operation{
 		func(f *fixture) bool { return f.rows(outbox.Pending) == 0 }},
 	{"repair_gaps", gap,
 		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.ctx, o) }, nil},
+	{"skip", deadHead,
+		func(f *fixture, o outbox.Order) (any, error) { return f.SkipEvent(f.ctx, toSkip(o, "a", 1), "a", 1) },
+		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 && f.campaign("a").Skips == 0 }},
+	{"unskip", func(f *fixture) { deadHead(f); f.skip("a", 1) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.ctx, o, "a", 1) },
+		func(f *fixture) bool { return f.campaign("a").Skips == 1 }},
 }
 
 func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {

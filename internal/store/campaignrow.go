@@ -31,19 +31,20 @@ type campaignRow struct {
 	pausedBy    string
 	pausedWhy   string
 	diverged    string
+	skips       int64 // that stand
 	createdAt   int64
 	updatedAt   int64
 }
 
 const campaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
-  crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, created_at, updated_at`
+  crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
 func (c *campaignRow) dest() []any {
 	return []any{&c.id, &c.highWater, &c.chainHash, &c.applied, &c.head, &c.headStatus, &c.headNext,
 		&c.oldest, &c.due, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead,
 		&c.leaseOwner, &c.leaseEpoch, &c.leaseExpiry, &c.crashes, &c.suspect,
-		&c.pausedAt, &c.pausedBy, &c.pausedWhy, &c.diverged, &c.createdAt, &c.updatedAt}
+		&c.pausedAt, &c.pausedBy, &c.pausedWhy, &c.diverged, &c.skips, &c.createdAt, &c.updatedAt}
 }
 
 const selectCampaign = `
@@ -105,7 +106,7 @@ update campaigns
 set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_status = $6, head_next_attempt_at = $7,
   oldest_enqueued_at = $8, due_at = $9, pending = $10, processing = $11, failed = $12, dead = $13,
   lease_owner = $14, lease_epoch = $15, lease_expires_at = $16, crashes = $17, suspect_seq = $18,
-  paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, updated_at = $23
+  paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, skips = $23, updated_at = $24
 where campaign_id = $1`
 
 // saveInto adds the statement that writes the row to a batch.
@@ -114,7 +115,7 @@ func (c *campaignRow) saveInto(b *batch, now int64) {
 	b.exec(nil, updateCampaign, c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
 		c.oldest, c.due, c.counts.Pending, c.counts.Processing, c.counts.Failed, c.counts.Dead,
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry, c.crashes, c.suspect,
-		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, now)
+		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, c.skips, now)
 }
 
 func (t *tx) save(c *campaignRow, now int64) error {
@@ -201,7 +202,7 @@ func (c *campaignRow) view() outbox.Campaign {
 	v := outbox.Campaign{
 		CampaignID: c.id, HighWaterSeq: c.highWater, AppliedSeq: c.applied,
 		HeadSeq: c.head.Int64, HeadStatus: outbox.Status(c.headStatus.String), HeadNextAttempt: at(c.headNext.Int64),
-		Counts: c.counts, OldestEnqueuedAt: at(c.oldest.Int64), Diverged: c.diverged, UpdatedAt: at(c.updatedAt),
+		Counts: c.counts, OldestEnqueuedAt: at(c.oldest.Int64), Diverged: c.diverged, Skips: c.skips, UpdatedAt: at(c.updatedAt),
 	}
 	if c.leaseOwner != "" {
 		v.Lease = &outbox.Lease{Owner: c.leaseOwner, Epoch: c.leaseEpoch, ExpiresAt: at(c.leaseExpiry)}

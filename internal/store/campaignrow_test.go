@@ -39,12 +39,13 @@ select
   c.head_status is not distinct from h.status,
   c.head_next_attempt_at is not distinct from h.next_attempt_at,
   c.oldest_enqueued_at is not distinct from h.enqueued_at,
+  c.skips = (select count(*) from skips k where k.campaign_id = c.campaign_id and undone_at is null),
   c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at
 from campaigns c
 left join projection_apply_outbox h on h.campaign_id = c.campaign_id
   and h.seq = (select min(seq) from projection_apply_outbox o where o.campaign_id = c.campaign_id)`
 
-var recountedParts = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest"}
+var recountedParts = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest", "skips"}
 
 // recounted is what a recount says of one campaign.
 type recounted struct {
@@ -241,7 +242,7 @@ func (h *history) operates() {
 		head = c.HeadSeq
 	}
 	var err error
-	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "pause", "resume", "replay", "repair"}).Draw(h.t, "act") {
+	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
 	case "requeue":
 		_, err = h.RequeueRow(h.ctx, ana(""), id, head)
 	case "many":
@@ -259,8 +260,28 @@ func (h *history) operates() {
 		}
 	case "repair":
 		_, err = h.RepairGaps(h.ctx, ana(""))
+	case "skip":
+		_, err = h.SkipEvent(h.ctx, toSkip(ana(""), id, head), id, head)
+	case "unskip":
+		err = h.unskips(id)
 	}
 	h.acted(err)
+}
+
+// unskips takes back the latest skip of a campaign, which is the only one that
+// may be taken back, unless the campaign is being worked on: that would be waited
+// for in real time.
+func (h *history) unskips(id string) error {
+	seq := h.number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)
+	c, err := h.Campaign(h.ctx, id)
+	if err != nil || seq == 0 || c.Lease != nil && c.Lease.ExpiresAt.After(h.clock.now()) {
+		return err
+	}
+	_, err = h.UnskipEvent(h.ctx, ana(""), id, seq)
+	if err == nil && c.AppliedSeq == seq {
+		h.applied[id] = seq - 1
+	}
+	return err
 }
 
 // loses deletes rows past the store and has the gap repaired at once. A

@@ -29,6 +29,9 @@ type Claim struct {
 	// Counted is true when this attempt was counted before it starts,
 	// because earlier ones took their process down.
 	Counted bool
+	// Unskipped is true when no event of the campaign was skipped at the
+	// moment of the claim. While it is held none will be.
+	Unskipped bool
 }
 
 // ClaimLimits bounds one wave.
@@ -173,7 +176,7 @@ func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 }
 
 func newTaking(c *campaignRow, limit int64) *taking {
-	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.crashes >= 2}}
+	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.crashes >= 2, Unskipped: c.skips == 0}}
 	if k.claim.Counted {
 		limit = 1
 	}
@@ -431,7 +434,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time
 		}
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+lease.Microseconds()
 		c.schedule(now)
-		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0}
+		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0, Unskipped: c.skips == 0}
 		ok = true
 		return t.save(c, now)
 	})

@@ -22,7 +22,7 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 	f := open(t)
 	f.append("a", 5)
 	c := f.claimOne(one, 3)
-	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 3}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 3, Unskipped: true}); c != want {
 		t.Fatalf("claim is %+v, want %+v", c, want)
 	}
 	got := f.campaign("a")
@@ -77,7 +77,7 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f.noClaim(one)
 	f.clock.advance(time.Microsecond)
 	c := f.claimOne(one, 10)
-	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 2, Attempts: 1}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 2, Attempts: 1, Unskipped: true}); c != want {
 		t.Errorf("claim is %+v, want %+v", c, want)
 	}
 	f.sound()
@@ -214,7 +214,7 @@ func TestClaim_takesOverAnExpiredLeaseWithAHigherEpoch(t *testing.T) {
 	f.noClaim(two)
 	f.clock.advance(time.Microsecond)
 	c := f.claimOne(two, 10)
-	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 3}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 3, Unskipped: true}); c != want {
 		t.Errorf("took over %+v, want %+v", c, want)
 	}
 	if l := f.campaign("a").Lease; l.Owner != two.ID || l.Epoch != 2 {

@@ -27,13 +27,18 @@ where campaign_id = $1
   and seq = $2`
 
 // eventWithin reads an event without its documents longer than limit bytes,
-// which are nil, and how long all of them are.
+// which are nil, and how long all of them are. It says when it is skipped.
 func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	err = t.each(func(row scanner) error {
 		found = true
 		e, err = scanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
 		return err
 	}, eventWithin, campaign, seq, limit)
+	if err == nil && found {
+		one := []outbox.Event{e}
+		err = t.readSkips(one)
+		e = one[0]
+	}
 	return e, sizes, found, err
 }
 
@@ -117,9 +122,10 @@ func (s *Store) Document(ctx context.Context, campaign string, seq int64, part o
 }
 
 const selectEventLines = `
-select e.seq, e.event_type, e.entity_type, e.entity_id, e.occurred_at, coalesce(o.status, '')
+select e.seq, e.event_type, e.entity_type, e.entity_id, e.occurred_at, coalesce(o.status, ''), k.id is not null
 from events e
 left join projection_apply_outbox o on o.campaign_id = e.campaign_id and o.seq = e.seq
+left join skips k on k.campaign_id = e.campaign_id and k.seq = e.seq and k.undone_at is null
 where e.campaign_id = $1
   and e.seq between $2 and $3
 order by e.seq`
@@ -133,7 +139,7 @@ func (s *Store) EventLines(ctx context.Context, campaign string, first, last int
 			var l outbox.EventLine
 			var occurred int64
 			var status string
-			err := row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, &status)
+			err := row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, &status, &l.Skipped)
 			l.OccurredAt, l.RowStatus = at(occurred), outbox.Status(status)
 			lines = append(lines, l)
 			return err

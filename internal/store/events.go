@@ -59,8 +59,10 @@ order by seq`
 
 func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
 	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
-	err := t.each(collectEvents(&events), eventsInRange, campaign, first, last)
-	return events, err
+	if err := t.each(collectEvents(&events), eventsInRange, campaign, first, last); err != nil {
+		return nil, err
+	}
+	return events, t.readSkips(events)
 }
 
 func (t *tx) eventList(query string, args ...any) ([]outbox.Event, error) {
@@ -83,7 +85,7 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 	err := s.journal.read(ctx, func(t *tx) error {
 		var found bool
 		var err error
-		e, found, err = t.event(eventsInRange, campaign, seq, seq)
+		e, found, err = t.skippableEvent(campaign, seq)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
 		}

@@ -232,6 +232,5 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		_, err = t.exec(upsertNote, fingerprint, note, o.By.Name, now)
 		return &outbox.GroupNote{Note: note, By: o.By.Name, At: at(now)}, err
 	})
-	s.groups.forget()
 	return result, err
 }

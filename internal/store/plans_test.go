@@ -268,6 +268,23 @@ func (f *fixture) useActs(must func(...error)) {
 		_, err = f.NoteGroup(f.ctx, ana(""), "boom", note)
 		must(err)
 	}
+	f.raw(`update campaigns set due_at = null`)
+	f.append("skipped", 2)
+	f.kill("skipped")
+	f.skip("skipped", 1)
+	passed := f.claimOne(one, 1)
+	f.mustApply(passed, 1)
+	f.settle(one, store.Result{Claim: passed, Applied: 1})
+	f.pause("skipped")
+	_, err = f.UnskipEvent(f.ctx, ana(""), "skipped", 1)
+	must(err)
+	_, err = f.Skips(f.ctx, outbox.SkipFilter{CampaignID: "skipped"})
+	must(err)
+	// A mark where the watermark stands is looked up in the ledger.
+	f.rawProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('skipped', 0, 1, 1)`)
+	_, err = f.ReplayCampaign(f.ctx, ana(""), "skipped")
+	must(err)
+	f.rawProjections(`delete from watermark_skips`)
 }
 
 func (f *fixture) useReads(must func(...error)) {

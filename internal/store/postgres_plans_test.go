@@ -74,6 +74,9 @@ from generate_series(1, 100) i, generate_series(1, 500) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `
+insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, undone_at)
+select 'x-' || i % 5000, i, 'counted', 'boom', i, 'ana', '', case when i % 3 = 0 then i end
+from generate_series(1, 20000) i`, `
 insert into rehearsals (campaign_id, rehearsed_seq, at)
 select 'x-' || i, 1, i
 from generate_series(1, 2000) i`, `
@@ -84,6 +87,9 @@ analyze`} {
 insert into projection_watermarks (campaign_id, applied_seq, updated_at)
 select 'x-' || i, 3, i
 from generate_series(1, 10000) i`, `
+insert into watermark_skips (campaign_id, seq, skip_id, at)
+select 'x-' || i % 5000, i, i, i
+from generate_series(1, 20000) i`, `
 insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
 select 'x-' || i, 'p-' || i % 30, 1, 'quarantined', i
 from generate_series(1, 3000) i`, `

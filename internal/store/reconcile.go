@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -54,30 +56,30 @@ func (c *campaignRow) free(now int64) error {
 	return refusal
 }
 
-// How long, and how often, a repair asks for a campaign that is being worked on.
+// How long, and how often, an act asks for a campaign that is being worked on.
 const (
 	heldWait = 2 * time.Second
 	heldPoll = 10 * time.Millisecond
 )
 
-// whenFree tries a repair until the campaign's lease is free, for at most
+// whenFree tries an act until the campaign's lease is free, for at most
 // heldWait.
-func whenFree(ctx context.Context, repair func() (outbox.Repaired, error)) (outbox.Repaired, error) {
+func whenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 	deadline := time.NewTimer(heldWait)
 	defer deadline.Stop()
 	poll := time.NewTicker(heldPoll)
 	defer poll.Stop()
 	for {
-		repaired, err := repair()
+		result, err := try()
 		if !errors.Is(err, errHeld) {
-			return repaired, err
+			return result, err
 		}
 		select {
 		case <-poll.C:
 		case <-deadline.C:
-			return repaired, err
+			return result, err
 		case <-ctx.Done():
-			return repaired, err
+			return result, err
 		}
 	}
 }
@@ -227,13 +229,17 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 // suspects lists the campaigns of a page whose row and watermark do not add
 // up. It reads little and locks nothing.
 func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) ([]string, error) {
+	odd, err := s.skipSuspects(ctx, page, marks)
+	if err != nil {
+		return nil, err
+	}
 	var ids []string
 	var b batch
 	for _, c := range page {
 		w := marks[c.id]
 		switch {
 		case c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now():
-		case s.disagrees(c, w):
+		case odd[c.id] || s.disagrees(c, w):
 			ids = append(ids, c.id)
 		case w.AppliedSeq > 0:
 			at := len(ids)
@@ -248,7 +254,7 @@ func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[str
 			}, selectChainHash, c.id, w.AppliedSeq)
 		}
 	}
-	err := s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
+	err = s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
 	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), err
 }
 
@@ -317,17 +323,13 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 			return r, err
 		}
 	}
-	w, err := s.watermarkOf(background, c.id)
+	w, reason, err := s.judge(t, c)
 	if err != nil {
 		return r, err
 	}
 	// A journal that remembers fewer claims than the projections have seen
 	// would be fenced until it has caught up.
 	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
-	reason, err := t.divergence(c, w)
-	if err != nil {
-		return r, err
-	}
 	if reason == "" {
 		r, err = s.repairRows(t, c, w, now)
 	} else if c.diverged == "" {
@@ -347,21 +349,44 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	return r, t.save(c, now)
 }
 
+// judge reads where a campaign's projections are and how that contradicts the
+// journal, if it does. It counts the campaign's skips anew, which claims go by.
+func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err error) {
+	w, marks, err := s.standingOf(background, c.id)
+	if err != nil {
+		return w, "", err
+	}
+	if reason, err = t.divergence(c, w); err != nil {
+		return w, "", err
+	}
+	if reason == "" {
+		if w, marks, err = s.finishUnskips(t, c, w, marks); err != nil {
+			return w, "", err
+		}
+	}
+	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+	if err != nil {
+		return w, "", err
+	}
+	c.skips = int64(len(standing))
+	return w, cmp.Or(reason, contradiction(standing, marks, w.AppliedSeq)), nil
+}
+
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
 func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
-	c.leaseOwner, c.leaseExpiry = "", 0
-	err := s.Apply(background, func(a *ApplyTx) error {
-		w, err := a.Watermark(c.id)
-		if err != nil {
-			return err
-		}
-		c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch) + 1
-		return a.Fence(c.id, c.leaseEpoch)
-	})
-	if err == nil {
-		_, err = t.exec(resetProcessing, c.id, now)
+	err := s.bar(c, func(*ApplyTx, Watermark) error { return nil })
+	if err != nil {
+		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
 	}
+	return t.dropLease(c, now)
+}
+
+// dropLease takes the lease away with the rows it held; its holder must be
+// fenced off.
+func (t *tx) dropLease(c *campaignRow, now int64) error {
+	c.leaseOwner, c.leaseExpiry = "", 0
+	_, err := t.exec(resetProcessing, c.id, now)
 	if err == nil {
 		err = t.recount(c)
 	}
@@ -383,7 +408,11 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 			return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 		}
 	}
-	if r.Inserted+r.Removed > 0 {
+	resettled, err := t.repairSkips(c, w, now)
+	if err != nil {
+		return r, err
+	}
+	if r.Inserted+r.Removed > 0 || resettled {
 		r.Campaigns = 1
 	}
 	c.applied = w.AppliedSeq

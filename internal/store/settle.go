@@ -77,6 +77,9 @@ func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) 
 	if err := t.deleteApplied(held); err != nil {
 		return err
 	}
+	if err := t.settleSkips(held, now); err != nil {
+		return err
+	}
 	for _, h := range held {
 		if err := s.settleRows(t, h, w, now, settled); err != nil {
 			return fmt.Errorf("campaign %q: %w", h.c.id, err)

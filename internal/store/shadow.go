@@ -53,6 +53,7 @@ type Outstanding struct {
 	CampaignID   string
 	AppliedSeq   int64
 	HighWaterSeq int64
+	Skips        int64 // that stand
 }
 
 // OutstandingCampaigns lists the campaigns that have rows and are neither
@@ -62,11 +63,11 @@ func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit in
 	err := s.journal.read(ctx, func(t *tx) error {
 		return t.each(func(rows scanner) error {
 			var o Outstanding
-			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq)
+			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
 			all = append(all, o)
 			return err
 		}, `
-select campaign_id, applied_seq, high_water_seq
+select campaign_id, applied_seq, high_water_seq, skips
 from campaigns
 where campaign_id > $1
   and high_water_seq > applied_seq

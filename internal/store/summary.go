@@ -81,6 +81,7 @@ select count(*),
   count(*) filter (where diverged <> ''),
   count(*) filter (where lease_owner <> '' and lease_expires_at > $1),
   coalesce(sum(high_water_seq - applied_seq), 0),
+  coalesce(sum(skips), 0),
   min(oldest_enqueued_at)
 from campaigns`
 
@@ -92,7 +93,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		_, err := t.one([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &oldest}, selectTotals, now)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &oldest}, selectTotals, now)
 		if err != nil {
 			return err
 		}

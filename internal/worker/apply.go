@@ -276,9 +276,13 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 }
 
 // applyEvent runs the projections for one event. Event types that are only
-// journalled, or that no projection handles, have nothing to run. A panic
+// journalled, or that no projection handles, have nothing to run. One that is
+// skipped leaves its mark beside the watermark, and nothing else. A panic
 // becomes an error that carries its stack.
 func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err error) {
+	if e.Skipped != nil {
+		return a.tx.PassOver(e)
+	}
 	if a.auditOnly[e.EventType] || !a.worker.Set.Handles(e.EventType) {
 		return nil
 	}

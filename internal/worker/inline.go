@@ -116,7 +116,7 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 		return false, errors.Join(err, w.settle(ctx, []*part{released(*claim, 0)}))
 	}
 	span := store.Claim{CampaignID: claim.CampaignID, Epoch: claim.Epoch, First: applied + 1, Last: applied + int64(w.BatchSize),
-		Attempts: w.tries.of(claim.CampaignID, applied+1)}
+		Attempts: w.tries.of(claim.CampaignID, applied+1), Unskipped: claim.Unskipped}
 	parts, err := w.work(ctx, []store.Claim{span})
 	p := parts[0]
 	p.result.Claim = *claim // no rows are held

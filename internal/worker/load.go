@@ -19,12 +19,13 @@ type stretch struct {
 }
 
 // inspect verifies that events are the ones that were appended: contents
-// against their hashes, and each hash chained to the one before.
+// against their hashes, and each hash chained to the one before. The content of
+// one that is skipped does not matter.
 func inspect(events []outbox.Event) stretch {
 	for i := range events {
 		e := &events[i]
 		switch {
-		case e.ContentHash() != e.EventHash:
+		case e.Skipped == nil && e.ContentHash() != e.EventHash:
 			return stretch{events, i, fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)}
 		case i > 0 && e.Seq == events[i-1].Seq+1 && outbox.NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
 			return stretch{events, i, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)}
@@ -35,7 +36,8 @@ func inspect(events []outbox.Event) stretch {
 
 // ahead keeps the events that come after those of the latest full wave.
 // Events never change, so that what was read early is as good as what is read
-// late; and it is inspected before use like any other.
+// late; and it is inspected before use like any other. Skips come and go: the
+// events say nothing of them, and serve only claims that know of none.
 type ahead struct {
 	mu        sync.Mutex
 	stretches map[string]stretch
@@ -67,10 +69,13 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 	var missing []*part
 	var claims []store.Claim
 	for _, p := range parts {
-		var ok bool
-		if p.stretch, ok = w.ahead.take(p.claim); !ok {
-			missing, claims = append(missing, p), append(claims, p.claim)
+		if p.claim.Unskipped {
+			var ok bool
+			if p.stretch, ok = w.ahead.take(p.claim); ok {
+				continue
+			}
 		}
+		missing, claims = append(missing, p), append(claims, p.claim)
 	}
 	events, auditOnly, err := w.Store.Load(ctx, claims)
 	if err != nil {
@@ -92,7 +97,7 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	}
 	next := make([]store.Claim, len(claims))
 	for i, c := range claims {
-		next[i] = store.Claim{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1)}
+		next[i] = store.Claim{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true}
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {

@@ -654,6 +654,10 @@ func rowCounts(p Page, c outbox.Campaign) templ.Component {
 				}
 			}
 		}
+		templ_7745c5c3_Err = skipCount(p, c).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
 		return nil
 	})
 }

@@ -43,7 +43,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("busy", "%s still to be applied, in %s.", count(s.Lag.Events, "event", "events"), count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
-		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total)}
+		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total), Notes: skipNotes(s)}
 	}
 	worst := found[0]
 	if s.Campaigns.Total == 0 {
@@ -53,6 +53,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	for _, f := range found[1:] {
 		worst.Notes = append(worst.Notes, f.Sentence)
 	}
+	worst.Notes = append(worst.Notes, skipNotes(s)...)
 	return worst
 }
 
@@ -72,6 +73,14 @@ func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string,
 		s.Oldest != nil && now.Sub(s.Oldest.EnqueuedAt) > outbox.SilentAfter && s.Campaigns.Blocked+s.Campaigns.Paused < s.Campaigns.Lagging:
 		add("bad", "Events wait, and no worker has been seen for %s.", outbox.Age(now.Sub(*s.Worker.LastSeen)))
 	}
+}
+
+// skipNotes tells of skipped events, which are no trouble any more.
+func skipNotes(s outbox.Summary) []string {
+	if s.Campaigns.Skips == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s skipped and never applied.", count(s.Campaigns.Skips, "event is", "events are"))}
 }
 
 func allCurrent(total int64) string {

@@ -43,7 +43,9 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		oldest.number, oldest.zero = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), false
 		oldest.link = p.Links.Row(s.Oldest.CampaignID, s.Oldest.Seq)
 	}
-	return append(cells, behind, oldest)
+	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
+		meaning: "Events that are passed over and never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: "skip"})}
+	return append(cells, behind, oldest, skips)
 }
 
 // offs are the switches that keep events from being applied, or changes from

@@ -61,6 +61,8 @@ func whyNoAct(d outbox.RowDetail) string {
 		return "A worker holds it right now."
 	case !r.IsHead && c.HeadSeq > 0:
 		return "It waits behind event " + itoa(c.HeadSeq) + ", the head of its campaign."
+	case r.Status == outbox.Pending && d.Event.Skipped != nil && c.Paused == nil:
+		return "It is skipped and needs no help: the next free worker passes over it."
 	case r.Status == outbox.Pending && c.Paused != nil:
 		return "Its campaign is paused; resume it there."
 	case r.Status == outbox.Pending:

@@ -13,6 +13,8 @@ type mark struct{ word, glyph, hue string }
 // markOf tells where an event of a campaign stands.
 func markOf(c outbox.Campaign, l outbox.EventLine) mark {
 	switch {
+	case l.Skipped:
+		return mark{"skipped", skippedGlyph, "s-skipped"}
 	case l.Seq <= c.AppliedSeq:
 		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
 	case l.RowStatus == "":
@@ -78,6 +80,8 @@ func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
 func eventStands(v EventView) string {
 	seq, c := v.Event.Seq, v.Campaign
 	switch {
+	case v.Event.Skipped != nil && seq <= c.AppliedSeq:
+		return fmt.Sprintf("It was passed over: no projection has seen it, and they have every other event up to %s.", num(c.AppliedSeq))
 	case seq <= c.AppliedSeq:
 		return fmt.Sprintf("It was applied: the projections of its campaign have every event up to %s.", num(c.AppliedSeq))
 	case v.RowStatus == "":

@@ -203,6 +203,10 @@ func actSentence(a outbox.Act) string {
 				count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
 		}
 		return "Requeued dead rows."
+	case "skip":
+		return "Skipped " + subject + ": no projection will see it, and what waits behind it goes on."
+	case "unskip":
+		return "Took back the skip of " + subject + ": it is applied like any other."
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+)
+
+// skipCmd passes over one event.
+type skipCmd struct {
+	Campaign string `arg:"" help:"The event's campaign."`
+	Seq      string `arg:"" help:"The event's seq."`
+	Reason   string `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
+	Confirm  string `placeholder:"PHRASE" help:"The words 'skip CAMPAIGN SEQ', with the event's own."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run skips the event.
+func (c *skipCmd) Run(ctx context.Context, a *app) error {
+	seq, err := parseSeq(c.Seq)
+	if err != nil {
+		return err
+	}
+	if want := outbox.SkipPhrase(c.Campaign, seq); c.Confirm != want {
+		return usagef("a skipped event is never applied to any projection; to confirm that, add --confirm %q", want)
+	}
+	if c.Reason == "" {
+		return usagef("a skip needs --reason TEXT")
+	}
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	o := order(c.Reason)
+	o.Confirm = c.Confirm
+	row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(row)
+	}
+	fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s rows wait behind it\n", row.CampaignID, row.Seq, row.EventType, thousands(row.BlockedBehind))
+	return nil
+}
+
+// unskipCmd takes a skip back.
+type unskipCmd struct {
+	Campaign string `arg:"" help:"The event's campaign."`
+	Seq      string `arg:"" help:"The event's seq."`
+	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run takes the skip back.
+func (c *unskipCmd) Run(ctx context.Context, a *app) error {
+	seq, err := parseSeq(c.Seq)
+	if err != nil {
+		return err
+	}
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	skip, err := st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(skip)
+	}
+	fmt.Fprintf(a.out, "took back the skip of campaign %s seq %d (%s); it is applied like any other event\n", skip.CampaignID, skip.Seq, skip.EventType)
+	return nil
+}
+
+// parseSeq reads the SEQ of a command.
+func parseSeq(text string) (int64, error) {
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seq < 1 {
+		return 0, usagef("SEQ must be a number of 1 or more, not %q", text)
+	}
+	return seq, nil
+}

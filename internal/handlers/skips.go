@@ -1,0 +1,106 @@
+package handlers
+
+import (
+	"net/http"
+
+	"outboxweb/internal/outbox"
+)
+
+// skipsShown is how many entries of the ledger a campaign's page shows.
+const skipsShown = 20
+
+// skipBody is what the skip of an event reads.
+type skipBody struct {
+	actBody
+	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
+}
+
+// skipFields is what the form of a skip has beside those of every act.
+type skipFields struct {
+	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
+}
+
+func (s *server) apiSkipEvent(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	var body skipBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order := s.order(r, "api", body.Reason, body.Expected)
+	order.Confirm = body.Confirm
+	row, err := s.Store.SkipEvent(r.Context(), order, campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, row)
+}
+
+func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, err := s.decodeOrder(r)
+	if err != nil {
+		return err
+	}
+	skip, err := s.Store.UnskipEvent(r.Context(), order, campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, skip)
+}
+
+func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
+	id, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	var q paging
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	page, err := s.Store.Skips(r.Context(), outbox.SkipFilter{CampaignID: id, Cursor: q.Cursor, Limit: q.limit()})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) skipForm(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	var fields skipFields
+	if err := fill(&fields, r.PostForm); err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	if err != nil {
+		return err
+	}
+	order.Confirm = fields.Confirm
+	if _, err := s.Store.SkipEvent(r.Context(), order, campaign, seq); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}
+
+func (s *server) unskipForm(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Store.UnskipEvent(r.Context(), order, campaign, seq); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}

@@ -1,0 +1,453 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+const skipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
+
+func scanSkip(row scanner) (outbox.Skip, error) {
+	var k outbox.Skip
+	var skipped int64
+	var applied, undone sql.NullInt64
+	err := row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, &skipped, &k.SkippedBy, &k.Reason,
+		&applied, &undone, &k.UndoneBy, &k.UndoneReason)
+	k.SkippedAt, k.AppliedAt, k.UndoneAt = at(skipped), atOrNil(applied), atOrNil(undone)
+	return k, err
+}
+
+func collectSkips(into *[]outbox.Skip) func(scanner) error {
+	return func(row scanner) error {
+		k, err := scanSkip(row)
+		*into = append(*into, k)
+		return err
+	}
+}
+
+const standingInRange = `
+select ` + skipColumns + `
+from skips
+where campaign_id = $1
+  and seq between $2 and $3
+  and undone_at is null
+order by seq`
+
+func (t *tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
+	var skips []outbox.Skip
+	if err := t.each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
+		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
+	}
+	return skips, nil
+}
+
+// readSkips notes on consecutive events of one campaign which of them are
+// skipped.
+func (t *tx) readSkips(events []outbox.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	skips, err := t.standingSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
+	noteSkips(events, skips)
+	return err
+}
+
+func noteSkips(events []outbox.Event, skips []outbox.Skip) {
+	for i := range events {
+		for j := range skips {
+			if skips[j].Seq == events[i].Seq && skips[j].CampaignID == events[i].CampaignID {
+				events[i].Skipped = &skips[j]
+			}
+		}
+	}
+}
+
+// skippableEvent reads an event that says when it is skipped.
+func (t *tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, error) {
+	events, err := t.events(campaign, seq, seq)
+	if err != nil || len(events) == 0 {
+		return outbox.Event{}, false, err
+	}
+	return events[0], true, nil
+}
+
+// skipsOfCampaign walks the ledger of a campaign.
+var skipsOfCampaign = bothWays(`
+select ` + skipColumns + `
+from skips
+where id {>} $1
+  and campaign_id = $2
+order by id{desc}
+limit $3`)
+
+// Skips pages through the ledger of a campaign's skips, newest first. An
+// unknown campaign is outbox.ErrNotFound.
+func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
+	page := outbox.Page[outbox.Skip]{Items: []outbox.Skip{}}
+	l := &list[outbox.Skip]{
+		name: "skips", query: skipsOfCampaign, args: []any{f.CampaignID}, scan: scanSkip, down: true,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(k outbox.Skip) []any { return []any{k.ID} },
+	}
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+			return err
+		}
+		var err error
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list skips of campaign %q: %w", f.CampaignID, err)
+	}
+	return page, nil
+}
+
+const (
+	insertSkip = `
+insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason)
+values ($1, $2, $3, $4, $5, $6, $7)`
+
+	releaseSkipped = `
+update projection_apply_outbox
+set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
+where campaign_id = $1
+  and seq = $2
+  and status in ('failed', 'dead')`
+)
+
+// SkipEvent lets the watermark of a campaign advance over its head, which has
+// failed or is dead, without ever applying it. It needs a reason and the phrase
+// of outbox.SkipPhrase; without them it is outbox.ErrInvalid. Any other row, or
+// one that is not as expected, is outbox.ErrConflict; a missing one is
+// outbox.ErrNotFound.
+//
+// The skip is in the journal before anybody can claim the row again, and a
+// worker that claimed it before is fenced off first, so that nobody who does
+// not know of the skip can apply the event while it stands. When the journal
+// does not come to its commit only the fence is higher than it was, which the
+// next claims pass.
+func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
+	return whenFree(ctx, func() (outbox.Row, error) {
+		return s.changeRow(ctx, o, "skip", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+			if err := confirmSkip(o, campaign, seq); err != nil {
+				return err
+			}
+			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
+				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.lastAct(campaign, seq, now))
+			}
+			if err := t.refuseSkipped(row); err != nil {
+				return err
+			}
+			if err := s.barForSkip(c, seq, now); err != nil {
+				return err
+			}
+			return t.skip(c, row, o, now)
+		})
+	})
+}
+
+// refuseSkipped refuses a row whose event is skipped already: what it failed of
+// keeps even the watermark from advancing over it.
+func (t *tx) refuseSkipped(row outbox.Row) error {
+	skips, err := t.standingSkips(row.CampaignID, row.Seq, row.Seq)
+	if err == nil && len(skips) > 0 {
+		err = outbox.Conflict("event %d of campaign %q is skipped already, by %s; what keeps it from being passed over is: %s",
+			row.Seq, row.CampaignID, skips[0].SkippedBy, row.LastError)
+	}
+	return err
+}
+
+func confirmSkip(o outbox.Order, campaign string, seq int64) error {
+	if strings.TrimSpace(o.Reason) == "" {
+		return outbox.Invalid("reason", "say why the event is skipped; a skip needs a reason")
+	}
+	if phrase := outbox.SkipPhrase(campaign, seq); strings.TrimSpace(o.Confirm) != phrase {
+		return outbox.Invalid("confirm", "type %q to confirm that the event is never to be applied", phrase)
+	}
+	return nil
+}
+
+// placeOf says where a row stands that is not the one to act on.
+func placeOf(row outbox.Row, c *campaignRow) string {
+	if row.IsHead {
+		return string(row.Status)
+	}
+	return fmt.Sprintf("%s and waits behind event %d", row.Status, c.head.Int64)
+}
+
+// barForSkip fences off whoever claimed the campaign so far. An event that one
+// of them has applied can no longer be skipped.
+func (s *Store) barForSkip(c *campaignRow, seq, now int64) error {
+	if err := c.free(now); err != nil {
+		return err
+	}
+	err := s.bar(c, func(_ *ApplyTx, w Watermark) error {
+		if w.AppliedSeq >= seq {
+			return outbox.Conflict("event %d of campaign %q is applied already; replay removes the row that is left of it", seq, c.id)
+		}
+		return nil
+	})
+	c.leaseOwner, c.leaseExpiry = "", 0
+	return err
+}
+
+// bar keeps everybody who claimed the campaign so far from changing its
+// projections, also one that wakes much later: it raises the fence above their
+// epochs. change happens in the same transaction, with the watermark locked.
+func (s *Store) bar(c *campaignRow, change func(*ApplyTx, Watermark) error) error {
+	return s.Apply(background, func(a *ApplyTx) error {
+		w, err := a.Watermark(c.id)
+		if err != nil {
+			return err
+		}
+		c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch) + 1
+		if err := a.Fence(c.id, c.leaseEpoch); err != nil {
+			return err
+		}
+		return change(a, w)
+	})
+}
+
+func (t *tx) skip(c *campaignRow, row outbox.Row, o outbox.Order, now int64) error {
+	if _, err := t.exec(insertSkip, c.id, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
+		return fmt.Errorf("skip campaign %q seq %d: %w", c.id, row.Seq, err)
+	}
+	n, err := t.exec(releaseSkipped, c.id, row.Seq, now)
+	if err != nil {
+		return fmt.Errorf("release campaign %q seq %d: %w", c.id, row.Seq, err)
+	}
+	*c.count(string(row.Status)) -= n
+	c.counts.Pending += n
+	c.skips++
+	return t.finishRequeue(c, now)
+}
+
+const passSkips = `
+update skips
+set applied_at = $3
+where campaign_id = $1
+  and seq <= $2
+  and applied_at is null
+  and undone_at is null`
+
+// settleSkips notes which skips of the campaigns have been applied.
+func (t *tx) settleSkips(held []*settling, now int64) error {
+	var b batch
+	for _, h := range held {
+		if h.c.skips > 0 {
+			b.exec(nil, passSkips, h.c.id, h.Applied, now)
+		}
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("settle skips: %w", err)
+	}
+	return nil
+}
+
+const insertMark = `
+insert into watermark_skips (campaign_id, seq, skip_id, at)
+values ($1, $2, $3, $4)
+on conflict (campaign_id, seq) do update
+set skip_id = excluded.skip_id, at = excluded.at`
+
+// PassOver writes beside the watermark that it advances over e without applying
+// it, because of the skip that e carries.
+func (a *ApplyTx) PassOver(e *outbox.Event) error {
+	return a.do(nil, insertMark, e.CampaignID, e.Seq, e.Skipped.ID, a.now)
+}
+
+// UnskipEvent takes a skip back: the event is applied like any other. That is
+// possible until a later event has been applied, or passed over; after that it
+// is outbox.ErrConflict, and so is an event that is not skipped or a campaign
+// that is not as expected.
+//
+// When the watermark is on the event it is set back by one, and with that the
+// event's mark goes, before the journal says so. Should the process die between
+// the two, the projections owe an event that is still skipped: reconcile gives
+// it its row back, the worker passes over it once more, and nothing of the act
+// has happened. The other way round the watermark would stand on an event that
+// is not skipped and was never applied.
+func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
+	setBack := false
+	skip, err := whenFree(ctx, func() (outbox.Skip, error) {
+		a := &act{order: o, action: "unskip", campaign: campaign, seq: seq}
+		return perform(ctx, s, a, func(t *tx, now int64) (outbox.Skip, error) {
+			c, skip, err := t.skipToUndo(o, campaign, seq, now)
+			if err != nil {
+				return skip, err
+			}
+			if setBack, err = s.takeBack(t, c, skip, now); err != nil {
+				return skip, err
+			}
+			a.before = skip
+			skip, err = t.undo(c, skip, o, now)
+			a.after = skip
+			return skip, err
+		})
+	})
+	if err != nil && setBack {
+		// What is left to do by itself: the journal was not there to be told.
+		_, _ = s.ReconcileCampaign(background, campaign)
+	}
+	return skip, err
+}
+
+// skipToUndo reads the standing skip of an event, in a campaign that is as
+// expected and that nobody works on.
+func (t *tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*campaignRow, outbox.Skip, error) {
+	c, err := t.existingCampaign(campaign)
+	if err != nil {
+		return nil, outbox.Skip{}, err
+	}
+	if seq < 1 || seq > c.highWater {
+		return nil, outbox.Skip{}, t.missingEvent(campaign, seq)
+	}
+	skips, err := t.standingSkips(campaign, seq, seq)
+	if err != nil {
+		return nil, outbox.Skip{}, err
+	}
+	if len(skips) == 0 {
+		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.lastAct(campaign, seq, now))
+	}
+	if err := t.expectCampaign(o, c, now); err != nil {
+		return nil, outbox.Skip{}, err
+	}
+	return c, skips[0], c.free(now)
+}
+
+const (
+	setBackWatermark = `
+update projection_watermarks
+set applied_seq = $3, applied_hash = $4, updated_at = $6
+where campaign_id = $1
+  and applied_seq = $2
+  and applied_hash = $5
+  and fence_epoch = $7`
+
+	deleteMark = `
+delete from watermark_skips
+where campaign_id = $1
+  and seq = $2
+  and skip_id = $3`
+
+	giveBackRow = `
+insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+select e.campaign_id, e.seq, e.event_type, $3, e.recorded_at, $3
+from events e
+where e.campaign_id = $1
+  and e.seq = $2
+on conflict (campaign_id, seq) do update
+set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attempt_at, updated_at = excluded.updated_at`
+)
+
+// takeBack sets the watermark back by one if it is on the skipped event, and
+// gives the event its row back. It reports whether it has set it back.
+func (s *Store) takeBack(t *tx, c *campaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+	hashes, err := t.chainHashes(c.id, skip.Seq)
+	if err != nil {
+		return false, err
+	}
+	skipped, err := t.standingSkips(c.id, skip.Seq+1, math.MaxInt64)
+	if err != nil {
+		return false, err
+	}
+	err = s.bar(c, func(a *ApplyTx, w Watermark) error {
+		if w.AppliedSeq > skip.Seq {
+			return tooLate(skip, w.AppliedSeq, skipped)
+		}
+		setBack = w.AppliedSeq == skip.Seq
+		if !setBack {
+			return nil
+		}
+		return a.setBack(skip, hashes, c.leaseEpoch)
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := t.dropLease(c, now); err != nil {
+		return setBack, err
+	}
+	if !setBack {
+		return false, nil
+	}
+	if _, err := t.exec(giveBackRow, c.id, skip.Seq, now); err != nil {
+		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.id, skip.Seq, err)
+	}
+	c.applied = skip.Seq - 1
+	return true, t.recount(c)
+}
+
+// chainHashes reads the chain hashes of an event and of the one before it, which
+// is empty for the first.
+func (t *tx) chainHashes(campaign string, seq int64) (hashes struct{ before, own string }, err error) {
+	if _, err = t.one([]any{&hashes.before}, selectChainHash, campaign, seq-1); err == nil {
+		_, err = t.one([]any{&hashes.own}, selectChainHash, campaign, seq)
+	}
+	if err != nil {
+		return hashes, fmt.Errorf("read the chain hashes of campaign %q up to seq %d: %w", campaign, seq, err)
+	}
+	return hashes, nil
+}
+
+// tooLate says which events came after the skipped one, up to the watermark.
+func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
+	later := int64(0)
+	for _, k := range skipped {
+		if k.Seq <= applied {
+			later++
+		}
+	}
+	switch {
+	case later == applied-skip.Seq:
+		return outbox.Conflict("event %d of campaign %q, which comes after event %d, is skipped as well; un-skip it first", applied, skip.CampaignID, skip.Seq)
+	case applied == skip.Seq+1:
+		return outbox.Conflict("event %d of campaign %q was applied after event %d, which can no longer be applied; append an event that makes up for it", applied, skip.CampaignID, skip.Seq)
+	default:
+		return outbox.Conflict("events %d to %d of campaign %q were applied after event %d, which can no longer be applied; append an event that makes up for it", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
+	}
+}
+
+// setBack moves the watermark from a skipped event to the one before. Without
+// the event's mark it refuses: then the event was applied.
+func (a *ApplyTx) setBack(skip outbox.Skip, hashes struct{ before, own string }, epoch int64) error {
+	n, err := a.t.exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.before, hashes.own, a.now, epoch)
+	if err == nil && n == 0 {
+		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
+	}
+	if err != nil {
+		return err
+	}
+	n, err = a.t.exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
+	if err == nil && n == 0 {
+		err = outbox.Conflict("the projections of campaign %q do not say that event %d was passed over; see what check says of it", skip.CampaignID, skip.Seq)
+	}
+	return err
+}
+
+const undoSkip = `
+update skips
+set undone_at = $3, undone_by = $4, undone_reason = $5
+where campaign_id = $1
+  and seq = $2
+  and undone_at is null`
+
+func (t *tx) undo(c *campaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
+	n, err := t.exec(undoSkip, c.id, skip.Seq, now, o.By.Name, o.Reason)
+	if err != nil {
+		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.id, skip.Seq, err)
+	}
+	c.skips -= n
+	when := at(now)
+	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
+	return skip, t.finishRequeue(c, now)
+}

@@ -1,0 +1,710 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// toSkip is an order with what a skip asks for.
+func toSkip(o outbox.Order, campaign string, seq int64) outbox.Order {
+	if o.Reason == "" {
+		o.Reason = "it can never be applied"
+	}
+	o.Confirm = outbox.SkipPhrase(campaign, seq)
+	return o
+}
+
+func (f *fixture) skip(campaign string, seq int64) {
+	f.tb.Helper()
+	if _, err := f.SkipEvent(f.ctx, toSkip(outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+// dieAt appends events to campaign a, applies those before seq and lets that one
+// die.
+func (f *fixture) dieAt(events int, seq int64) {
+	f.tb.Helper()
+	f.append("a", events)
+	if seq > 1 {
+		c := f.claimOne(one, int(seq-1))
+		f.mustApply(c, seq-1)
+		f.settle(one, store.Result{Claim: c, Applied: seq - 1})
+	}
+	f.kill("a")
+}
+
+// passOver brings the watermark of campaign a over its head, and settles.
+func (f *fixture) passOver() {
+	f.tb.Helper()
+	c := f.claimOne(one, 1)
+	f.mustApply(c, c.Last)
+	f.settle(one, store.Result{Claim: c, Applied: c.Last})
+}
+
+// marks lists what the projections passed over: campaign, seq and skip.
+func (f *fixture) marks() []string {
+	return texts(f.tb, f.projections, `select campaign_id || ' ' || seq || ' ' || skip_id from watermark_skips order by campaign_id, seq`)
+}
+
+func (f *fixture) wantMarks(want ...string) {
+	f.tb.Helper()
+	if diff := cmp.Diff(want, f.marks()); diff != "" {
+		f.tb.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+func (f *fixture) ledger(campaign string) []outbox.Skip {
+	f.tb.Helper()
+	page, err := f.Skips(f.ctx, outbox.SkipFilter{CampaignID: campaign})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return page.Items
+}
+
+func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]func(*fixture){
+		"dead":   func(f *fixture) { f.kill("a") },
+		"failed": func(f *fixture) { f.fail("no such thing", "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.append("a", 3)
+			fails(f)
+			row, err := f.SkipEvent(f.ctx, toSkip(ana("it names nobody"), "a", 1), "a", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.Status != outbox.Pending || row.AttemptCount != 0 || row.NextAttemptAt != f.clock.now() || !row.IsHead {
+				t.Errorf("the row is %+v, want it pending, due now", row)
+			}
+			skips := f.ledger("a")
+			want := outbox.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
+				SkippedAt: f.clock.now(), SkippedBy: "ana", Reason: "it names nobody"}
+			if diff := cmp.Diff([]outbox.Skip{want}, skips); diff != "" {
+				t.Errorf("the ledger (-want +got):\n%s", diff)
+			}
+			if c := f.campaign("a"); c.Skips != 1 || c.HeadStatus != outbox.Pending || c.State() != outbox.StateLagging {
+				t.Errorf("campaign is %+v", c)
+			}
+			e, err := f.Event(f.ctx, "a", 1)
+			if diff := cmp.Diff(&want, e.Skipped); err != nil || diff != "" {
+				t.Errorf("the event's skip: %v (-want +got):\n%s", err, diff)
+			}
+			if f.row("a", 1).Event.Skipped == nil || f.row("a", 2).Event.Skipped != nil {
+				t.Error("the rows' events do not say which of them is skipped")
+			}
+			f.sound()
+		})
+	}
+}
+
+func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("b", 1)
+	f.drain()
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	c := f.claimOne(one, 10)
+	if c.Unskipped {
+		t.Error("the claim says that nothing is skipped")
+	}
+	events, _, err := f.Load(f.ctx, []store.Claim{c})
+	if err != nil || len(events[0]) != 3 || events[0][0].Skipped == nil || events[0][1].Skipped != nil {
+		t.Fatalf("loaded %+v, %v", events, err)
+	}
+	page, err := f.Events(f.ctx, "a", 0, 10)
+	for i, e := range page.Items {
+		if (e.Skipped != nil) != (i == 1) {
+			t.Errorf("event %d says %+v of being skipped (%v)", e.Seq, e.Skipped, err)
+		}
+	}
+	f.mustApply(c, c.Last)
+	f.settle(one, store.Result{Claim: c, Applied: c.Last})
+	skip := f.ledger("a")[0]
+	if skip.AppliedAt == nil || *skip.AppliedAt != f.clock.now() {
+		t.Errorf("the skip is %+v, want it applied now", skip)
+	}
+	f.wantMarks(fmt.Sprint("a 2 ", skip.ID))
+	f.append("a", 1)
+	if c := f.claimOne(one, 10); c.Unskipped {
+		t.Error("a later claim says that nothing is skipped")
+	}
+	if sum, err := f.Summary(f.ctx); err != nil || sum.Campaigns.Skips != 1 {
+		t.Errorf("the summary counts %d skips (%v)", sum.Campaigns.Skips, err)
+	}
+}
+
+func TestSkipEvent_isRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*outbox.Order)
+		scene  func(*fixture)
+		seq    int64
+		kind   error
+		say    []string
+	}{
+		"without a reason":      {change: func(o *outbox.Order) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
+		"without the phrase":    {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
+		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
+		"behind the head":       {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
+		"dead behind the head": {scene: func(f *fixture) {
+			f.requeue("a", 1)
+			f.raw(`update projection_apply_outbox set status = 'dead' where seq = 2`)
+			f.raw(`update campaigns set dead = 1, pending = 2`)
+		}, seq: 2, kind: outbox.ErrConflict, say: []string{"dead and waits behind event 1"}},
+		"of no such event":       {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
+		"twice":                  {scene: func(f *fixture) { f.skip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
+		"when it is being tried": {scene: func(f *fixture) { f.requeue("a", 1); f.claim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
+		"when it is applied":     {scene: func(f *fixture) { f.requeue("a", 1); f.drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
+		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: ptr(1)} },
+			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
+		"when somebody applies on the request path": {scene: func(f *fixture) {
+			if _, held, err := f.ClaimInline(f.ctx, two, "a", lease); err != nil || !held {
+				f.tb.Fatal(held, err)
+			}
+		}, kind: outbox.ErrConflict, say: []string{"worker-2 is applying", "try again"}},
+		"when it was applied after all": {scene: func(f *fixture) { f.set("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"applied already"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(3, 1)
+			if c.scene != nil {
+				c.scene(f)
+			}
+			seq := seqOr(c.seq, 1)
+			o := toSkip(ana(""), "a", seq)
+			if c.change != nil {
+				c.change(&o)
+			}
+			f.unchanged(func() {
+				_, err := f.SkipEvent(f.ctx, o, "a", seq)
+				refused(t, err, c.kind, c.say...)
+			})
+		})
+	}
+}
+
+func seqOr(seq, otherwise int64) int64 {
+	if seq == 0 {
+		return otherwise
+	}
+	return seq
+}
+
+func (f *fixture) requeue(campaign string, seq int64) {
+	f.tb.Helper()
+	if _, err := f.RequeueRow(f.ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+// A head may have died of processes that died. One of them may only have slept:
+// it read the event before the skip, and must not apply it when it wakes.
+func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 3)
+	f.crash(one, 3)
+	f.crash(one, 3)
+	sleeper := f.crash(one, 3)
+	f.noClaim(two)
+	if c := f.campaign("a"); c.HeadStatus != outbox.Dead {
+		t.Fatalf("campaign is %+v, want its head dead", c)
+	}
+	f.skip("a", 1)
+	if reached, err := f.apply(sleeper, 1); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("the sleeper reached %d, %v, want it fenced off", reached, err)
+	}
+	f.passOver()
+	f.drain()
+	f.wantMarks(fmt.Sprint("a 1 ", f.ledger("a")[0].ID))
+	f.sound()
+}
+
+func TestSkipEvent_ofTwoAtOnceOneWins(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(3, 1)
+	beside := f.beside()
+	errs := make(chan error, 2)
+	for _, s := range []*fixture{f, beside} {
+		go func() {
+			_, err := s.SkipEvent(f.ctx, toSkip(ana(""), "a", 1), "a", 1)
+			errs <- err
+		}()
+	}
+	first, second := <-errs, <-errs
+	if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), outbox.ErrConflict) {
+		t.Errorf("got %v and %v, want one success and one conflict", first, second)
+	}
+	if len(f.ledger("a")) != 1 {
+		t.Errorf("the ledger is %+v", f.ledger("a"))
+	}
+	f.sound()
+}
+
+func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(3, 2)
+	f.skip("a", 2)
+	skip, err := f.UnskipEvent(f.ctx, ana("it was right after all"), "a", 2)
+	if err != nil || skip.Stands() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.clock.now() {
+		t.Errorf("the skip is %+v, %v", skip, err)
+	}
+	if c := f.campaign("a"); c.Skips != 0 || c.AppliedSeq != 1 || c.HeadSeq != 2 || c.HeadStatus != outbox.Pending {
+		t.Errorf("campaign is %+v", c)
+	}
+	f.sound()
+	c := f.claimOne(one, 10)
+	if !c.Unskipped || c.First != 2 {
+		t.Errorf("claim is %+v", c)
+	}
+	f.settle(one, store.Result{Claim: c, Applied: 1})
+	f.drain()
+	f.wantMarks()
+	f.sound()
+}
+
+func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
+	t.Parallel()
+	for _, seq := range []int64{1, 2, 3} { // the first has none before it, the last none after it
+		t.Run(fmt.Sprint(seq), func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(3, seq)
+			before := f.watermark("a")
+			f.skip("a", seq)
+			f.passOver()
+			if got := f.watermark("a").AppliedSeq; got != seq {
+				t.Fatalf("the watermark is at %d", got)
+			}
+			epoch := f.number(`select lease_epoch from campaigns`)
+			f.clock.advance(lease)
+			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", seq); err != nil {
+				t.Fatal(err)
+			}
+			w := f.watermark("a")
+			if w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
+				t.Errorf("the watermark is %+v, want it as before the skip, %+v, under a higher fence", w, before)
+			}
+			f.wantMarks()
+			row := f.row("a", seq)
+			if row.Row.Status != outbox.Pending || row.Row.AttemptCount != 0 || row.Row.EnqueuedAt != began || !row.Row.IsHead || row.Event.Skipped != nil {
+				t.Errorf("the row is %+v", row.Row)
+			}
+			if c := f.campaign("a"); c.AppliedSeq != seq-1 || c.Skips != 0 {
+				t.Errorf("campaign is %+v", c)
+			}
+			f.sound()
+			f.settledNow()
+			f.drain()
+			f.wantMarks()
+			f.sound()
+		})
+	}
+}
+
+func TestUnskipEvent_isRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scene func(*fixture)
+		seq   int64
+		kind  error
+		say   []string
+	}{
+		"of an event that is not skipped":   {seq: 1, kind: outbox.ErrConflict, say: []string{"is not skipped"}},
+		"of no such event":                  {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
+		"when the next one was applied":     {scene: func(f *fixture) { f.passOver(); f.passOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "was applied after event 2"}},
+		"when later ones were applied":      {scene: func(f *fixture) { f.passOver(); f.drain() }, kind: outbox.ErrConflict, say: []string{"events 3 to 4", "were applied after event 2"}},
+		"when the next one is skipped too":  {scene: func(f *fixture) { f.passOver(); f.kill("a"); f.skip("a", 3); f.passOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "un-skip it first"}},
+		"when the projections have no mark": {scene: func(f *fixture) { f.passOver(); f.rawProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"do not say that event 2 was passed over"}},
+		"when they have another event": {scene: func(f *fixture) {
+			f.passOver()
+			f.rawProjections(`update projection_watermarks set applied_hash = 'x'`)
+		}, kind: outbox.ErrConflict, say: []string{"another event 2"}},
+		"when it is being passed over": {scene: func(f *fixture) { f.claim(one, 1) }, kind: outbox.ErrConflict, say: []string{"worker-1 is applying", "try again"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(4, 2)
+			f.skip("a", 2)
+			if c.scene != nil {
+				c.scene(f)
+			}
+			f.unchanged(func() {
+				_, err := f.UnskipEvent(f.ctx, ana(""), "a", seqOr(c.seq, 2))
+				refused(t, err, c.kind, c.say...)
+			})
+		})
+	}
+}
+
+func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.passOver()
+	f.kill("a")
+	f.skip("a", 3)
+	f.passOver()
+	for _, seq := range []int64{3, 2} {
+		if _, err := f.UnskipEvent(f.ctx, ana(""), "a", seq); err != nil {
+			t.Fatal(err)
+		}
+		f.sound()
+	}
+	if w := f.watermark("a"); w.AppliedSeq != 1 {
+		t.Errorf("the watermark is %+v", w)
+	}
+	f.drain()
+	f.sound()
+}
+
+// A worker that passed over the event, or was about to, sleeps past its lease
+// and wakes after the skip was taken back.
+func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
+	t.Parallel()
+	for name, passes := range map[string]bool{"that had passed over it": true, "that was about to": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(3, 1)
+			f.skip("a", 1)
+			c := f.claimOne(one, 1)
+			if passes {
+				f.mustApply(c, 1)
+			}
+			f.clock.advance(lease)
+			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 1); err != nil {
+				t.Fatal(err)
+			}
+			f.sound()
+			f.unchanged(func() {
+				if _, err := f.apply(c, 1); !errors.Is(err, outbox.ErrLeaseLost) {
+					t.Errorf("the sleeper got %v, want it fenced off", err)
+				}
+				if got := f.settle(one, store.Result{Claim: c, Applied: 1}); got.Fenced != 1 {
+					t.Errorf("the sleeper settled %+v", got)
+				}
+			})
+			f.drain()
+			f.wantMarks()
+			f.sound()
+		})
+	}
+}
+
+// The projections have committed that the watermark went back, and the journal
+// does not come to its own commit.
+func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T) {
+	t.Parallel()
+	for name, half := range map[string]func(*fixture){
+		"because the journal refuses": func(f *fixture) {
+			f.forbidAudit("the disk is full")
+			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 2); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+				f.tb.Errorf("got %v", err)
+			}
+			if w := f.watermark("a"); w.AppliedSeq != 1 {
+				f.tb.Errorf("the watermark is %+v: nothing was cut off", w)
+			}
+			if n := f.rows(outbox.Pending); n != 3 {
+				f.tb.Errorf("%d rows, want that of the event given back at once", n)
+			}
+		},
+		"because the process dies": func(f *fixture) { f.dieBetween("a", 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(4, 2)
+			f.skip("a", 2)
+			f.passOver()
+			f.pause("a")
+			half(f)
+			if name == "because the process dies" {
+				report, err := f.Check(f.ctx, quiet)
+				if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
+					t.Errorf("check found %+v (%v)", report.Violations, err)
+				}
+			}
+			if _, err := f.Reconcile(f.ctx); err != nil {
+				t.Fatal(err)
+			}
+			f.settledNow()
+			f.sound()
+			if skip := f.ledger("a")[0]; !skip.Stands() || skip.AppliedAt != nil {
+				t.Errorf("the skip is %+v, want it to stand, and not to be applied yet", skip)
+			}
+			if c := f.campaign("a"); c.Skips != 1 || c.HeadSeq != 2 || c.AppliedSeq != 1 || c.Diverged != "" {
+				t.Errorf("campaign is %+v", c)
+			}
+			f.allowAudit()
+			if _, err := f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil {
+				t.Fatal(err)
+			}
+			f.drain()
+			f.wantMarks(fmt.Sprint("a 2 ", f.ledger("a")[0].ID))
+			f.sound()
+		})
+	}
+}
+
+// dieBetween does what an un-skip does in the projections, and nothing else.
+func (f *fixture) dieBetween(campaign string, seq int64) {
+	f.tb.Helper()
+	var hash string
+	if seq > 1 {
+		hash = texts(f.tb, f.journal, `select chain_hash from events where campaign_id = $1 and seq = $2`, campaign, seq-1)[0]
+	}
+	f.rawProjections(`update projection_watermarks set applied_seq = $2, applied_hash = $3, fence_epoch = fence_epoch + 1 where campaign_id = $1`, campaign, seq-1, hash)
+	f.rawProjections(`delete from watermark_skips where campaign_id = $1 and seq = $2`, campaign, seq)
+}
+
+func (f *fixture) allowAudit() {
+	f.tb.Helper()
+	of := ""
+	if dbtest.Postgres() {
+		of = ` on operator_acts`
+	}
+	f.raw(`drop trigger if exists no_audit` + of)
+}
+
+// The projections have passed over the event, and its worker dies before it
+// settles.
+func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(3, 1)
+	f.skip("a", 1)
+	f.mustApply(f.claimOne(one, 1), 1)
+	f.clock.advance(lease)
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if skip := f.ledger("a")[0]; skip.AppliedAt == nil {
+		t.Errorf("the skip is %+v, want it applied", skip)
+	}
+	f.settledNow()
+	f.sound()
+	// And the other way round: the projections are those of an earlier day.
+	f.rawProjections(`delete from projection_watermarks`)
+	f.rawProjections(`delete from watermark_skips`)
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if skip := f.ledger("a")[0]; skip.AppliedAt != nil {
+		t.Errorf("the skip is %+v, want it not applied yet", skip)
+	}
+	f.settledNow()
+	f.sound()
+	f.drain()
+	f.wantMarks(fmt.Sprint("a 1 ", f.ledger("a")[0].ID))
+	f.sound()
+}
+
+func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm func(*fixture)
+		say  string
+	}{
+		"applied although skipped":    {func(f *fixture) { f.rawProjections(`delete from watermark_skips`) }, "event 2 is skipped, and the projections did not pass over it"},
+		"passed over without a skip":  {func(f *fixture) { f.raw(`update skips set undone_at = 1`); f.raw(`update campaigns set skips = 0`) }, "the projections passed over event 2"},
+		"passed over for another one": {func(f *fixture) { f.rawProjections(`update watermark_skips set skip_id = 99`) }, "the projections passed over event 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.dieAt(4, 2)
+			f.skip("a", 2)
+			f.drain()
+			f.sound()
+			c.harm(f)
+			report, err := f.Check(f.ctx, quiet)
+			if err != nil || len(report.Violations) != 1 {
+				t.Fatalf("check found %+v (%v), want one violation", report.Violations, err)
+			}
+			if v := report.Violations[0]; v.Invariant != "skips" || v.Seq != 2 || !strings.Contains(v.Detail, c.say) {
+				t.Errorf("check found %+v", v)
+			}
+			f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+			if got := f.campaign("a").Diverged; !strings.Contains(got, c.say) {
+				t.Errorf("diverged: %q", got)
+			}
+			f.settledNow()
+		})
+	}
+}
+
+func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.raw(`update campaigns set skips = 2`)
+	f.raw(`update skips set applied_at = 1`)
+	if _, err := f.SelfCheck(f.ctx, "", 10); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := f.Summary(f.ctx); err != nil || sum.Drift != 1 {
+		t.Errorf("drift is %d (%v), want 1", sum.Drift, err)
+	}
+	report, err := f.Check(f.ctx, quiet)
+	if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "campaign_row" {
+		t.Errorf("check found %+v (%v)", report.Violations, err)
+	}
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.exact("a")
+	f.sound()
+	f.raw(`update campaigns set skips = 0`)
+	f.reconcile(outbox.Repaired{})
+	f.exact("a")
+}
+
+func TestSkips_arePagedNewestFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 4)
+	for seq := range int64(3) {
+		f.kill("a")
+		f.skip("a", seq+1)
+		f.passOver()
+	}
+	if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 3); err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int64
+	filter := outbox.SkipFilter{CampaignID: "a", Limit: 2}
+	for {
+		page, err := f.Skips(f.ctx, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range page.Items {
+			seqs = append(seqs, k.Seq)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		filter.Cursor = *page.NextCursor
+	}
+	if diff := cmp.Diff([]int64{3, 2, 1}, seqs); diff != "" {
+		t.Errorf("skips (-want +got):\n%s", diff)
+	}
+	_, err := f.Skips(f.ctx, outbox.SkipFilter{CampaignID: "nobody"})
+	refused(t, err, outbox.ErrNotFound, "nobody")
+}
+
+func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
+	if err := f.Backup(f.ctx, old, quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.skip("a", 2)
+	f.passOver()
+	f.drain()
+	if err := f.Backup(f.ctx, current, quiet); err != nil {
+		t.Fatal(err)
+	}
+	marks := f.marks()
+	for name, days := range map[string]struct{ journal, projections string }{
+		"both of one day":                     {current, current},
+		"projections from before the skip":    {current, old},
+		"journal from before the passed over": {old, current},
+	} {
+		from, restored := t.TempDir(), filepath.Join(to, name)
+		for file, dir := range map[string]string{"journal.db": days.journal, "projections.db": days.projections} {
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(from, file), content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.restore(from, restored); err != nil {
+			t.Fatal(err)
+		}
+		r := openPair(t, dbtest.Files(restored), f.clock)
+		if days.journal == old {
+			if c := r.campaign("a"); !strings.Contains(c.Diverged, "the projections passed over event 2") {
+				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
+			}
+			continue
+		}
+		r.sound()
+		r.drain()
+		r.sound()
+		if len(r.ledger("a")) != 1 || r.campaign("a").AppliedSeq != 4 {
+			t.Errorf("%s: the ledger is %+v, campaign %+v", name, r.ledger("a"), r.campaign("a"))
+		}
+		r.wantMarks(marks...)
+	}
+}
+
+// A backup copies the projections first, and skips may be taken back before it
+// comes to the journal.
+func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.passOver()
+	f.kill("a")
+	f.skip("a", 3)
+	f.passOver()
+	f.raw(`update skips set undone_at = 1`)
+	f.raw(`update campaigns set skips = 0`)
+	f.reconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	if w := f.watermark("a"); w.AppliedSeq != 1 {
+		t.Errorf("the watermark is %+v, want it before both events", w)
+	}
+	f.wantMarks()
+	f.settledNow()
+	f.sound()
+	f.drain()
+	f.wantMarks()
+	f.sound()
+}
+
+func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.dieAt(4, 2)
+	f.skip("a", 2)
+	f.passOver()
+	f.raw(`update skips set undone_at = 1`)
+	f.raw(`update campaigns set skips = 0`)
+	f.rawProjections(`update projection_watermarks set applied_hash = 'x'`)
+	f.append("b", 1)
+	f.lose("b", "true")
+	f.reconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
+	if c := f.campaign("a"); !strings.Contains(c.Diverged, "another event 2") || f.watermark("a").AppliedSeq != 2 {
+		t.Errorf("campaign is %+v, its watermark %+v", c, f.watermark("a"))
+	}
+	f.settledNow()
+}

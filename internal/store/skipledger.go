@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// skipMarks is what the projections of a campaign passed over: the skip's id by
+// seq.
+type skipMarks map[int64]int64
+
+const selectMarks = `
+select campaign_id, seq, skip_id
+from watermark_skips
+where campaign_id between $1 and $2`
+
+// marksBetween reads the marks of the campaigns from one id to another.
+func (t *tx) marksBetween(first, last string) (map[string]skipMarks, error) {
+	all := make(map[string]skipMarks)
+	err := t.each(func(row scanner) error {
+		var campaign string
+		var seq, id int64
+		err := row.Scan(&campaign, &seq, &id)
+		if all[campaign] == nil {
+			all[campaign] = make(skipMarks)
+		}
+		all[campaign][seq] = id
+		return err
+	}, selectMarks, first, last)
+	if err != nil {
+		return nil, fmt.Errorf("read what the projections passed over: %w", err)
+	}
+	return all, nil
+}
+
+// standingOf reads a campaign's watermark and marks in one snapshot.
+func (s *Store) standingOf(ctx context.Context, campaign string) (w Watermark, marks skipMarks, err error) {
+	err = s.projections.read(ctx, func(t *tx) error {
+		err := t.each(func(row scanner) (err error) {
+			w, err = scanWatermark(row)
+			return err
+		}, selectWatermark, campaign)
+		if err != nil {
+			return err
+		}
+		all, err := t.marksBetween(campaign, campaign)
+		marks = all[campaign]
+		return err
+	})
+	return w, marks, err
+}
+
+// contradictions tells where the projections and the ledger of skips say
+// different things about an event: one that is skipped and was applied, or one
+// that was passed over and is not skipped. It calls found in the order of seq.
+func contradictions(standing []outbox.Skip, marks skipMarks, applied int64, found func(seq int64, what string)) {
+	known := make(map[int64]int64, len(standing))
+	for _, k := range standing {
+		known[k.Seq] = k.ID
+	}
+	seqs := maps.Clone(known)
+	maps.Copy(seqs, marks)
+	for _, seq := range slices.Sorted(maps.Keys(seqs)) {
+		id, skipped := known[seq]
+		mark, marked := marks[seq]
+		switch {
+		case marked && (!skipped || mark != id):
+			found(seq, fmt.Sprintf("the projections passed over event %d, and the skip for which they did does not stand", seq))
+		case skipped && !marked && seq <= applied:
+			found(seq, fmt.Sprintf("event %d is skipped, and the projections did not pass over it", seq))
+		}
+	}
+}
+
+// contradiction is the first of the contradictions; empty when there is none.
+func contradiction(standing []outbox.Skip, marks skipMarks, applied int64) (reason string) {
+	contradictions(standing, marks, applied, func(_ int64, what string) {
+		if reason == "" {
+			reason = what
+		}
+	})
+	return reason
+}
+
+// unsettled reports whether a skip says something else about being applied than
+// the watermark.
+func unsettled(standing []outbox.Skip, applied int64) bool {
+	return slices.ContainsFunc(standing, func(k outbox.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
+}
+
+// finishUnskips sets the watermark back over events whose skips have been taken
+// back since: then the projections are those of an earlier day than the journal,
+// as in a backup, which copies them first. It returns what stands afterwards.
+func (s *Store) finishUnskips(t *tx, c *campaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
+	for {
+		skip, found, err := t.undoneSkip(c.id, w.AppliedSeq, marks[w.AppliedSeq])
+		if err != nil || !found {
+			return w, marks, err
+		}
+		hashes, err := t.chainHashes(c.id, skip.Seq)
+		if err == nil {
+			err = s.bar(c, func(a *ApplyTx, now Watermark) error {
+				if now.AppliedSeq != w.AppliedSeq {
+					return fmt.Errorf("the watermark of campaign %q moved: %w", c.id, outbox.ErrBusy)
+				}
+				return a.setBack(skip, hashes, c.leaseEpoch)
+			})
+		}
+		if err != nil {
+			return w, marks, err
+		}
+		if w, marks, err = s.standingOf(background, c.id); err != nil {
+			return w, marks, err
+		}
+	}
+}
+
+// undoneSkip reads a skip that was taken back. There is none with the id 0.
+func (t *tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
+	if id == 0 {
+		return skip, false, nil
+	}
+	err = t.each(func(row scanner) error {
+		found = true
+		skip, err = scanSkip(row)
+		return err
+	}, `
+select `+skipColumns+`
+from skips
+where id = $1
+  and campaign_id = $2
+  and seq = $3
+  and undone_at is not null`, id, campaign, seq)
+	if err != nil {
+		err = fmt.Errorf("read the skip of campaign %q seq %d: %w", campaign, seq, err)
+	}
+	return skip, found, err
+}
+
+const reopenSkips = `
+update skips
+set applied_at = null
+where campaign_id = $1
+  and seq > $2
+  and applied_at is not null
+  and undone_at is null`
+
+// repairSkips makes the ledger say of each skip whether it is applied. It
+// reports whether anything was wrong.
+func (t *tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
+	passed, err := t.exec(passSkips, c.id, w.AppliedSeq, now)
+	if err != nil {
+		return false, fmt.Errorf("settle skips of campaign %q: %w", c.id, err)
+	}
+	reopened, err := t.exec(reopenSkips, c.id, w.AppliedSeq)
+	if err != nil {
+		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.id, err)
+	}
+	return passed+reopened > 0, nil
+}
+
+// skipSuspects names the campaigns of a page, in order of id, whose ledger of
+// skips and projections do not add up.
+func (s *Store) skipSuspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) (map[string]bool, error) {
+	first, last := page[0].id, page[len(page)-1].id
+	standing := make(map[string][]outbox.Skip)
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			k, err := scanSkip(row)
+			standing[k.CampaignID] = append(standing[k.CampaignID], k)
+			return err
+		}, `
+select `+skipColumns+`
+from skips
+where campaign_id between $1 and $2
+  and undone_at is null`, first, last)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read skips: %w", err)
+	}
+	var passed map[string]skipMarks
+	err = s.projections.read(ctx, func(t *tx) (err error) {
+		passed, err = t.marksBetween(first, last)
+		return err
+	})
+	suspects := make(map[string]bool)
+	for _, c := range page {
+		applied := marks[c.id].AppliedSeq
+		suspects[c.id] = int64(len(standing[c.id])) != c.skips || contradiction(standing[c.id], passed[c.id], applied) != "" || unsettled(standing[c.id], applied)
+	}
+	return suspects, err
+}
+
+// checkSkips compares the ledger of a campaign's skips with what its projections
+// passed over, and with what its row counts.
+func (t *tx) checkSkips(f *finding, c *campaignRow, w Watermark, marks skipMarks) error {
+	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	f.skips = int64(len(standing))
+	contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add("skips", seq, "%s", what) })
+	for _, k := range standing {
+		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
+			f.add("skips", k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
+		}
+	}
+	if f.skips != c.skips {
+		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.skips, f.skips)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package templates
+
+import (
+	"encoding/json"
+
+	"outboxweb/internal/outbox"
+)
+
+const skippedGlyph = "»"
+
+// SkipEvent and UnskipEvent are the acts.
+func (l Links) SkipEvent(campaign string, seq int64) URL {
+	return l.at(nil, rowPath(campaign, seq, "skip")...)
+}
+
+func (l Links) UnskipEvent(campaign string, seq int64) URL {
+	return l.at(nil, "campaigns", campaign, "events", itoa(seq), "unskip")
+}
+
+// Skips is the ledger of a campaign, in the API.
+func (l Links) Skips(id string) URL { return l.at(nil, "campaigns", id, "skips") }
+
+// CampaignSkips is where a campaign's page lists its skipped events.
+func (l Links) CampaignSkips(id string) URL { return l.Campaign(id) + "#skipped" }
+
+// canUnskip reports whether the skip may be taken back as far as the page knows.
+func canUnskip(p Page, c outbox.Campaign, k outbox.Skip) bool {
+	return !p.ReadOnly && k.Stands() && c.AppliedSeq <= k.Seq
+}
+
+// skipProgress says how far a skip that stands has come.
+func skipProgress(c outbox.Campaign, k outbox.Skip) string {
+	switch {
+	case c.AppliedSeq < k.Seq:
+		return "not yet passed over"
+	case c.AppliedSeq == k.Seq:
+		return "passed over; nothing later is applied yet"
+	default:
+		return "passed over, and later events are applied"
+	}
+}
+
+// skipMeaning says what a skip that stands does to its event.
+func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
+	switch {
+	case c.AppliedSeq < k.Seq:
+		return "No projection will see this event: the next free worker passes over it."
+	case c.AppliedSeq == k.Seq:
+		return "No projection has seen this event. Nothing later is applied yet, so the skip can still be taken back."
+	default:
+		return "No projection has seen this event, and later ones are applied: append an event if something has to make up for it."
+	}
+}
+
+func skipTwins(p Page, r outbox.Row) Twins {
+	body, err := json.Marshal(struct {
+		Reason   string           `json:"reason"`
+		Confirm  string           `json:"confirm"`
+		Expected *outbox.Expected `json:"expected"`
+	}{"why", outbox.SkipPhrase(r.CampaignID, r.Seq), expectedOf(r)})
+	if err != nil { // strings and numbers always marshal
+		body = []byte("{}")
+	}
+	return Twins{
+		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " +
+			shellQuote(p.Origin+string(p.Links.API().SkipEvent(r.CampaignID, r.Seq))),
+		CLI: "outboxweb skip --reason 'why' --confirm " + shellQuote(outbox.SkipPhrase(r.CampaignID, r.Seq)) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+	}
+}
+
+func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().UnskipEvent(k.CampaignID, k.Seq), &outbox.Expected{HeadSeq: c.HeadSeq}),
+		CLI:  "outboxweb unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
+	}
+}
