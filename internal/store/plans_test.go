@@ -42,10 +42,13 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 
 var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"SCAN o USING INDEX outbox_dead", "limit $3", "dead rows alone, for an operation, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
+	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
+	{"SCAN operations", "order by id desc", "newest first by the primary key, up to the limit"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", ") as o", "the rows of one page"},
 	{"SCAN operator_acts", "order by id desc", "newest first by the primary key, up to the limit"},
@@ -169,6 +172,7 @@ func (f *fixture) everything() {
 	f.useWorker(must)
 	f.useActs(must)
 	f.useReads(must)
+	f.useOperations(must)
 }
 
 func (f *fixture) useWorker(must func(...error)) {

@@ -20,6 +20,9 @@ var postgresScans = []scan{
 	{"seq scan of campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"scan by campaigns_pkey", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"seq scan of campaigns", "sort_key", "by lag, which has no index here; by age only as long as the limit is not known, see the test below"},
+	{"scan by operation_rows_open", "limit $3", "rows of running operations alone, to be left out of another"},
+	{"scan by operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
+	{"scan by operations_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
@@ -56,6 +59,15 @@ from generate_series(200, 10000, 200) i, generate_series(1, 8) n`, `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
 from generate_series(1, 5000) i`, `
+insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
+select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
+from generate_series(100, 2000) i`, `
+insert into operation_groups (operation_id, number, fingerprint, example, row_count, status, wave, updated_at)
+select i, n, 'f-' || n, '', 10, case when i % 50 = 0 then 'running' else 'done' end, 1, i
+from generate_series(100, 2000) i, generate_series(1, 3) n`, `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, wave, status, finished_at)
+select i, 'x-' || i * 20 + n, 1, n, 1 + n % 3, 'counted', 'f-' || n % 3, i, 8, 3, 1, case when i % 50 = 0 then 'waiting' else 'done' end, case when i % 50 = 0 then null else i end
+from generate_series(100, 2000) i, generate_series(1, 20) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `
