@@ -61,7 +61,7 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 type auditQuery struct {
 	paging
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps operation_start operation_cancel operation_acknowledge"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 }
@@ -158,19 +158,6 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 	return f
 }
 
-// requeueForm is requeueBody as the pages name it.
-type requeueForm struct {
-	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
-	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
-	Reason      string `json:"reason" validate:"text,maxbytes=500"`
-}
-
-func (f requeueForm) body() requeueBody {
-	return requeueBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit, Reason: f.Reason}
-}
-
 // actForm is actBody as the pages send it.
 type actForm struct {
 	Reason       string `json:"reason" validate:"text,maxbytes=500"`
@@ -186,7 +173,7 @@ func (s *server) order(r *http.Request, via, reason string, seen *expected) outb
 		By:             outbox.Operator{Name: "local", Via: via, From: remoteHost(r)},
 		Reason:         reason,
 		RequestID:      requestID(r),
-		IdempotencyKey: r.Header.Get("Idempotency-Key"),
+		IdempotencyKey: idempotencyKey(r),
 	}
 	if seen != nil {
 		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}

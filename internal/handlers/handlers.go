@@ -2,10 +2,11 @@
 // the same, probes and metrics.
 //
 //	/                                   overview
-//	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
+//	/rows                               rows, filtered
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/campaigns/{id}/events/{seq}        one event
+//	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
 //	/projections /instances /audit /about
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -107,7 +108,6 @@ func (s *server) routePages() {
 	get("/", s.overviewPage)
 	get("/rows", s.rowsPage)
 	get("/rows/requeue", s.requeueDeadPage)
-	post("/rows/requeue", s.requeueDeadForm)
 	get("/rows/{campaign}/{seq}", s.rowPage)
 	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
@@ -118,6 +118,12 @@ func (s *server) routePages() {
 	post("/campaigns/{campaign}/pause", s.pauseForm)
 	post("/campaigns/{campaign}/resume", s.resumeForm)
 	post("/campaigns/{campaign}/replay", s.replayForm)
+	get("/operations", s.operationsPage)
+	get("/operations/new", s.newOperationPage)
+	post("/operations", s.startOperationForm)
+	get("/operations/{operation}", s.operationPage)
+	post("/operations/{operation}/cancel", s.cancelOperationForm)
+	post("/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
 	get("/projections", s.projectionsPage)
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
@@ -144,6 +150,13 @@ func (s *server) routeAPI() {
 	post("/campaigns/{campaign}/pause", s.apiPause)
 	post("/campaigns/{campaign}/resume", s.apiResume)
 	post("/campaigns/{campaign}/replay", s.apiReplay)
+	get("/operations", s.apiOperations)
+	post("/operations", s.apiStartOperation)
+	s.router.Post(apiPrefix+"/operations/preview", s.handle(s.jsonInput(s.apiPreviewOperation)))
+	get("/operations/{operation}", s.apiOperation)
+	get("/operations/{operation}/rows", s.apiOperationRows)
+	post("/operations/{operation}/cancel", s.apiCancelOperation)
+	post("/operations/{operation}/acknowledge", s.apiAcknowledgeOperation)
 	get("/gaps", s.apiGaps)
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)

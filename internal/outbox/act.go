@@ -38,7 +38,7 @@ type Act struct {
 	Actor      string          `json:"actor"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
-	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps
+	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps, operation_start, operation_cancel, operation_acknowledge
 	CampaignID string          `json:"campaign_id"`
 	Seq        int64           `json:"seq"` // 0 when the act is not about one row
 	Before     json.RawMessage `json:"before"`

@@ -210,6 +210,8 @@ func actSentence(a outbox.Act) string {
 				count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
 		}
 		return "Requeued dead rows."
+	case "operation_start", "operation_cancel", "operation_acknowledge":
+		return operationSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":
