@@ -22,6 +22,7 @@ type cli struct {
 	Sample      sampleCmd      `cmd:"" help:"Write a made-up but lifelike journal as JSON Lines."`
 	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
 	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
+	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
