@@ -172,7 +172,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 
 			b.at("/operations/1")
 			b.await("the act is confirmed", telling(marked("flash"), "Started operation 1: requeue of 3 dead rows, 3 heads; 6 rows wait behind them"))
-			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 of 3 rows"))
+			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 done of 3 rows"))
 			b.open("/rows")
 			b.lookUntil("no row is left", telling("#live", "everything is applied"))
 			b.open("/audit")

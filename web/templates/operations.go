@@ -148,6 +148,52 @@ func resultHue(r outbox.RowResult) string {
 
 func resultName(r outbox.RowResult) string { return strings.ReplaceAll(string(r), "_", " ") }
 
+// progressPart is a part of the bar, in thousandths of its width.
+type progressPart struct {
+	result      outbox.RowResult
+	from, width int64
+}
+
+// progressOrder is what the bar shows from left to right: what is through
+// first, what is still to come last.
+var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultFailedAgain,
+	outbox.ResultLeft, outbox.ResultRequeued, outbox.ResultWaiting}
+
+// progressParts divides the bar. What there is at all can be seen.
+func progressParts(o outbox.Operation) []progressPart {
+	const width, least = 1000, 8
+	var parts []progressPart
+	var sum int64
+	for _, r := range progressOrder {
+		if n := o.Totals.Of(r); n > 0 {
+			p := progressPart{result: r, width: max(least, n*width/max(o.Totals.Chosen, 1))}
+			sum += p.width
+			parts = append(parts, p)
+		}
+	}
+	var from int64
+	for i := range parts {
+		end := from + parts[i].width*width/sum
+		if i == len(parts)-1 {
+			end = width
+		}
+		parts[i].from, parts[i].width = from, end-from
+		from = end
+	}
+	return parts
+}
+
+// progressText says what the bar shows.
+func progressText(o outbox.Operation) string {
+	var parts []string
+	for _, r := range progressOrder {
+		if n := o.Totals.Of(r); n > 0 {
+			parts = append(parts, num(n)+" "+resultName(r))
+		}
+	}
+	return strings.Join(parts, ", ") + " of " + count(o.Totals.Chosen, "row", "rows")
+}
+
 func waveName(o outbox.Operation, g outbox.OperationGroup) string {
 	if g.Wave < 0 {
 		return "–"
