@@ -213,7 +213,7 @@ func (d OperationDetail) Describe(working bool) string {
 	t := d.Totals
 	switch {
 	case d.Status == OperationDone:
-		return fmt.Sprintf("Ended: %d of %d rows are applied, %d were skipped", t.Done, t.Chosen, t.Skipped)
+		return fmt.Sprintf("Ended: %d of %d rows are applied, %d skipped", t.Done, t.Chosen, t.Skipped)
 	case d.Status == OperationStopped:
 		return fmt.Sprintf("Stopped by itself: %s; %d rows failed again, %d were left as they were", d.StopReason, t.FailedAgain, t.Left)
 	case d.Status == OperationCancelled:

@@ -391,14 +391,16 @@ update operation_rows
 set status = 'requeued', wave = $4, requeued_at = $5
 where operation_id = $1
   and campaign_id = $2
-  and seq = $3`
+  and seq = $3
+  and status = 'waiting'`
 
 const noteSkipped = `
 update operation_rows
 set status = 'skipped', detail = $4, finished_at = $5
 where operation_id = $1
   and campaign_id = $2
-  and seq = $3`
+  and seq = $3
+  and status = 'waiting'`
 
 const noteWave = `
 update operation_groups

@@ -392,6 +392,92 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f.sound()
 }
 
+// A row that is dead as before, and was not all the time, is another one: what
+// the operator was shown is not what it died of now.
+func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	op := f.startOperation(outbox.OperationOrder{})
+	f.clock.advance(time.Second)
+	if _, err := f.RequeueRow(f.ctx, ben, "a-01", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.fail("no such thing", "a-01")
+	f.stepOperation(op.ID)
+	page, err := f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again meanwhile; last act: requeue by ben" {
+		t.Errorf("skipped are %+v, %v", page.Items, err)
+	}
+	if r := f.row("a-01", 1).Row; r.Status != outbox.Dead {
+		t.Errorf("the row is %s", r.Status)
+	}
+}
+
+func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 3)
+	op := f.startOperation(outbox.OperationOrder{})
+	other := f.beside()
+	holder := f.somebody(f.pair.Journal)
+	for _, statement := range []string{`begin`, everyCampaign} {
+		if _, err := holder.Exec(f.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stepped := make(chan error, 1)
+	go func() {
+		_, err := f.StepOperation(f.ctx, op.ID)
+		stepped <- err
+	}()
+	f.waiting(1)
+	if changed, err := other.StepOperation(f.ctx, op.ID); changed || err != nil {
+		t.Errorf("a second step while one is under way: %t, %v", changed, err)
+	}
+	if _, err := holder.Exec(f.ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stepped; err != nil {
+		t.Fatal(err)
+	}
+	if d := f.operation(op.ID); d.Totals.Requeued != 3 {
+		t.Errorf("totals are %+v, want all rows requeued", d.Totals)
+	}
+}
+
+// Somebody takes a row after it was chosen and before it is frozen.
+func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 3)
+	holder := f.somebody(f.pair.Journal)
+	for _, statement := range []string{`begin`, `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
+values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
+		if _, err := holder.Exec(f.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var op outbox.Operation
+	started := make(chan error, 1)
+	go func() {
+		var err error
+		op, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		started <- err
+	}()
+	f.waiting(1)
+	if _, err := holder.Exec(f.ctx, `commit`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if d := f.operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
+		t.Errorf("operation is %+v, want the two rows that were left", d.Operation)
+	}
+}
+
 // Nothing but a claim's own failure ends a watch: a program that knows no
 // operations may have settled it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
