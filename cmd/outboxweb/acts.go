@@ -57,8 +57,8 @@ func (c *requeueCmd) check() error {
 		return usagef("--canary needs --dead")
 	case (c.Wait || c.Confirm != "") && !c.Canary:
 		return usagef("--wait and --confirm need --canary")
-	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 100_000):
-		return usagef("--limit must lie between 1 and 100000")
+	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 20_000):
+		return usagef("--limit must lie between 1 and 20000")
 	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 10_000):
 		return usagef("--limit must lie between 1 and 10000")
 	}

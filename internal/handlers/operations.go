@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -23,7 +25,7 @@ type selectionBody struct {
 	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
 	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=100000"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=20000"`
 }
 
 // operationBody is what starting an operation, or asking beforehand, reads.
@@ -65,7 +67,7 @@ type operationForm struct {
 	Campaign         string   `json:"campaign" validate:"text,maxbytes=200"`
 	EventType        string   `json:"event_type" validate:"text,maxbytes=200"`
 	Fingerprint      string   `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit            *int     `json:"limit" validate:"omitnil,min=1,max=100000"`
+	Limit            *int     `json:"limit" validate:"omitnil,min=1,max=20000"`
 	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
 	Reason           string   `json:"reason" validate:"text,maxbytes=500"`
@@ -308,6 +310,10 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	preview, err := s.Store.PreviewOperation(r.Context(), order.Selection)
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more than one operation takes
+		order.Filter.Limit = store.MaxOperation
+		preview, err = s.Store.PreviewOperation(r.Context(), order.Selection)
+	}
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -193,6 +195,21 @@ func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
 	s.submit("/operations", form.Encode()).want(t, 422, "confirm it with the phrase")
 	form.Set("confirm", "requeue 1 rows")
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
+}
+
+func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(2)
+	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 that match are taken").lacks(t, `href="/campaigns/c-2"`)
+	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
+	db := dbtest.Open(t, s.pair.Journal)
+	if _, err := db.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
+with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
+select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, store.MaxOperation); err != nil {
+		t.Fatal(err)
+	}
+	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
+	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 that match are taken", `name="limit" value="20000"`)
 }
 
 func TestOperationPages_areLive(t *testing.T) {

@@ -11,10 +11,13 @@ import (
 	"outboxweb/internal/outbox"
 )
 
+// MaxOperation is the most rows of one operation. They are frozen in one
+// transaction, for which appends wait on SQLite: 20,000 rows take about a second.
+const MaxOperation = 20_000
+
 const (
-	maxOperation = 100_000 // rows of one operation
-	maxNamed     = 10_000  // rows named one by one
-	exampleLimit = 240     // characters kept of the error of a group
+	maxNamed     = 10_000 // rows named one by one
+	exampleLimit = 240    // characters kept of the error of a group
 	// watchedBehind is how many events behind a requeued row are watched with
 	// it: the row counts as done once they are applied as well.
 	watchedBehind = 20
@@ -84,8 +87,8 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(chosen) > maxOperation {
-		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", maxOperation)
+	if len(chosen) > MaxOperation {
+		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", MaxOperation)
 	}
 	slices.SortStableFunc(chosen, func(a, b candidate) int {
 		if a.head == b.head {
@@ -126,8 +129,8 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 }
 
 func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(scanner) error) error {
-	if f.Limit < 0 || f.Limit > maxOperation {
-		return outbox.Invalid("limit", "limit must lie between 1 and %d", maxOperation)
+	if f.Limit < 0 || f.Limit > MaxOperation {
+		return outbox.Invalid("limit", "limit must lie between 1 and %d", MaxOperation)
 	}
 	if f.CampaignID != "" {
 		if _, err := t.existingCampaign(f.CampaignID); err != nil {
@@ -136,7 +139,7 @@ func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(scanner) error
 	}
 	limit := f.Limit
 	if limit == 0 {
-		limit = maxOperation + 1
+		limit = MaxOperation + 1
 	}
 	return t.each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
 }

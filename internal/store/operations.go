@@ -299,52 +299,68 @@ func (t *tx) newFailures(d *outbox.OperationDetail) error {
 	return nil
 }
 
-const selectOperationRows = `
+const selectOperationRow = `
 select campaign_id, seq, event_type, group_number, fingerprint, status, wave, detail, failed_fingerprint, requeued_at, finished_at, ordinal
 from operation_rows
-where operation_id = $1
-  and ordinal > $2
-  and ($3 = '' or status = $3)
-order by ordinal
-limit $4`
+where operation_id = $1`
 
-// OperationRows pages through the rows of an operation, in the order in which
-// they are requeued within their group. A missing operation is
-// outbox.ErrNotFound.
+const (
+	selectOperationRows = selectOperationRow + `
+  and ordinal > $2
+order by ordinal
+limit $3`
+
+	selectOperationRowsByStatus = selectOperationRow + `
+  and status = $4
+  and (group_number, ordinal) > ($5, $2)
+order by group_number, ordinal
+limit $3`
+)
+
+// OperationRows pages through the rows of an operation in the order in which
+// they are requeued within their group; those of one status group by group. A
+// missing operation is outbox.ErrNotFound.
 func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
 	limit := pageLimit(f.Limit, 200)
 	page := outbox.Page[outbox.OperationRow]{Items: []outbox.OperationRow{}}
-	after := []int64{-1}
+	after := []int64{-1, -1} // group, ordinal
 	if f.Cursor != "" {
 		var err error
-		if after, err = cursorNumbers(f.Cursor, 1); err != nil {
+		if after, err = cursorNumbers(f.Cursor, 2); err != nil {
 			return page, err
 		}
 	}
 	var ordinals []int64
+	scan := func(row scanner) error {
+		r, ordinal, err := scanOperationRow(row)
+		page.Items, ordinals = append(page.Items, r), append(ordinals, ordinal)
+		return err
+	}
 	err := s.journal.read(ctx, func(t *tx) error {
 		if _, err := t.existingOperation(id); err != nil {
 			return err
 		}
-		return t.each(func(row scanner) error {
-			var r outbox.OperationRow
-			var status string
-			var requeued, finished sql.NullInt64
-			var ordinal int64
-			err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, &status, &r.Wave, &r.Detail, &r.FailedFingerprint, &requeued, &finished, &ordinal)
-			r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), atOrNil(requeued), atOrNil(finished)
-			page.Items, ordinals = append(page.Items, r), append(ordinals, ordinal)
-			return err
-		}, selectOperationRows, id, after[0], string(f.Status), limit+1)
+		if f.Status == "" {
+			return t.each(scan, selectOperationRows, id, after[1], limit+1)
+		}
+		return t.each(scan, selectOperationRowsByStatus, id, after[1], limit+1, string(f.Status), after[0])
 	})
 	if err != nil {
 		return page, fmt.Errorf("list the rows of operation %d: %w", id, err)
 	}
 	if len(page.Items) > limit {
 		page.Items = page.Items[:limit]
-		page.NextCursor = cursorOf(ordinals[limit-1])
+		page.NextCursor = cursorOf(page.Items[limit-1].Group, ordinals[limit-1])
 	}
 	return page, nil
+}
+
+func scanOperationRow(row scanner) (r outbox.OperationRow, ordinal int64, err error) {
+	var status string
+	var requeued, finished sql.NullInt64
+	err = row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, &status, &r.Wave, &r.Detail, &r.FailedFingerprint, &requeued, &finished, &ordinal)
+	r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), atOrNil(requeued), atOrNil(finished)
+	return r, ordinal, err
 }
 
 const countOperations = `

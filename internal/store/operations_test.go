@@ -339,27 +339,32 @@ func TestOperationRows_arePaged(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))
 	ids := f.killed("a", 5)
+	f.raw(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
 	op := f.startOperation(outbox.OperationOrder{})
-	var got []string
-	filter := outbox.OperationRowFilter{Limit: 2, Status: outbox.ResultWaiting}
-	for {
-		page, err := f.OperationRows(f.ctx, op.ID, filter)
-		if err != nil {
-			t.Fatal(err)
+	for status, want := range map[outbox.RowResult][]string{"": ids, outbox.ResultWaiting: {"a-00", "a-02", "a-04", "a-01", "a-03"}, outbox.ResultDone: nil} {
+		var got []string
+		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
+		for {
+			page, err := f.OperationRows(f.ctx, op.ID, filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Items {
+				got = append(got, r.CampaignID)
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			filter.Cursor = *page.NextCursor
 		}
-		for _, r := range page.Items {
-			got = append(got, r.CampaignID)
+		if !slices.Equal(got, want) {
+			t.Errorf("rows that are %q are of %q, want %q", status, got, want)
 		}
-		if page.NextCursor == nil {
-			break
-		}
-		filter.Cursor = *page.NextCursor
-	}
-	if !slices.Equal(got, ids) {
-		t.Errorf("rows are of %q, want %q", got, ids)
 	}
 	_, err := f.OperationRows(f.ctx, 77, outbox.OperationRowFilter{})
 	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
+	_, err = f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
+	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
 // Rows that are not heads move with their head, or are skipped.
@@ -549,5 +554,7 @@ func (f *fixture) useOperations(must func(...error)) {
 	_, err = f.Operations(f.ctx, outbox.OperationFilter{})
 	must(err)
 	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{})
+	must(err)
+	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
 	must(err)
 }
