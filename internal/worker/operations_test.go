@@ -135,9 +135,9 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	before := b.failures(t)
 	untouched := column[string](t, b.journal, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.now().UnixMicro())
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	d := b.settleOperation(t, op.ID)
+	b.settleOperation(t, op.ID)
 	now.advance(time.Hour)
-	d = b.settleOperation(t, op.ID)
+	d := b.settleOperation(t, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
 	if more := b.failures(t) - before; more != 2 {
