@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// stepInterval is how often a running operation is looked at. What its rows
-// come to is settled by their waves; this is how soon the next one follows.
+// stepInterval is how soon a running operation is looked at again: at first
+// after this time, and later the longer nothing has moved. What its rows come
+// to is settled by the waves that apply them; this is how soon the next follow.
 const stepInterval = 100 * time.Millisecond
 
 // StepOperations takes every running operation a step further and reports
@@ -17,7 +18,10 @@ func (w *Worker) StepOperations(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.operating.Store(len(ids) > 0)
+	if len(ids) == 0 {
+		w.stepPause.Store(0)
+		return false, nil
+	}
 	moved := false
 	for _, id := range ids {
 		changed, err := w.Store.StepOperation(ctx, id)
@@ -26,14 +30,19 @@ func (w *Worker) StepOperations(ctx context.Context) (bool, error) {
 		}
 		moved = moved || changed
 	}
+	pause := stepInterval / 2
+	if !moved {
+		pause = max(stepInterval, 2*time.Duration(w.stepPause.Load()))
+	}
+	w.stepPause.Store(int64(min(pause, w.PollInterval)))
 	return moved, nil
 }
 
 // untilStep is the time until operations are looked at again: a poll, or less
 // while one is running.
 func (w *Worker) untilStep(ctx context.Context) time.Duration {
-	if w.operating.Load() {
-		return min(stepInterval, w.PollInterval)
+	if pause := time.Duration(w.stepPause.Load()); pause > 0 {
+		return pause
 	}
 	return every(w.PollInterval)(ctx)
 }

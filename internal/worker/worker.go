@@ -45,7 +45,7 @@ type Worker struct {
 	wake    chan struct{}
 	steered chan struct{} // an operation was started
 
-	operating atomic.Bool // an operation was running when last looked
+	stepPause atomic.Int64 // until operations are looked at again, in nanoseconds; 0 when none was running
 
 	applied, failed, fenced atomic.Int64
 
