@@ -28,11 +28,11 @@ func poisonedTables(t *testing.T, n int) *server {
 
 const (
 	shownRows = `[...document.querySelectorAll("table[data-list] tbody tr")].map(r => r.dataset.testid)`
-	ticked    = `[...document.querySelectorAll("input[name=row]:checked")].map(b => b.value)`
+	ticked    = `[...document.querySelectorAll("input[name=rows]:checked")].map(b => b.value)`
 )
 
 // box selects the checkbox of the head of a campaign of poisonedTables.
-func box(campaign string) string { return marked("row-"+campaign+"-2") + ` input[name=row]` }
+func box(campaign string) string { return marked("row-"+campaign+"-2") + ` input[name=rows]` }
 
 // has is the condition that a list in the page is this one.
 func has(list string, want []string) string {
@@ -47,7 +47,7 @@ func TestBrowser_choosingRowsHoldsTheListStill(t *testing.T) {
 	b := openTab(t, s)
 	b.open("/rows?status=dead&limit=100")
 	rows := value[[]string](b, shownRows)
-	values := value[[]string](b, `[...document.querySelectorAll("input[name=row]")].map(b => b.value)`)
+	values := value[[]string](b, `[...document.querySelectorAll("input[name=rows]")].map(b => b.value)`)
 	if len(rows) != 12 || len(values) != 12 {
 		t.Fatalf("shown are %v", rows)
 	}
@@ -105,8 +105,8 @@ func TestBrowser_choosingRowsWorksWithoutJavaScript(t *testing.T) {
 	b.expect("404")
 	b.open("/rows?status=dead")
 	b.await("what only scripts can do is not offered", `getComputedStyle(document.querySelector("[data-all]").closest("label")).display === "none"`)
-	values := value[[]string](b, `[...document.querySelectorAll("input[name=row]")].map(b => b.value)`)
-	b.click(`input[name=row][value="` + values[1] + `"]`)
+	values := value[[]string](b, `[...document.querySelectorAll("input[name=rows]")].map(b => b.value)`)
+	b.click(`input[name=rows][value="` + values[1] + `"]`)
 	b.click(marked("requeue-selected"))
 	b.await("the choice is handed on", `location.pathname === "/operations/new" && location.search === `+js("?row="+url.QueryEscape(values[1])))
 }
@@ -116,10 +116,10 @@ func TestBrowser_keysGoFromRowToRow(t *testing.T) {
 	s := poisonedTables(t, 4)
 	b := openTab(t, s)
 	b.open("/rows?status=dead")
-	values := value[[]string](b, `[...document.querySelectorAll("input[name=row]")].map(b => b.value)`)
+	values := value[[]string](b, `[...document.querySelectorAll("input[name=rows]")].map(b => b.value)`)
 	press := func(keys string) { b.do("press "+keys, chromedp.KeyEvent(keys)) }
 	under := func(i int) string {
-		return `document.activeElement?.closest("tr")?.querySelector("input[name=row]")?.value === ` + js(values[i])
+		return `document.activeElement?.closest("tr")?.querySelector("input[name=rows]")?.value === ` + js(values[i])
 	}
 	press("j")
 	b.await("the first row is under the cursor", under(0))

@@ -27,6 +27,10 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 		s.post(t, http.StatusOK, fmt.Sprintf("/api/v1/rows/%s/%d/retry", row.CampaignID, row.Seq), map[string]any{"reason": "the seat was freed"})
 	}
 	awaitStandstill(t, s)
+	last := failed.Items[len(failed.Items)-1]
+	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"rows": []any{map[string]any{"campaign_id": last.CampaignID, "seq": last.Seq}}, "canary": true, "reason": "the seat was freed"})
+	awaitOperation(t, s, 1)
+	awaitStandstill(t, s)
 	var campaigns struct{ Items []campaignName }
 	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
 	s.post(t, http.StatusOK, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "waiting for the new seat map"})
@@ -63,7 +67,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 	return map[string]string{
 		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "row": fmt.Sprintf("/rows/%s/%d", campaign, seq),
 		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
-		"requeue": "/rows/requeue", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
+		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
 		"audit": "/audit", "about": "/about", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
@@ -72,7 +76,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
-	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "requeue": "/rows/requeue", "campaigns": "/campaigns",
+	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns",
 	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "instances": "/instances", "audit": "/audit",
 }
 
@@ -228,7 +232,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/rows/requeue", "/campaigns/healthy/events/2", "/projections", "/audit", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/campaigns/healthy/events/2", "/projections", "/audit", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

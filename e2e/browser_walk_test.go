@@ -161,18 +161,22 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 			b.await("a dead row is marked", `!!document.querySelector(`+js(marked("row-c-0-2"))+`)`)
 			b.click(marked("requeue-all"))
 
-			b.at("/rows/requeue")
-			b.await("the page says what it will do", telling("main", "3 dead rows become pending")+" && "+telling("main", "3 of them are heads")+" && "+telling("main", "6 rows that wait behind are released"))
+			b.at("/operations/new")
+			b.await("the page says what it will do", telling("main", "3 dead rows of 3 campaigns become pending")+" && "+telling("main", "3 of them are heads")+" && "+telling("main", "6 rows that wait behind are released"))
+			b.await("the page names the campaigns", telling("main", "c-0")+" && "+telling("main", "c-1")+" && "+telling("main", "c-2"))
 			awaitCounts(t, s, "", 6, 0, 3) // asking changed nothing
 			change(t, d.projections(), "delete from seats where user_id = 'ana' and campaign_id like 'c-%'")
+			b.click("#canary") // all at once
 			b.typeInto("input[name=reason]", "seats freed")
 			b.click(marked("requeue-confirm"))
 
-			b.at("/rows")
-			b.await("the act is confirmed", telling(marked("flash"), "Requeued 3 dead rows: 3 heads, and 6 rows behind them released"))
+			b.at("/operations/1")
+			b.await("the act is confirmed", telling(marked("flash"), "Started operation 1: requeue of 3 dead rows, 3 heads; 6 rows wait behind them"))
+			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 done of 3 rows"))
+			b.open("/rows")
 			b.lookUntil("no row is left", telling("#live", "everything is applied"))
 			b.open("/audit")
-			b.await("the audit has the act", telling("tbody tr", "Requeued 3 dead rows")+" && "+telling("tbody tr", "seats freed"))
+			b.await("the audit has the act", telling("tbody tr", "Started operation 1")+" && "+telling("tbody tr", "seats freed"))
 		})
 	}
 }

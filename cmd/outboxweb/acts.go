@@ -13,10 +13,13 @@ type requeueCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
 	Dead        bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
-	Limit       int    `default:"100" placeholder:"N" help:"With --dead: at most this many rows."`
+	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows; 100 when not given, with --canary all."`
 	Only        string `name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
 	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
+	Canary      bool   `help:"With --dead: start an operation, which workers drive: one head of each error group first, then waves of 1, 2, 4, …"`
+	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
+	Confirm     string `placeholder:"PHRASE" help:"With --canary: the phrase that more than 1,000 rows want, such as 'requeue 43 rows'."`
 	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
 	JSON        bool   `name:"json" help:"Print one JSON document."`
 }
@@ -31,7 +34,10 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	if c.Dead {
+	switch {
+	case c.Canary:
+		return c.operation(ctx, a, st)
+	case c.Dead:
 		return c.many(ctx, a, st)
 	}
 	return c.one(ctx, a, st)
@@ -46,7 +52,13 @@ func (c *requeueCmd) check() error {
 		return usagef("--campaign, --event-type and --fingerprint need --dead")
 	case !c.Dead && (c.Campaign == "" || c.Seq == ""):
 		return usagef("requeue needs CAMPAIGN and SEQ, or --dead")
-	case c.Dead && (c.Limit < 1 || c.Limit > 10_000):
+	case c.Canary && !c.Dead:
+		return usagef("--canary needs --dead")
+	case (c.Wait || c.Confirm != "") && !c.Canary:
+		return usagef("--wait and --confirm need --canary")
+	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 20_000):
+		return usagef("--limit must lie between 1 and 20000")
+	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 10_000):
 		return usagef("--limit must lie between 1 and 10000")
 	}
 	return nil
@@ -69,8 +81,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store) error {
-	done, err := st.RequeueDead(ctx, order(c.Reason), outbox.RequeueFilter{
-		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+	done, err := st.RequeueDead(ctx, order(c.Reason), c.filter())
 	if err != nil {
 		return err
 	}
@@ -79,6 +90,15 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store) error {
 	}
 	fmt.Fprintf(a.out, "requeued %s dead rows, %s of them heads; %s rows waited behind those\n", thousands(done.Requeued), thousands(done.Heads), thousands(done.Released))
 	return nil
+}
+
+// filter selects rows as the flags say; the zero limit is the store's own.
+func (c *requeueCmd) filter() outbox.RequeueFilter {
+	f := outbox.RequeueFilter{CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint}
+	if c.Limit != nil {
+		f.Limit = *c.Limit
+	}
+	return f
 }
 
 // gapsCmd lists or repairs gaps.

@@ -24,6 +24,7 @@ type cli struct {
 	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
 	Skip        skipCmd        `cmd:"" help:"Pass over an event that can never be applied: the head of its campaign, failed or dead."`
 	Unskip      unskipCmd      `cmd:"" help:"Take a skip back, as long as no later event has been applied."`
+	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`

@@ -71,7 +71,7 @@ type auditQuery struct {
 	paging
 	ordering
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps note_errors skip unskip"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry pause resume replay repair_gaps note_errors skip unskip operation_start operation_cancel operation_acknowledge"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 	Since    string `json:"since"`
@@ -181,19 +181,6 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 		f.Limit = *b.Limit
 	}
 	return f
-}
-
-// requeueForm is requeueBody as the pages name it.
-type requeueForm struct {
-	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
-	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
-	Reason      string `json:"reason" validate:"text,maxbytes=500"`
-}
-
-func (f requeueForm) body() requeueBody {
-	return requeueBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit, Reason: f.Reason}
 }
 
 // actForm is actBody as the pages send it.

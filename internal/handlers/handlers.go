@@ -2,9 +2,10 @@
 // the same, probes and metrics.
 //
 //	/                                   overview
-//	/rows                               rows, filtered; GET and POST /rows/requeue requeue many
+//	/rows                               rows, filtered
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
+//	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
 //	/failures                           errors that rows have in common; POST /failures/groups/note
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections /instances /audit /about
@@ -130,7 +131,6 @@ func (s *server) routePages() {
 	get("/", s.overviewPage)
 	get("/rows", s.rowsPage)
 	get("/rows/requeue", s.requeueDeadPage)
-	post("/rows/requeue", s.requeueDeadForm)
 	get("/rows/{campaign}/{seq}", s.rowPage)
 	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
@@ -147,6 +147,12 @@ func (s *server) routePages() {
 	post("/campaigns/{campaign}/replay", s.replayForm)
 	get("/failures", s.failuresPage)
 	post("/failures/groups/note", s.noteGroupForm)
+	get("/operations", s.operationsPage)
+	get("/operations/new", s.newOperationPage)
+	post("/operations", s.startOperationForm)
+	get("/operations/{operation}", s.operationPage)
+	post("/operations/{operation}/cancel", s.cancelOperationForm)
+	post("/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
 	get("/projections", s.projectionsPage)
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
@@ -191,6 +197,13 @@ func (s *server) routeAPI() {
 	get("/campaigns/{campaign}/history", s.apiCampaignHistory)
 	get("/failures/groups", s.apiFailureGroups)
 	post("/failures/groups/note", s.apiNoteGroup)
+	get("/operations", s.apiOperations)
+	post("/operations", s.apiStartOperation)
+	s.router.Post(apiPrefix+"/operations/preview", s.handle(s.jsonInput(s.apiPreviewOperation)))
+	get("/operations/{operation}", s.apiOperation)
+	get("/operations/{operation}/rows", s.apiOperationRows)
+	post("/operations/{operation}/cancel", s.apiCancelOperation)
+	post("/operations/{operation}/acknowledge", s.apiAcknowledgeOperation)
 	get("/gaps", s.apiGaps)
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)

@@ -110,7 +110,7 @@ func TestRows_offerDeadOnesToBeChosen(t *testing.T) {
 	s := newSite(t).trouble()
 	s.seed("a/b %?", poison)
 	s.work()
-	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="row" value="c-1/2"`, `name="row" value="a%2Fb%20%25%3F/1"`, "data-all").
+	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="rows" value="c-1/2"`, `name="rows" value="a/b %?/1"`, "data-all").
 		lacks(t, `value="c-1/3"`)
 	s.get("/rows?status=pending").want(t, 200, "row-c-1-3").lacks(t, "/operations/new", "checkbox")
 	readOnly := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()

@@ -77,15 +77,17 @@ func (s *site) send(r request) answer {
 // prefix; a page reads its twin's. The empty address is that of every page.
 var (
 	queryParams = map[string][]any{
-		"": {actQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {requeueForm{}},
+		"": {actQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
+		"/operations": {operationsQuery{}}, "/operations/new": {operationForm{}}, "/operations/{operation}": {operationRowsQuery{}}, "/operations/{operation}/rows": {operationRowsQuery{}},
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
 		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}},
 	}
-	formParams = map[string]any{"": actForm{}, "/rows/requeue": requeueForm{}}
-	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
+	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{}}
+	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
+		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.
@@ -125,7 +127,7 @@ func find(params map[string]any, route string) any {
 }
 
 func oddAddresses(r request, route string) (all []request) {
-	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{seq}": oddNumbers} {
+	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
 				r.target = plain.Replace(strings.Replace(route, place, url.PathEscape(value), 1))

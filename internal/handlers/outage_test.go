@@ -45,6 +45,12 @@ func everyRequest(t *testing.T, s *site) []request {
 		if method == http.MethodPost {
 			r.body = neededBodies[route]
 		}
+		if strings.HasPrefix(route, apiPrefix+"/operations") && method == http.MethodPost {
+			r.body = `{"filter":{}}`
+		}
+		if strings.Contains(route, "{operation}") && method == http.MethodPost {
+			r.body = ""
+		}
 		all = append(all, r)
 		return nil
 	})
@@ -100,6 +106,8 @@ func (s *site) wantAway(r request, a answer) {
 		want = 200
 	case "/static/none":
 		want = 404
+	case "/rows/requeue":
+		want = 303
 	case apiPrefix + "/summary":
 		if a.StatusCode == 200 { // the one from before
 			return

@@ -27,38 +27,6 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, templates.RowsPage(p, view), templates.RowsLive(p, view))
 }
 
-// most is how many rows the pages requeue at once.
-const most = 10_000
-
-func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
-	var form requeueForm
-	if err := fill(&form, r.URL.Query()); err != nil {
-		return err
-	}
-	filter := form.body().filter()
-	if filter.Limit == 0 {
-		filter.Limit = most
-	}
-	preview, err := s.Store.PreviewRequeue(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	p := s.page(r, "Requeue dead rows", "Rows")
-	return s.render(w, r, http.StatusOK, templates.RequeueDeadPage(p, templates.RequeueView{Filter: filter, Preview: preview}))
-}
-
-func (s *server) requeueDeadForm(w http.ResponseWriter, r *http.Request) error {
-	var form requeueForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	filter := form.body().filter()
-	if _, err := s.Store.RequeueDead(r.Context(), s.order(r, "page", form.Reason, nil), filter); err != nil {
-		return err
-	}
-	return s.done(w, r, s.links.Rows(outbox.RowFilter{CampaignID: filter.CampaignID, EventType: filter.EventType, Fingerprint: filter.Fingerprint}))
-}
-
 func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {

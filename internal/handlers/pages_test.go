@@ -14,7 +14,7 @@ import (
 
 // everyPage are the addresses of pages that a site seeded by trouble has.
 var everyPage = []string{
-	"/", "/rows", "/rows?status=dead", "/rows/requeue", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
+	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
 	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/instances", "/audit", "/about",
 	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
@@ -76,9 +76,10 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 
 	s.work()
 	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `data-testid="row-c-1-2"`)
-	s.get("/rows/requeue?campaign=c-1").want(t, 200, "1 dead row becomes pending again", "2 rows that wait behind are released", `name="limit" value="1"`)
-	to = landing(s.submit("/rows/requeue", "campaign=c-1&limit=1&reason=again"))
-	s.get(to).want(t, 200, "Requeued 1 dead row: 1 head, and 2 rows behind them released.")
+	if to := landing(s.get("/rows/requeue?campaign=c-1&limit=3")); to != "/operations/new?campaign=c-1&limit=3" {
+		t.Errorf("the bulk requeue leads to %q", to)
+	}
+	s.post("/api/v1/rows/requeue", `{"campaign_id":"c-1"}`).want(t, 200)
 
 	s.get("/campaigns/c-1").want(t, 200, `data-testid="pause"`, `data-testid="replay"`).lacks(t, `data-testid="resume"`)
 	to = landing(s.submit("/campaigns/c-1/pause", "reason=hold"))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +91,8 @@ func orList(words []string) string {
 }
 
 // fill reads values into the fields of *params by their json names and judges
-// them. It knows strings, whole numbers, durations and pointers to these. A
+// them. It knows strings, whole numbers, durations, pointers to these, and lists
+// of strings, whose names may be given more than once. A
 // name that is not a field is passed over; an empty value counts as absent.
 func fill(params any, values url.Values) error {
 	wrong := map[string]string{}
@@ -111,6 +113,8 @@ func fillStruct(v reflect.Value, values url.Values, wrong map[string]string) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		given := values[name]
 		switch {
+		case field.Type == textsType:
+			v.Field(i).Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(given), func(text string) bool { return text == "" })))
 		case len(given) > 1:
 			wrong[name] = name + " is given more than once"
 		case len(given) == 1 && given[0] != "":
@@ -121,7 +125,10 @@ func fillStruct(v reflect.Value, values url.Values, wrong map[string]string) {
 	}
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	textsType    = reflect.TypeFor[[]string]()
+)
 
 // fillValue sets one field from text; it returns what the text must be instead.
 func fillValue(v reflect.Value, text string) string {

@@ -22,6 +22,7 @@ import (
 // Limits on what a request may carry, in bytes.
 const (
 	maxActBody        = 64 << 10
+	maxSelectionBody  = 4 << 20 // 10,000 rows named one by one
 	maxAppendBody     = 16 << 20
 	maxIdempotencyKey = 200
 )
@@ -173,7 +174,7 @@ func (s *server) form(h handler) handler {
 		if err := s.refuseReadOnly(); err != nil {
 			return err
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxActBody)
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		if err := r.ParseForm(); err != nil {
 			return bodyError(err)
 		}
@@ -187,27 +188,41 @@ func (s *server) form(h handler) handler {
 // jsonBody admits only JSON, which no page of another site can send without
 // being asked about first.
 func (s *server) jsonBody(h handler) handler {
+	return s.jsonInput(func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.refuseReadOnly(); err != nil {
+			return err
+		}
+		return h(w, r)
+	})
+}
+
+// jsonInput is jsonBody for what changes nothing.
+func (s *server) jsonInput(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !hasMediaType(r, "application/json") {
 			return &outbox.Refusal{Err: errMediaType, Detail: "send JSON, with the header Content-Type: application/json"}
 		}
-		if err := s.refuseReadOnly(); err != nil {
-			return err
-		}
 		if err := checkKey(r); err != nil {
 			return err
 		}
-		limit := int64(maxActBody)
-		if strings.HasSuffix(r.URL.Path, "/events") {
-			limit = maxAppendBody
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		return h(w, r)
 	}
 }
 
-// idempotencyKey is the key under which an act is done once: the header of a
-// script, or the field of a form.
+// bodyLimit is how large the body of a request may be, in bytes.
+func bodyLimit(r *http.Request) int64 {
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/events"):
+		return maxAppendBody
+	case strings.HasSuffix(path, "/operations"), strings.HasSuffix(path, "/operations/preview"):
+		return maxSelectionBody
+	}
+	return maxActBody
+}
+
+// idempotencyKey is the header of that name or, in a form that a page made,
+// the field.
 func idempotencyKey(r *http.Request) string {
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		return key

@@ -49,7 +49,7 @@ type Act struct {
 	Actor      string          `json:"actor"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
-	Action     string          `json:"action"` // requeue, requeue_many, retry, pause, resume, replay, repair_gaps, note_errors, skip, unskip
+	Action     string          `json:"action"` // such as requeue or pause
 	CampaignID string          `json:"campaign_id"`
 	Seq        int64           `json:"seq"` // 0 when the act is not about one row
 	Before     json.RawMessage `json:"before"`
@@ -147,8 +147,8 @@ type RequeueFilter struct {
 	Limit       int    `json:"limit"` // 0 means 100; at most 10,000
 }
 
-// ConfirmAbove is the number of released rows above which a person confirms an
-// act with a typed phrase.
+// ConfirmAbove is the number of rows, chosen or released, above which a person
+// confirms an act with a typed phrase.
 const ConfirmAbove = 1000
 
 // Requeued is what a requeue of many rows did.

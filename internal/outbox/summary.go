@@ -14,6 +14,7 @@ type Summary struct {
 	Worker     WorkerSummary   `json:"worker"`
 	Drift      int64           `json:"drift"` // campaign rows the self-check found not to match their outbox rows, since start
 	Instances  []InstanceState `json:"instances"`
+	Operations OperationCounts `json:"operations"`
 }
 
 // Surroundings are what every campaign's progress depends on.

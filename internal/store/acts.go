@@ -66,15 +66,22 @@ func (s *Store) admit(o outbox.Order) error {
 // require refuses an act that releases so many rows without what that asks for:
 // a reason where the store was told so, and of a person on a page a typed phrase.
 func (s *Store) require(o outbox.Order, released int64) error {
+	if err := s.requireReason(o, released); err != nil {
+		return err
+	}
+	phrase := outbox.ReleasePhrase(released)
+	if o.By.Via == "page" && phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
+		return outbox.Invalid("confirm", "this act releases %d rows; to confirm it, type: %s", released, phrase)
+	}
+	return nil
+}
+
+func (s *Store) requireReason(o outbox.Order, released int64) error {
 	if from := s.options.ReasonFrom; from > 0 && max(released, 1) >= from && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
 			return outbox.Invalid("reason", "every act needs a reason here")
 		}
 		return outbox.Invalid("reason", "this act releases %d rows; from %d on an act needs a reason here", released, from)
-	}
-	phrase := outbox.ReleasePhrase(released)
-	if o.By.Via == "page" && phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
-		return outbox.Invalid("confirm", "this act releases %d rows; to confirm it, type: %s", released, phrase)
 	}
 	return nil
 }

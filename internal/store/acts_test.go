@@ -84,6 +84,35 @@ var operations = []operation{
 	{"unskip", func(f *fixture) { deadHead(f); f.skip("a", 1) },
 		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.ctx, o, "a", 1) },
 		func(f *fixture) bool { return f.campaign("a").Skips == 1 }},
+	{"operation_start", deadHead,
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.StartOperation(f.ctx, o, outbox.OperationOrder{Canary: true})
+		},
+		func(f *fixture) bool { return f.number(`select count(*) from operation_rows`) == 0 }},
+	{"operation_cancel", runningOperation,
+		func(f *fixture, o outbox.Order) (any, error) { return f.CancelOperation(f.ctx, o, 1, "") },
+		func(f *fixture) bool {
+			return f.number(`select count(*) from operation_rows where status = 'waiting'`) == 1
+		}},
+	{"operation_acknowledge", endedOperation,
+		func(f *fixture, o outbox.Order) (any, error) { return f.AcknowledgeOperation(f.ctx, o, 1, "") },
+		func(f *fixture) bool { return f.operation(1).AcknowledgedAt == nil }},
+}
+
+var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
+
+func runningOperation(f *fixture) {
+	deadHead(f)
+	if _, err := f.StartOperation(f.ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func endedOperation(f *fixture) {
+	runningOperation(f)
+	if _, err := f.CancelOperation(f.ctx, ben, 1, ""); err != nil {
+		f.tb.Fatal(err)
+	}
 }
 
 func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 
 	"outboxweb/internal/outbox"
 )
@@ -39,6 +40,15 @@ type campaignRow struct {
 const campaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
+
+// campaignColumnsOf is campaignColumns of the table of an alias.
+func campaignColumnsOf(alias string) string {
+	names := strings.Split(campaignColumns, ",")
+	for i, name := range names {
+		names[i] = alias + "." + strings.TrimSpace(name)
+	}
+	return strings.Join(names, ", ")
+}
 
 func (c *campaignRow) dest() []any {
 	return []any{&c.id, &c.highWater, &c.chainHash, &c.applied, &c.head, &c.headStatus, &c.headNext,

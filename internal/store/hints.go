@@ -15,7 +15,8 @@ import (
 // once, those of others through PostgreSQL's NOTIFY. A hint may be lost;
 // polling finds what it would have told.
 type hints struct {
-	wake atomic.Pointer[func()]
+	wake      atomic.Pointer[func()]
+	operation atomic.Pointer[func()]
 
 	begin    sync.Once
 	stop     context.CancelFunc
@@ -42,6 +43,17 @@ func (s *Store) OnWork(wake func()) {
 	if s.journal.dialect.several && !s.journal.proxied {
 		s.startHints()
 		s.hints.loops.Go(func() { s.listen(s.hints.ctx) })
+	}
+}
+
+// OnOperation registers the function that is called, without blocking, after
+// an operation was started by a caller of this process. Others find it when
+// they next look.
+func (s *Store) OnOperation(wake func()) { s.hints.operation.Store(&wake) }
+
+func (s *Store) steer() {
+	if wake := s.hints.operation.Load(); wake != nil {
+		(*wake)()
 	}
 }
 

@@ -47,10 +47,12 @@ var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
 	{"SCAN samples", "order by minute desc limit 1", "the last one"},
+	{"SCAN o USING INDEX outbox_dead", "limit $3", "dead rows alone, for an operation, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
+	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
@@ -180,6 +182,7 @@ func (f *fixture) everything() {
 	f.useWorker(must)
 	f.useActs(must)
 	f.useReads(must)
+	f.useOperations(must)
 }
 
 func (f *fixture) useWorker(must func(...error)) {

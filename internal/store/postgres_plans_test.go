@@ -25,6 +25,9 @@ var postgresScans = []scan{
 	{"seq scan of campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"scan by campaigns_pkey", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"seq scan of campaigns", "sort_key", "by lag, which has no index here; by age only as long as the limit is not known, see the test below"},
+	{"scan by operation_rows_open", "limit $3", "rows of running operations alone, to be left out of another"},
+	{"scan by operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
+	{"scan by operations_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
@@ -71,6 +74,15 @@ from generate_series(1, 11000) i`, `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select 'x-' || i, n, 1, 1
 from generate_series(1, 100) i, generate_series(1, 500) n`, `
+insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
+select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
+from generate_series(100, 2000) i`, `
+insert into operation_groups (operation_id, number, fingerprint, example, row_count, status, wave, updated_at)
+select i, n, 'f-' || n, '', 10, case when i % 50 = 0 then 'running' else 'done' end, 1, i
+from generate_series(100, 2000) i, generate_series(1, 3) n`, `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, wave, status, finished_at)
+select i, 'x-' || i * 20 + n, 1, n, 1 + n % 3, 'counted', 'f-' || n % 3, i, 8, 3, 1, case when i % 50 = 0 then 'waiting' else 'done' end, case when i % 50 = 0 then null else i end
+from generate_series(100, 2000) i, generate_series(1, 20) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `

@@ -252,7 +252,13 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 	attempts += counted
 	status := outbox.Failed
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
-	if attempts >= s.options.Retry.Attempts() && !f.SetAside {
+	dies := attempts >= s.options.Retry.Attempts()
+	if !dies && !f.SetAside {
+		if dies, err = t.failedAgain(c.id, seq, f, now); err != nil {
+			return err
+		}
+	}
+	if dies && !f.SetAside {
 		status, next = outbox.Dead, now
 	}
 	if _, err := t.exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {

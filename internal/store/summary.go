@@ -102,6 +102,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 				return err
 			}
 		}
+		if sum.Operations, err = t.operationCounts(); err != nil {
+			return err
+		}
 		sum.Instances, err = t.instances()
 		return err
 	})

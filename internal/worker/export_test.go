@@ -41,5 +41,5 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	if w.Mode == outbox.ModeShadow {
 		poll = w.Rehearse
 	}
-	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat}
+	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat, w.StepOperations}
 }

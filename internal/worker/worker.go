@@ -41,8 +41,11 @@ type Config struct {
 // or in many: leases spread campaigns over them, and fencing keeps them apart.
 type Worker struct {
 	Config
-	who  store.Worker
-	wake chan struct{}
+	who     store.Worker
+	wake    chan struct{}
+	steered chan struct{} // an operation was started
+
+	stepPause atomic.Int64 // until operations are looked at again, in nanoseconds; 0 when none was running
 
 	applied, failed, fenced atomic.Int64
 
@@ -75,7 +78,7 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1)}
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1)}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = heartbeatInterval
@@ -113,6 +116,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	case outbox.ModeShadow:
 		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
+	}
+	if w.Mode == outbox.ModeOutbox {
+		w.Store.OnOperation(w.steer)
+		loops.Go(func() { w.loop(ctx, "operations", w.untilStep, w.steered, w.StepOperations) })
 	}
 	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })

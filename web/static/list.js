@@ -12,7 +12,7 @@
   function all(selector, within) {
     return Array.prototype.slice.call((within || document).querySelectorAll(selector));
   }
-  function boxes() { return all("form[data-choosing] input[name=row]"); }
+  function boxes() { return all("form[data-choosing] input[name=rows]"); }
   function liveOf(el) { return el && el.closest && el.closest("[data-live]"); }
 
   // The page as the reader left it: what is ticked counts, what is gone does not.
@@ -160,7 +160,7 @@
     return true;
   }
   function tick() {
-    var row = current(), box = row && row.querySelector("input[name=row]");
+    var row = current(), box = row && row.querySelector("input[name=rows]");
     if (box) choose(box, !box.checked, false);
     return !!box;
   }
@@ -179,12 +179,12 @@
     if (evt.key === "j") done = go(1);
     else if (evt.key === "k") done = go(-1);
     else if (evt.key === "x") done = tick();
-    else if (evt.key === "Enter" && (el === document.body || el.id === "main" || el.name === "row")) done = open();
+    else if (evt.key === "Enter" && (el === document.body || el.id === "main" || el.name === "rows")) done = open();
     if (done) evt.preventDefault();
   });
   // Enter on a checkbox would send the form.
   document.addEventListener("keypress", function (evt) {
-    if (evt.key === "Enter" && evt.target.name === "row") evt.preventDefault();
+    if (evt.key === "Enter" && evt.target.name === "rows") evt.preventDefault();
   });
   document.addEventListener("focusin", function (evt) {
     var row = evt.target.closest && evt.target.closest("table[data-list] > tbody > tr");

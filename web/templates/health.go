@@ -43,7 +43,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("busy", "%s still to be applied, in %s.", count(s.Lag.Events, "event", "events"), count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
-		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total), Notes: skipNotes(s)}
+		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
 	}
 	worst := found[0]
 	if s.Campaigns.Total == 0 {
@@ -53,8 +53,19 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	for _, f := range found[1:] {
 		worst.Notes = append(worst.Notes, f.Sentence)
 	}
-	worst.Notes = append(worst.Notes, skipNotes(s)...)
+	worst.Notes = append(append(worst.Notes, operationNotes(s.Operations)...), skipNotes(s)...)
 	return worst
+}
+
+// operationNotes tell of operations that somebody should look at.
+func operationNotes(n outbox.OperationCounts) (notes []string) {
+	if n.Running > 0 {
+		notes = append(notes, fmt.Sprintf("%s running.", count(n.Running, "operation is", "operations are")))
+	}
+	if n.Unacknowledged > 0 {
+		notes = append(notes, fmt.Sprintf("%s not acknowledged yet.", count(n.Unacknowledged, "operation has ended and is", "operations have ended and are")))
+	}
+	return notes
 }
 
 func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string, args ...any)) {

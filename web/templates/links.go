@@ -129,11 +129,49 @@ func (l Links) RetryRow(campaign string, seq int64) URL {
 	return l.at(nil, rowPath(campaign, seq, "retry")...)
 }
 
-// RequeueDead is the page that says what requeuing every dead row of f would
-// do; a form posted there does it.
+// RequeueDead requeues the dead rows of f at once; opened as a page it leads to
+// the operation that does.
 func (l Links) RequeueDead(f outbox.RequeueFilter) URL {
 	return l.at(values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint,
 		"limit", positive(int64(f.Limit))), "rows", "requeue")
+}
+
+// Operations is the list of operations that match f, from its cursor.
+func (l Links) Operations(f outbox.OperationFilter) URL {
+	acknowledged := ""
+	if f.Acknowledged != nil {
+		acknowledged = strconv.FormatBool(*f.Acknowledged)
+	}
+	return l.at(values("status", string(f.Status), "acknowledged", acknowledged, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "operations")
+}
+
+// Operation is one operation, with those of its rows that match f.
+func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
+	return l.at(values("status", string(f.Status), "cursor", f.Cursor, "limit", positive(int64(f.Limit))), operationPath(id)...)
+}
+
+func operationPath(id int64, more ...string) []string {
+	return append([]string{"operations", strconv.FormatInt(id, 10)}, more...)
+}
+
+// NewOperation is the page that says what an operation on a selection would
+// do, and asks whether to start it.
+func (l Links) NewOperation(s outbox.Selection) URL {
+	f := s.Filter
+	query := values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint, "limit", positive(int64(f.Limit)))
+	for _, r := range s.Rows {
+		query.Add("rows", rowName(r))
+	}
+	return l.at(query, "operations", "new")
+}
+
+// rowName is how forms and addresses name a row.
+func rowName(r outbox.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
+
+func (l Links) CancelOperation(id int64) URL { return l.at(nil, operationPath(id, "cancel")...) }
+
+func (l Links) AcknowledgeOperation(id int64) URL {
+	return l.at(nil, operationPath(id, "acknowledge")...)
 }
 
 // Campaigns is the list of campaigns that match f, from its cursor.

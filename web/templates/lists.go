@@ -57,13 +57,9 @@ func (l Links) ExportAudit(f outbox.ActFilter, format string) URL {
 	return l.exportOf("audit", format, actValues(f))
 }
 
-// NewOperation is where rows that were chosen lead: the page that says what
-// requeuing them will do.
-func (l Links) NewOperation() URL { return l.at(nil, "operations", "new") }
-
-// rowChoice names a row in a form: its campaign, escaped, and its seq.
+// rowChoice names a row in a form: its campaign and its seq.
 func rowChoice(r outbox.Row) string {
-	return url.PathEscape(r.CampaignID) + "/" + strconv.FormatInt(r.Seq, 10)
+	return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10)
 }
 
 // rowRevision changes whenever a row looks different in a list.

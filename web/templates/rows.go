@@ -1,11 +1,6 @@
 package templates
 
-import (
-	"encoding/json"
-	"strconv"
-
-	"outboxweb/internal/outbox"
-)
+import "outboxweb/internal/outbox"
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
@@ -16,29 +11,6 @@ func rowsWith(p Page, f outbox.RowFilter, s outbox.Status) URL {
 
 func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
 	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
-}
-
-func bulkTwins(p Page, v RequeueView) Twins {
-	f := v.Filter
-	f.Limit = int(v.Preview.Requeued)
-	body, err := json.Marshal(struct {
-		outbox.RequeueFilter
-		Reason string `json:"reason"`
-	}{f, "why"})
-	if err != nil { // strings and numbers always marshal
-		body = []byte("{}")
-	}
-	cli := "outboxweb requeue --dead --limit " + strconv.Itoa(f.Limit)
-	for _, flag := range []namedText{{"campaign", f.CampaignID}, {"event-type", f.EventType}, {"fingerprint", f.Fingerprint}} {
-		if flag.Value != "" {
-			cli += " --" + flag.Name + "=" + shellQuote(flag.Value)
-		}
-	}
-	return Twins{
-		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " +
-			shellQuote(p.Origin+string(p.Links.API().RequeueDead(outbox.RequeueFilter{}))),
-		CLI: cli + " --reason 'why'",
-	}
 }
 
 // attemptLine heads one attempt in the history.

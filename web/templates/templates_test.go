@@ -24,13 +24,15 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.Row("a/b%?#", 3):                   "/ops/rows/a%2Fb%25%3F%23/3",
 		l.API().RequeueRow("a b", 3):         "/ops/api/v1/rows/a%20b/3/requeue",
 		l.Rows(outbox.RowFilter{Q: "a&b=c"}): "/ops/rows?q=a%26b%3Dc",
-		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):         "/ops/rows?limit=5&status=dead",
-		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):         "/ops/campaigns",
-		l.CampaignAfter("c", 0):                                         "/ops/campaigns/c?after_seq=0",
-		WithAct(l.Overview(), 7):                                        "/ops/?act=7",
-		WithAct(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7):       "/ops/rows?status=dead&act=7",
-		WithAct(l.Overview(), 0):                                        "/ops/",
-		l.RequeueDead(outbox.RequeueFilter{Fingerprint: "seat … is #"}): "/ops/rows/requeue?fingerprint=seat+%E2%80%A6+is+%23",
+		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):   "/ops/rows?limit=5&status=dead",
+		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):   "/ops/campaigns",
+		l.CampaignAfter("c", 0):                                   "/ops/campaigns/c?after_seq=0",
+		WithAct(l.Overview(), 7):                                  "/ops/?act=7",
+		WithAct(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",
+		WithAct(l.Overview(), 0):                                  "/ops/",
+		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}): "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
+		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                        "/ops/api/v1/operations/3?status=done",
+		l.RequeueDead(outbox.RequeueFilter{Fingerprint: "seat … is #"}):                                                   "/ops/rows/requeue?fingerprint=seat+%E2%80%A6+is+%23",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -207,6 +207,8 @@ func actSentence(a outbox.Act) string {
 		return "Skipped " + subject + ": no projection will see it, and what waits behind it goes on."
 	case "unskip":
 		return "Took back the skip of " + subject + ": it is applied like any other."
+	case "operation_start", "operation_cancel", "operation_acknowledge":
+		return operationSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":

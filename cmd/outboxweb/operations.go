@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// operation starts an operation and, when asked to, follows it.
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store) error {
+	op, err := st.StartOperation(ctx, order(c.Reason), outbox.OperationOrder{
+		Selection: outbox.Selection{Filter: c.filter()}, Canary: true, Confirm: c.Confirm})
+	if err != nil {
+		return err
+	}
+	if err := a.sayWhenNobodyWorks(ctx, st, op); err != nil {
+		return err
+	}
+	if c.Wait {
+		return a.follow(ctx, st, op.ID, c.JSON)
+	}
+	if c.JSON {
+		return a.printJSON(op)
+	}
+	fmt.Fprintf(a.out, "started operation %d: %s dead rows, %s of them heads; %s rows wait behind those\n", op.ID, thousands(op.Totals.Chosen), thousands(op.Heads), thousands(op.Released))
+	fmt.Fprintf(a.out, "follow it with: outboxweb operations show %d\n", op.ID)
+	return nil
+}
+
+// sayWhenNobodyWorks warns that an operation waits for a worker.
+func (a *app) sayWhenNobodyWorks(ctx context.Context, st *store.Store, op outbox.Operation) error {
+	summary, err := st.Summary(ctx)
+	if err == nil && !summary.Worker.Running {
+		fmt.Fprintf(a.err, "no worker is running, so operation %d waits until one does: start outboxweb serve\n", op.ID)
+	}
+	return err
+}
+
+// followPause is how often a followed operation is looked at.
+const followPause = 200 * time.Millisecond
+
+// follow waits for an operation to end and prints it. One that is not done is
+// a failure.
+func (a *app) follow(ctx context.Context, st *store.Store, id int64, asJSON bool) error {
+	look := time.NewTicker(followPause)
+	defer look.Stop()
+	bar := a.progress("requeue")
+	defer bar.end()
+	for {
+		d, err := st.Operation(ctx, id)
+		if err != nil {
+			return err
+		}
+		if d.Status != outbox.OperationRunning {
+			bar.end()
+			return a.printOperation(d, asJSON)
+		}
+		bar.set(d.Totals.Ended(), d.Totals.Chosen)
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// printOperation prints an operation; one that stopped or was cancelled makes
+// the command fail.
+func (a *app) printOperation(d outbox.OperationDetail, asJSON bool) error {
+	var err error
+	if asJSON {
+		err = a.printJSON(d)
+	} else {
+		err = a.describeOperation(d)
+	}
+	if err == nil && (d.Status == outbox.OperationStopped || d.Status == outbox.OperationCancelled) {
+		return errFound
+	}
+	return err
+}
+
+func (a *app) describeOperation(d outbox.OperationDetail) error {
+	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n\n", d.ID, d.Status, d.StartedBy, d.Why)
+	t := table(a.out)
+	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tLEFT\tUNWATCHED")
+	n := d.Totals
+	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", n.Chosen, n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
+	t.Flush()
+	fmt.Fprintln(a.out)
+	fmt.Fprintln(t, "GROUP\tSTATE\tROWS\tDONE\tFAILED AGAIN\tERROR\tWHY IT STOPPED")
+	for _, g := range d.Groups {
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
+	}
+	t.Flush()
+	for i, r := range d.NewFailures {
+		if i == 0 {
+			fmt.Fprintln(a.out, "\nnew failures that are not part of it:")
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
+	}
+	return t.Flush()
+}
+
+// operationsCmd looks at requeues of many rows and ends them.
+type operationsCmd struct {
+	List        operationsListCmd        `cmd:"" help:"List operations, newest first."`
+	Show        operationsShowCmd        `cmd:"" help:"Show one; exit 1 when it stopped or was cancelled."`
+	Cancel      operationsCancelCmd      `cmd:"" help:"End one: rows it has not touched stay dead."`
+	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Note that you have seen how one ended."`
+}
+
+type operationsListCmd struct {
+	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
+	Open   bool   `help:"Only those that nobody has acknowledged."`
+	Limit  int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists operations.
+func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
+	status, err := outbox.ParseOperationStatus(c.Status)
+	if err != nil {
+		return asUsage("--status", err)
+	}
+	if c.Limit < 1 || c.Limit > 200 {
+		return usagef("--limit must lie between 1 and 200")
+	}
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	f := outbox.OperationFilter{Status: status, Limit: c.Limit}
+	if c.Open {
+		f.Acknowledged = new(bool)
+	}
+	page, err := st.Operations(ctx, f)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(map[string][]outbox.Operation{"operations": page.Items})
+	}
+	if len(page.Items) == 0 {
+		fmt.Fprintln(a.out, "no operations")
+		return nil
+	}
+	t := table(a.out)
+	fmt.Fprintln(t, "ID\tSTATUS\tACKNOWLEDGED\tROWS\tENDED\tFAILED AGAIN\tSTARTED\tBY\tREASON")
+	for _, o := range page.Items {
+		seen := "no"
+		if o.AcknowledgedAt != nil {
+			seen = "by " + o.AcknowledgedBy
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Ended(), o.Totals.FailedAgain,
+			o.StartedAt.Format(time.RFC3339), o.StartedBy, firstLine(o.Reason, 60))
+	}
+	return t.Flush()
+}
+
+type operationsShowCmd struct {
+	ID   int64 `arg:"" help:"Its number."`
+	Wait bool  `help:"Follow it to its end."`
+	JSON bool  `name:"json" help:"Print one JSON document."`
+}
+
+// Run shows one operation.
+func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if c.Wait {
+		return a.follow(ctx, st, c.ID, c.JSON)
+	}
+	d, err := st.Operation(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return a.printOperation(d, c.JSON)
+}
+
+type operationsCancelCmd struct {
+	ID     int64  `arg:"" help:"Its number."`
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run ends one operation.
+func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	op, err := st.CancelOperation(ctx, order(c.Reason), c.ID, "")
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(op)
+	}
+	fmt.Fprintf(a.out, "cancelled operation %d: %s rows left as they were, %s under way\n", op.ID, thousands(op.Totals.Left), thousands(op.Totals.Unwatched))
+	return nil
+}
+
+type operationsAcknowledgeCmd struct {
+	ID     int64  `arg:"" help:"Its number."`
+	Reason string `placeholder:"TEXT" help:"What follows from it; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run acknowledges one operation.
+func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	op, err := st.AcknowledgeOperation(ctx, order(c.Reason), c.ID, "")
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(op)
+	}
+	fmt.Fprintf(a.out, "acknowledged operation %d, which is %s\n", op.ID, op.Status)
+	return nil
+}

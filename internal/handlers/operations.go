@@ -1,0 +1,378 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/web/templates"
+)
+
+// rowKeyBody names one row.
+type rowKeyBody struct {
+	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"`
+	Seq        int64  `json:"seq"`
+}
+
+// selectionBody selects dead rows by a filter.
+type selectionBody struct {
+	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
+	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=20000"`
+}
+
+// operationBody is what starting an operation, or asking beforehand, reads.
+type operationBody struct {
+	Kind             string         `json:"kind" validate:"omitempty,oneof=requeue"`
+	Rows             []rowKeyBody   `json:"rows" validate:"dive"`
+	Filter           *selectionBody `json:"filter"`
+	Canary           bool           `json:"canary"`
+	Reason           string         `json:"reason" validate:"text,maxbytes=500"`
+	Confirm          string         `json:"confirm" validate:"text,maxbytes=100"`
+	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`
+	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"`
+}
+
+// order is the body as the store takes it. Every dead row is a selection that
+// has to be asked for in so many words.
+func (b operationBody) order() (outbox.OperationOrder, error) {
+	o := outbox.OperationOrder{Canary: b.Canary, Confirm: b.Confirm, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
+	switch {
+	case len(b.Rows) > 0 && b.Filter != nil:
+		return o, outbox.Invalid("rows", "name the rows or give a filter, not both")
+	case len(b.Rows) == 0 && b.Filter == nil:
+		return o, outbox.Invalid("filter", "say which rows: name them in rows, or give a filter; the empty filter {} selects every dead row")
+	}
+	for _, r := range b.Rows {
+		o.Rows = append(o.Rows, outbox.RowKey(r))
+	}
+	if f := b.Filter; f != nil {
+		o.Filter = outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+		if f.Limit != nil {
+			o.Filter.Limit = *f.Limit
+		}
+	}
+	return o, nil
+}
+
+// operationForm is operationBody as the pages name it. A row is CAMPAIGN/SEQ.
+type operationForm struct {
+	Campaign         string   `json:"campaign" validate:"text,maxbytes=200"`
+	EventType        string   `json:"event_type" validate:"text,maxbytes=200"`
+	Fingerprint      string   `json:"fingerprint" validate:"text,maxbytes=400"`
+	Limit            *int     `json:"limit" validate:"omitnil,min=1,max=20000"`
+	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
+	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
+	Reason           string   `json:"reason" validate:"text,maxbytes=500"`
+	Confirm          string   `json:"confirm" validate:"text,maxbytes=100"`
+	ExpectedRows     *int64   `json:"expected_rows" validate:"omitnil,min=0"`
+	ExpectedReleased *int64   `json:"expected_released" validate:"omitnil,min=0"`
+}
+
+func (f operationForm) order() (outbox.OperationOrder, error) {
+	b := operationBody{Canary: f.Canary == "yes", Confirm: f.Confirm, ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
+	if len(f.Rows) == 0 {
+		b.Filter = &selectionBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
+	}
+	for _, text := range f.Rows {
+		cut := max(0, strings.LastIndexByte(text, '/'))
+		seq, err := strconv.ParseInt(strings.TrimPrefix(text[cut:], "/"), 10, 64)
+		if err != nil || cut == 0 {
+			return outbox.OperationOrder{}, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
+		}
+		b.Rows = append(b.Rows, rowKeyBody{CampaignID: text[:cut], Seq: seq})
+	}
+	return b.order()
+}
+
+type operationsQuery struct {
+	paging
+	Status       string `json:"status" validate:"omitempty,oneof=running stopped cancelled done"`
+	Acknowledged string `json:"acknowledged" validate:"omitempty,oneof=true false"`
+}
+
+func operationFilter(r *http.Request) (outbox.OperationFilter, error) {
+	var q operationsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.OperationFilter{}, err
+	}
+	f := outbox.OperationFilter{Status: outbox.OperationStatus(q.Status), Cursor: q.Cursor, Limit: q.limit()}
+	if q.Acknowledged != "" {
+		is := q.Acknowledged == "true"
+		f.Acknowledged = &is
+	}
+	return f, nil
+}
+
+type operationRowsQuery struct {
+	paging
+	Status string `json:"status" validate:"omitempty,oneof=waiting requeued done skipped failed_again left unwatched"`
+}
+
+func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
+	var q operationRowsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.OperationRowFilter{}, err
+	}
+	return outbox.OperationRowFilter{Status: outbox.RowResult(q.Status), Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+// operationParam is the number of the operation in an address.
+func operationParam(r *http.Request) (int64, error) {
+	text, err := param(r, "operation")
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, outbox.Invalid("operation", "an operation is known by a whole number from 1, not %q", text)
+	}
+	return id, nil
+}
+
+// operationSeen is the status of an operation that the caller was shown.
+type operationSeen struct {
+	Status string `json:"status" validate:"omitempty,oneof=running stopped cancelled done"`
+}
+
+// operationActBody is what acts on an operation read.
+type operationActBody struct {
+	Reason   string         `json:"reason" validate:"text,maxbytes=500"`
+	Expected *operationSeen `json:"expected"`
+}
+
+// operationActForm is operationActBody as the pages send it.
+type operationActForm struct {
+	Reason string `json:"reason" validate:"text,maxbytes=500"`
+	Status string `json:"expected_status" validate:"omitempty,oneof=running stopped cancelled done"`
+}
+
+// operationAct is an act on one operation that is as the caller saw it.
+type operationAct func(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error)
+
+func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error {
+	var body operationBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order, err := body.order()
+	if err != nil {
+		return err
+	}
+	op, err := s.Store.StartOperation(r.Context(), s.order(r, "api", body.Reason, nil), order)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", string(s.links.API().Operation(op.ID, outbox.OperationRowFilter{})))
+	return writeJSON(w, http.StatusAccepted, op)
+}
+
+func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) error {
+	var body operationBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order, err := body.order()
+	if err != nil {
+		return err
+	}
+	preview, err := s.Store.PreviewOperation(r.Context(), order.Selection)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, preview)
+}
+
+func (s *server) apiOperations(w http.ResponseWriter, r *http.Request) error {
+	filter, err := operationFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Operations(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiOperation(w http.ResponseWriter, r *http.Request) error {
+	id, err := operationParam(r)
+	if err != nil {
+		return err
+	}
+	detail, err := s.Store.Operation(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, detail)
+}
+
+func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error {
+	id, err := operationParam(r)
+	if err != nil {
+		return err
+	}
+	filter, err := operationRowFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.OperationRows(r.Context(), id, filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiCancelOperation(w http.ResponseWriter, r *http.Request) error {
+	return s.apiOperationAct(w, r, s.Store.CancelOperation)
+}
+
+func (s *server) apiAcknowledgeOperation(w http.ResponseWriter, r *http.Request) error {
+	return s.apiOperationAct(w, r, s.Store.AcknowledgeOperation)
+}
+
+func (s *server) apiOperationAct(w http.ResponseWriter, r *http.Request, act operationAct) error {
+	id, err := operationParam(r)
+	if err != nil {
+		return err
+	}
+	var body operationActBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	var seen outbox.OperationStatus
+	if body.Expected != nil {
+		seen = outbox.OperationStatus(body.Expected.Status)
+	}
+	op, err := act(r.Context(), s.order(r, "api", body.Reason, nil), id, seen)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, op)
+}
+
+func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
+	filter, err := operationFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Operations(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Operations", "Operations")
+	p.Self, p.Twin = s.links.Operations(filter), s.links.API().Operations(filter)
+	view := templates.OperationsView{Filter: filter, Page: page}
+	return s.renderLive(w, r, p, templates.OperationsPage(p, view), templates.OperationsLive(p, view))
+}
+
+func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
+	id, err := operationParam(r)
+	if err != nil {
+		return err
+	}
+	filter, err := operationRowFilter(r)
+	if err != nil {
+		return err
+	}
+	detail, err := s.Store.Operation(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	rows, err := s.Store.OperationRows(r.Context(), id, filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, templates.OperationTitle(detail.Operation), "Operations")
+	p.Self, p.Twin = s.links.Operation(id, filter), s.links.API().Operation(id, outbox.OperationRowFilter{})
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows}
+	return s.renderLive(w, r, p, templates.OperationPage(p, view), templates.OperationLive(p, view))
+}
+
+// newOperationPage says what an operation would do, and asks.
+func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error {
+	var form operationForm
+	if err := fill(&form, r.URL.Query()); err != nil {
+		return err
+	}
+	order, err := form.order()
+	if err != nil {
+		return err
+	}
+	preview, err := s.Store.PreviewOperation(r.Context(), order.Selection)
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more than one operation takes
+		order.Filter.Limit = store.MaxOperation
+		preview, err = s.Store.PreviewOperation(r.Context(), order.Selection)
+	}
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Requeue dead rows", "Operations")
+	view := templates.NewOperationView{Selection: order.Selection, Preview: preview, Key: uuid.NewString()}
+	return s.render(w, r, http.StatusOK, templates.NewOperationPage(p, view))
+}
+
+func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {
+	var form operationForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	order, err := form.order()
+	if err != nil {
+		return err
+	}
+	op, err := s.Store.StartOperation(r.Context(), s.order(r, "page", form.Reason, nil), order)
+	if err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.Operation(op.ID, outbox.OperationRowFilter{}))
+}
+
+func (s *server) cancelOperationForm(w http.ResponseWriter, r *http.Request) error {
+	return s.operationActForm(w, r, s.Store.CancelOperation)
+}
+
+func (s *server) acknowledgeOperationForm(w http.ResponseWriter, r *http.Request) error {
+	return s.operationActForm(w, r, s.Store.AcknowledgeOperation)
+}
+
+func (s *server) operationActForm(w http.ResponseWriter, r *http.Request, act operationAct) error {
+	id, err := operationParam(r)
+	if err != nil {
+		return err
+	}
+	var form operationActForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id, outbox.OperationStatus(form.Status)); err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.Operation(id, outbox.OperationRowFilter{}))
+}
+
+// requeueDeadPage leads to the operation that requeues the dead rows of a
+// filter.
+func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
+	var form operationForm
+	if err := fill(&form, r.URL.Query()); err != nil {
+		return err
+	}
+	order, err := form.order()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", string(s.links.NewOperation(order.Selection)))
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}

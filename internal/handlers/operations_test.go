@@ -1,0 +1,245 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/web/templates"
+)
+
+// stepAll takes running operations further until they wait for a worker.
+func (s *site) stepAll() {
+	s.t.Helper()
+	ctx := context.Background()
+	for moved := true; moved; {
+		moved = false
+		ids, err := s.store.RunningOperations(ctx)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, id := range ids {
+			changed, err := s.store.StepOperation(ctx, id)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			moved = moved || changed
+		}
+	}
+}
+
+// blocked makes n campaigns blocked by a poison.pill at event 2 of 4.
+func (s *site) blocked(n int) *site {
+	s.t.Helper()
+	for i := range n {
+		s.seed(fmt.Sprintf("c-%d", i+1), "a", poison, "b", "c")
+	}
+	s.work()
+	return s
+}
+
+func TestOperationAPI_fromPreviewToAcknowledged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(3)
+	p := decodeAs[outbox.OperationPreview](t, s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200, `"estimated_seconds":null`, `"confirm":""`))
+	if p.Rows != 3 || p.Released != 6 || p.Campaigns.Total != 3 || len(p.Groups) != 1 {
+		t.Errorf("preview is %+v", p)
+	}
+	s.post("/api/v1/operations", `{"filter":{},"expected_rows":2}`).want(t, 409, "3 dead rows are selected now, not 2")
+	a := s.post("/api/v1/operations", `{"kind":"requeue","filter":{"fingerprint":""},"canary":true,"expected_rows":3,"expected_released":6,"reason":"mended"}`).want(t, 202, `"status":"running"`, `"chosen":3`)
+	op := decodeAs[outbox.Operation](t, a)
+	target := fmt.Sprintf("/api/v1/operations/%d", op.ID)
+	if to := a.Header.Get("Location"); to != target {
+		t.Errorf("it is followed at %q, want %q", to, target)
+	}
+	s.post(target+"/acknowledge", "{}").want(t, 409, "still running")
+	s.stepAll()
+	s.get(target).want(t, 200, `"requeued":1`, `"waiting":2`, `"watched":[{"campaign_id":"c-1"`)
+	s.pass()
+	s.stepAll()
+	s.get(target).want(t, 200, `"status":"stopped"`, "failed again with the same error", `"failed_again":1`, `"left":2`, `"new_failures":[]`)
+	s.get(target+"/rows?status=failed_again").want(t, 200, `"campaign_id":"c-1"`, `"failed_fingerprint":"seat`).lacks(t, `"campaign_id":"c-2"`)
+	s.get("/api/v1/operations?acknowledged=false&status=stopped").want(t, 200, fmt.Sprintf(`"id":%d`, op.ID))
+	s.post(target+"/cancel", `{"expected":{"status":"running"}}`).want(t, 409, "it is stopped, not running")
+	s.post(target+"/acknowledge", `{"reason":"not mended","expected":{"status":"stopped"}}`).want(t, 200, `"acknowledged_by":"local"`)
+	s.get("/api/v1/operations?acknowledged=false").want(t, 200, `"items":[]`)
+	s.get("/api/v1/audit?action=operation_acknowledge").want(t, 200, `"reason":"not mended"`)
+	s.get("/api/v1/audit?action=operation_start").want(t, 200, `"reason":"mended"`)
+}
+
+func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(1)
+	for _, c := range []struct {
+		method, target, body string
+		status               int
+		says                 string
+	}{
+		{"POST", "/operations", `{}`, 422, "say which rows"},
+		{"POST", "/operations", ``, 422, "say which rows"},
+		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1","seq":2}],"filter":{}}`, 422, "not both"},
+		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1"}]}`, 422, "row 1 needs a campaign_id and a seq"},
+		{"POST", "/operations", `{"filter":{"limit":0}}`, 422, "must be 1 or more"},
+		{"POST", "/operations", `{"filter":{"status":"dead"}}`, 422, "unknown field"},
+		{"POST", "/operations", `{"kind":"rebuild","filter":{}}`, 422, `is unknown; use requeue`},
+		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1","seq":1}]}`, 409, "nothing to requeue"},
+		{"POST", "/operations/preview", `{"filter":{"campaign_id":"c-99"}}`, 404, "unknown"},
+		{"GET", "/operations/0", ``, 422, "whole number from 1"},
+		{"GET", "/operations/7", ``, 404, "there is no operation 7"},
+		{"GET", "/operations/7/rows", ``, 404, "there is no operation 7"},
+		{"GET", "/operations?status=ended", ``, 422, "use running, stopped, cancelled or done"},
+		{"POST", "/operations/7/cancel", `{}`, 404, "there is no operation 7"},
+	} {
+		a := s.do(c.method, "/api/v1"+c.target, c.body, header("Content-Type", "application/json"))
+		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
+			t.Errorf("%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
+		}
+	}
+}
+
+func TestOperationAPI_previewsOnAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true }).blocked(1)
+	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200, `"rows":1`)
+	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 403, "read-only")
+	s.get("/operations/new").want(t, 200, "1 dead row of 1 campaign becomes pending again").lacks(t, `method="post"`)
+}
+
+// fieldsOf reads the hidden fields of the form on a page, as a browser sends
+// them.
+func fieldsOf(a answer) url.Values {
+	values := url.Values{}
+	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)"`).FindAllStringSubmatch(a.body, -1) {
+		values.Add(m[1], html.UnescapeString(m[2]))
+	}
+	return values
+}
+
+func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(2)
+	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
+	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
+		"4 rows that wait behind are released", `href="/campaigns/c-1"`, "unknown: nothing was applied recently", `name="canary" value="yes" checked`,
+		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
+	form := fieldsOf(page)
+	form.Set("canary", "yes")
+	form.Set("reason", "mended")
+	if form.Get("expected_rows") != "2" || form.Get("expected_released") != "4" || len(form.Get("idempotency_key")) < 20 {
+		t.Fatalf("the form sends %v", form)
+	}
+	var to string
+	for range 2 {
+		to = s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
+	}
+	if !strings.HasPrefix(to, "/operations/1") {
+		t.Errorf("the second submission leads to %q", to)
+	}
+	s.get("/api/v1/operations").want(t, 200, `"id":1`).lacks(t, `"id":2`)
+	if other := fieldsOf(s.get("/operations/new")).Get("idempotency_key"); other == form.Get("idempotency_key") {
+		t.Error("two pages have the same key")
+	}
+	s.get("/operations/new").want(t, 200, "nothing to requeue")
+	s.get("/operations/1").want(t, 200, "Operation 1: requeue of 2 rows", "running", "No worker is running", `data-testid="operation-cancel"`, "canary")
+	s.stepAll()
+	s.pass()
+	s.stepAll()
+	s.get("/operations/1?status=failed_again").want(t, 200, "stopped", "✕ failed again 1", `data-testid="result-c-1-2"`, "requeued in canary", `data-testid="operation-acknowledge"`).lacks(t, `data-testid="result-c-2-2"`)
+	s.get("/operations").want(t, 200, `data-testid="operation-1"`, "not acknowledged")
+	s.submit("/operations/1/cancel", "expected_status=running").want(t, 409, "it is stopped, not running")
+	to = s.submit("/operations/1/acknowledge", "expected_status=stopped&reason=seen").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Acknowledged operation 1.", "by local").lacks(t, `data-testid="operation-acknowledge"`)
+}
+
+func TestOperationPages_ofNamedRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("a/b", poison, "b")
+	s.seed("c-2", poison)
+	s.work()
+	target := string(templates.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
+	page := s.get(target).want(t, 200, "2 rows, named one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
+	form := fieldsOf(page)
+	if rows := form["rows"]; len(rows) != 2 || rows[0] != "a/b/1" {
+		t.Errorf("the form sends rows %q", rows)
+	}
+	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
+	s.get("/operations/1").want(t, 200, "rows named one by one", "1 not dead or taken already")
+	s.get("/operations/new?rows=c-2").want(t, 422, "CAMPAIGN/SEQ")
+	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
+}
+
+func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	types := make([]string, 500)
+	for i := range types {
+		types[i] = "a"
+	}
+	s.seed("c-1", poison)
+	s.work()
+	for range 3 {
+		s.seed("c-1", types...)
+	}
+	page := s.get("/operations/new").want(t, 200, "1,500 rows that wait behind are released", `pattern="requeue 1 rows"`, "--confirm=")
+	form := fieldsOf(page)
+	s.submit("/operations", form.Encode()).want(t, 422, "confirm it with the phrase")
+	form.Set("confirm", "requeue 1 rows")
+	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
+}
+
+func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(2)
+	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 that match are taken").lacks(t, `href="/campaigns/c-2"`)
+	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
+	db := dbtest.Open(t, s.pair.Journal)
+	if _, err := db.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
+with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
+select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, store.MaxOperation); err != nil {
+		t.Fatal(err)
+	}
+	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
+	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 that match are taken", `name="limit" value="20000"`)
+}
+
+func TestOperationPages_areLive(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(1)
+	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, 202)
+	target := header("HX-Target", templates.LiveTarget)
+	for _, page := range []string{"/operations", "/operations/1", "/operations/1?status=waiting"} {
+		a := s.get(page, target).want(t, 200).lacks(t, "<html", "data-live")
+		s.get(page, target, header("If-None-Match", a.Header.Get("ETag"))).want(t, 304)
+		s.get(page).want(t, 200, `hx-get="`+html.EscapeString(page)+`"`, a.body)
+	}
+}
+
+func TestJudge_tellsOfOperationsBesideTheRest(t *testing.T) {
+	t.Parallel()
+	now := newSite(t).clock
+	worker := outbox.WorkerSummary{Running: true, LastSeen: &now}
+	h := templates.Judge(outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590}, Operations: outbox.OperationCounts{Running: 1, Unacknowledged: 2}}, now)
+	if want := []string{"1 operation is running.", "2 operations have ended and are not acknowledged yet."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
+		t.Errorf("health is %+v, want it with the notes %q", h, want)
+	}
+	h = templates.Judge(outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590, Blocked: 3}, Operations: outbox.OperationCounts{Unacknowledged: 1}}, now)
+	if len(h.Notes) != 1 || !strings.HasPrefix(h.Notes[0], "1 operation has ended") {
+		t.Errorf("health is %+v", h)
+	}
+}
+
+func TestForm_keyIsJudged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(1)
+	s.submit("/operations", "idempotency_key="+strings.Repeat("k", 201)).want(t, 422, "the limit is 200")
+}

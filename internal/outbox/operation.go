@@ -1,0 +1,310 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// OperationStatus is where an operation stands.
+type OperationStatus string
+
+// The statuses of an operation. One that is not running has ended, and waits
+// until somebody acknowledges what came of it.
+const (
+	OperationRunning   OperationStatus = "running"
+	OperationStopped   OperationStatus = "stopped"   // by itself: rows of a group failed again
+	OperationCancelled OperationStatus = "cancelled" // by an operator
+	OperationDone      OperationStatus = "done"      // every row has its result
+)
+
+// OperationStatuses lists every status of an operation.
+var OperationStatuses = []OperationStatus{OperationRunning, OperationStopped, OperationCancelled, OperationDone}
+
+// ParseOperationStatus reads a status by its name; the empty name stands for any.
+func ParseOperationStatus(name string) (OperationStatus, error) {
+	if name == "" {
+		return "", nil
+	}
+	for _, s := range OperationStatuses {
+		if string(s) == name {
+			return s, nil
+		}
+	}
+	return "", Invalid("status", "status %q is unknown; use running, stopped, cancelled or done", name)
+}
+
+// RowResult is what became of one row of an operation.
+type RowResult string
+
+// The results. Waiting and requeued rows have none yet.
+const (
+	ResultWaiting     RowResult = "waiting"      // not touched yet
+	ResultRequeued    RowResult = "requeued"     // pending again, and watched until it and the next events are applied
+	ResultDone        RowResult = "done"         // applied
+	ResultSkipped     RowResult = "skipped"      // not as it was when the operation began, or not able to move; left as it was
+	ResultFailedAgain RowResult = "failed_again" // dead again after one attempt
+	ResultLeft        RowResult = "left"         // not touched, because its group stopped or the operation was cancelled
+	ResultUnwatched   RowResult = "unwatched"    // requeued, and not watched to its outcome
+)
+
+// RowResults lists every result in the order in which a row may reach them.
+var RowResults = []RowResult{ResultWaiting, ResultRequeued, ResultDone, ResultSkipped, ResultFailedAgain, ResultLeft, ResultUnwatched}
+
+// ParseRowResult reads a result by its name; the empty name stands for any.
+func ParseRowResult(name string) (RowResult, error) {
+	if name == "" {
+		return "", nil
+	}
+	for _, r := range RowResults {
+		if string(r) == name {
+			return r, nil
+		}
+	}
+	return "", Invalid("status", "status %q is unknown; use waiting, requeued, done, skipped, failed_again, left or unwatched", name)
+}
+
+// OperationTotals counts an operation's rows by result.
+type OperationTotals struct {
+	Chosen      int64 `json:"chosen"`
+	Waiting     int64 `json:"waiting"`
+	Requeued    int64 `json:"requeued"`
+	Done        int64 `json:"done"`
+	Skipped     int64 `json:"skipped"`
+	FailedAgain int64 `json:"failed_again"`
+	Left        int64 `json:"left"`
+	Unwatched   int64 `json:"unwatched"`
+}
+
+// Of is the number of rows with result r; 0 for an unknown one.
+func (t OperationTotals) Of(r RowResult) int64 {
+	if n := t.Field(r); n != nil {
+		return *n
+	}
+	return 0
+}
+
+// Field is the counter of a result, to be changed; nil for an unknown one.
+func (t *OperationTotals) Field(r RowResult) *int64 {
+	switch r {
+	case ResultWaiting:
+		return &t.Waiting
+	case ResultRequeued:
+		return &t.Requeued
+	case ResultDone:
+		return &t.Done
+	case ResultSkipped:
+		return &t.Skipped
+	case ResultFailedAgain:
+		return &t.FailedAgain
+	case ResultLeft:
+		return &t.Left
+	case ResultUnwatched:
+		return &t.Unwatched
+	}
+	return nil
+}
+
+// Ended is the number of rows that have their result.
+func (t OperationTotals) Ended() int64 { return t.Chosen - t.Waiting - t.Requeued }
+
+// Operation is a requeue of many rows that is driven to its end by workers: a
+// frozen selection of dead rows, requeued in waves and watched.
+type Operation struct {
+	ID             int64           `json:"id"`
+	Kind           string          `json:"kind"` // requeue
+	Status         OperationStatus `json:"status"`
+	Canary         bool            `json:"canary"` // one head of each error group goes first, then waves of 1, 2, 4, …
+	Filter         *RequeueFilter  `json:"filter"` // nil when the rows were named one by one
+	StartedBy      string          `json:"started_by"`
+	Via            string          `json:"via"`
+	Reason         string          `json:"reason"`
+	RequestID      string          `json:"request_id"`
+	StartedAt      time.Time       `json:"started_at"`
+	UpdatedAt      time.Time       `json:"updated_at"`
+	FinishedAt     *time.Time      `json:"finished_at"` // nil while it runs
+	Heads          int64           `json:"heads"`       // of the chosen rows, heads of their campaign at the start
+	Released       int64           `json:"released"`    // rows that waited behind those heads at the start
+	Refused        int64           `json:"refused"`     // named rows that were not chosen: not dead, or part of another running operation
+	Totals         OperationTotals `json:"totals"`
+	StopReason     string          `json:"stop_reason"`
+	CancelledBy    string          `json:"cancelled_by"`
+	AcknowledgedBy string          `json:"acknowledged_by"`
+	AcknowledgedAt *time.Time      `json:"acknowledged_at"` // nil until somebody has
+}
+
+// Acknowledgeable reports whether the operation has ended and nobody has
+// acknowledged it yet.
+func (o Operation) Acknowledgeable() bool {
+	return o.Status != OperationRunning && o.AcknowledgedAt == nil
+}
+
+// GroupStatus is where one error group of an operation stands.
+type GroupStatus string
+
+// The statuses of a group.
+const (
+	GroupRunning GroupStatus = "running"
+	GroupStopped GroupStatus = "stopped" // something failed; nothing more of it is requeued
+	GroupDone    GroupStatus = "done"
+)
+
+// OperationGroup is the rows of an operation that died of the same error.
+type OperationGroup struct {
+	Number      int64           `json:"number"`
+	Fingerprint string          `json:"fingerprint"`
+	Example     string          `json:"example"` // the error of one of its rows
+	Status      GroupStatus     `json:"status"`
+	Wave        int64           `json:"wave"`      // −1 before anything of it was requeued; 0 is the canary
+	WaveSize    int64           `json:"wave_size"` // rows requeued in that wave
+	Reason      string          `json:"reason"`    // why it stopped
+	Totals      OperationTotals `json:"totals"`
+}
+
+// OperationRow is one row of an operation.
+type OperationRow struct {
+	CampaignID        string     `json:"campaign_id"`
+	Seq               int64      `json:"seq"`
+	EventType         string     `json:"event_type"`
+	Group             int64      `json:"group"`
+	Fingerprint       string     `json:"fingerprint"` // of the error it died of before the operation
+	Status            RowResult  `json:"status"`
+	Wave              int64      `json:"wave"`               // −1 when it was not requeued
+	Detail            string     `json:"detail"`             // what happened to it, as a sentence; may be empty
+	FailedFingerprint string     `json:"failed_fingerprint"` // of the error it failed with again
+	RequeuedAt        *time.Time `json:"requeued_at"`
+	FinishedAt        *time.Time `json:"finished_at"`
+	Ordinal           int64      `json:"-"` // its place in the operation
+}
+
+// WatchedRow is a row that was requeued, and why it is not through yet.
+type WatchedRow struct {
+	CampaignID string `json:"campaign_id"`
+	Seq        int64  `json:"seq"`
+	WatchSeq   int64  `json:"watch_seq"` // the row counts as done once events up to here are applied
+	AppliedSeq int64  `json:"applied_seq"`
+	Why        string `json:"why"`
+}
+
+// OperationDetail is an operation with everything its page shows.
+type OperationDetail struct {
+	Operation
+	Groups  []OperationGroup `json:"groups"`  // at most 200
+	Watched []WatchedRow     `json:"watched"` // at most 20
+	// NewFailures are failed and dead rows that are not part of the operation
+	// and arose after its start, in its campaigns or with its errors; at most 50.
+	NewFailures []Row  `json:"new_failures"`
+	Why         string `json:"why"` // one sentence on what it is doing, or how it ended
+}
+
+// Phase says how far a running operation is: "canary", or "wave 3".
+func (d OperationDetail) Phase() string {
+	most, canary := int64(0), false
+	for _, g := range d.Groups {
+		most = max(most, g.Wave)
+		canary = canary || g.Status == GroupRunning && g.Wave <= 0
+	}
+	if d.Canary && canary {
+		return "canary"
+	}
+	return fmt.Sprintf("wave %d", max(most, 1))
+}
+
+// Describe says in one sentence what the operation is doing, or how it ended.
+func (d OperationDetail) Describe(working bool) string {
+	t := d.Totals
+	switch {
+	case d.Status == OperationDone:
+		return fmt.Sprintf("Ended: %d of %d rows are applied, %d skipped", t.Done, t.Chosen, t.Skipped)
+	case d.Status == OperationStopped:
+		return fmt.Sprintf("Stopped by itself: %s; %d rows failed again, %d were left as they were", d.StopReason, t.FailedAgain, t.Left)
+	case d.Status == OperationCancelled:
+		return fmt.Sprintf("Cancelled by %s: %d rows were left as they were, %d were under way", d.CancelledBy, t.Left, t.Unwatched)
+	case !working:
+		return "No worker is running, so nothing moves; start one, or cancel"
+	case len(d.Watched) > 0:
+		w := d.Watched[0]
+		return fmt.Sprintf("In %s, waiting for %d rows; event %d of campaign %s: %s", d.Phase(), t.Requeued, w.Seq, w.CampaignID, w.Why)
+	default:
+		return fmt.Sprintf("In %s; the next rows are about to be requeued", d.Phase())
+	}
+}
+
+// RowKey names one row.
+type RowKey struct {
+	CampaignID string `json:"campaign_id"`
+	Seq        int64  `json:"seq"`
+}
+
+// Selection says which dead rows an operation shall requeue: those named in
+// Rows, or when there are none those that match Filter, whose limit counts as
+// "all" when it is 0.
+type Selection struct {
+	Rows   []RowKey // at most 10,000
+	Filter RequeueFilter
+}
+
+// OperationOrder says how an operation shall go about it, and what the
+// operator was shown before starting it.
+type OperationOrder struct {
+	Selection
+	Canary bool
+	// ExpectedRows and ExpectedReleased are what the preview said; nil skips
+	// the comparison.
+	ExpectedRows, ExpectedReleased *int64
+	// Confirm is the phrase that large operations want, see ConfirmPhrase.
+	Confirm string
+}
+
+// ConfirmPhrase is what has to be typed to requeue as many rows.
+func ConfirmPhrase(rows int64) string { return fmt.Sprintf("requeue %d rows", rows) }
+
+// OperationPreview is what an operation would do now.
+type OperationPreview struct {
+	Rows      int64            `json:"rows"`
+	Heads     int64            `json:"heads"`
+	Released  int64            `json:"released"` // rows that wait behind those heads
+	Refused   int64            `json:"refused"`  // named rows that are not dead, or part of a running operation
+	Campaigns PreviewCampaigns `json:"campaigns"`
+	Groups    []PreviewGroup   `json:"groups"` // largest first, at most 20
+	// GroupsTotal is how many groups there are in all.
+	GroupsTotal int64 `json:"groups_total"`
+	// EstimatedSeconds is how long workers would take at their recent rate;
+	// nil when they have applied nothing recently, so that nobody knows.
+	EstimatedSeconds *float64 `json:"estimated_seconds"`
+	// Confirm is the phrase that must be given to start it; empty when none is wanted.
+	Confirm string `json:"confirm"`
+}
+
+// PreviewCampaigns names the campaigns an operation would touch.
+type PreviewCampaigns struct {
+	Total int64    `json:"total"`
+	Named []string `json:"named"` // with the most rows released first, at most 20
+}
+
+// PreviewGroup is the rows of a preview that died of the same error.
+type PreviewGroup struct {
+	Fingerprint string `json:"fingerprint"`
+	Example     string `json:"example"`
+	Rows        int64  `json:"rows"`
+}
+
+// OperationFilter selects operations for a page. Zero fields select all.
+type OperationFilter struct {
+	Status       OperationStatus
+	Acknowledged *bool
+	Cursor       string
+	Limit        int // 0 means 50; at most 200
+}
+
+// OperationRowFilter selects rows of one operation for a page.
+type OperationRowFilter struct {
+	Status RowResult
+	Cursor string
+	Limit  int // 0 means 50; at most 200
+}
+
+// OperationCounts is how many operations want attention.
+type OperationCounts struct {
+	Running        int64 `json:"running"`
+	Unacknowledged int64 `json:"unacknowledged"` // ended, and nobody has acknowledged it
+}

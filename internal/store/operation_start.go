@@ -1,0 +1,438 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// MaxOperation is the most rows of one operation. They are frozen in one
+// transaction, for which appends wait on SQLite: 20,000 rows take about a second.
+const MaxOperation = 20_000
+
+const (
+	maxNamed     = 10_000 // rows named one by one
+	exampleLimit = 240    // characters kept of the error of a group
+	// watchedBehind is how many events behind a requeued row are watched with
+	// it: the row counts as done once they are applied as well.
+	watchedBehind = 20
+)
+
+// candidate is a dead row that an operation may take.
+type candidate struct {
+	outbox.RowKey
+	eventType, fingerprint, example string
+	updated                         int64
+	attempts                        int64
+	head                            bool
+	highWater, total                int64
+}
+
+func (c *candidate) dest() []any {
+	return []any{&c.CampaignID, &c.Seq, &c.eventType, &c.fingerprint, &c.example, &c.updated, &c.attempts, &c.head, &c.highWater, &c.total}
+}
+
+// watchTo is the seq up to which events have to be applied until the row is done.
+func (c *candidate) watchTo() int64 { return min(c.highWater, c.Seq+watchedBehind) }
+
+// Rows of a running operation are passed over: at most one may work on a row.
+const selectCandidate = `
+select o.campaign_id, o.seq, o.event_type, o.fingerprint, substr(o.last_error, 1, 240), o.updated_at, o.attempt_count,
+  coalesce(c.head_seq = o.seq, false), c.high_water_seq, c.pending + c.processing + c.failed + c.dead
+from projection_apply_outbox o
+join campaigns c on c.campaign_id = o.campaign_id
+where status = 'dead'
+  and o.attempt_count > 0
+  and not exists (
+    select 1
+    from operation_rows r
+    where r.campaign_id = o.campaign_id
+      and r.seq = o.seq
+      and r.finished_at is null)`
+
+const (
+	candidatesByFilter = selectCandidate + `
+  and ($1 = '' or o.event_type = $1)
+  and ($2 = '' or o.fingerprint = $2)
+  and ($4 = '' or o.campaign_id = $4)
+order by o.next_attempt_at, o.seq, o.campaign_id
+limit $3`
+
+	candidateByKey = selectCandidate + `
+  and o.campaign_id = $1
+  and o.seq = $2`
+)
+
+// candidates are the dead rows of a selection that are free to be taken, and
+// how many of the named ones are not. Heads come first, since nothing else of a
+// campaign can move before them.
+func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
+	scan := func(row scanner) error {
+		var c candidate
+		err := row.Scan(c.dest()...)
+		chosen = append(chosen, c)
+		return err
+	}
+	if len(s.Rows) > 0 {
+		err = t.candidatesByKey(s.Rows, scan)
+		refused = int64(len(s.Rows) - len(chosen))
+	} else {
+		err = t.candidatesByFilter(s.Filter, scan)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(chosen) > MaxOperation {
+		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", MaxOperation)
+	}
+	slices.SortStableFunc(chosen, func(a, b candidate) int {
+		if a.head == b.head {
+			return 0
+		}
+		if a.head {
+			return -1
+		}
+		return 1
+	})
+	return chosen, refused, nil
+}
+
+func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(scanner) error) error {
+	if len(keys) > maxNamed {
+		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), maxNamed)
+	}
+	var b batch
+	for i, k := range keys {
+		if k.CampaignID == "" || k.Seq < 1 {
+			return outbox.Invalid("rows", "row %d needs a campaign_id and a seq of 1 or more", i+1)
+		}
+	}
+	for _, k := range distinct(keys) {
+		b.each(scan, candidateByKey, k.CampaignID, k.Seq)
+	}
+	return t.runAll(&b)
+}
+
+// distinct keeps the first of equal keys.
+func distinct(keys []outbox.RowKey) []outbox.RowKey {
+	seen := make(map[outbox.RowKey]bool, len(keys))
+	return slices.DeleteFunc(slices.Clone(keys), func(k outbox.RowKey) bool {
+		was := seen[k]
+		seen[k] = true
+		return was
+	})
+}
+
+func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(scanner) error) error {
+	if f.Limit < 0 || f.Limit > MaxOperation {
+		return outbox.Invalid("limit", "limit must lie between 1 and %d", MaxOperation)
+	}
+	if f.CampaignID != "" {
+		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+			return err
+		}
+	}
+	limit := f.Limit
+	if limit == 0 {
+		limit = MaxOperation + 1
+	}
+	return t.each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
+}
+
+// previewNames is how many campaigns and groups a preview names.
+const previewNames = 20
+
+// PreviewOperation says what an operation on a selection would do now, and
+// changes nothing.
+func (s *Store) PreviewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
+	var p outbox.OperationPreview
+	err := s.journal.read(ctx, func(t *tx) error {
+		chosen, refused, err := t.candidates(selection)
+		p = preview(chosen, refused)
+		return err
+	})
+	if err != nil {
+		return outbox.OperationPreview{}, err
+	}
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return outbox.OperationPreview{}, err
+	}
+	if rate := summary.Throughput.AppliedPerSecond; rate > 0 {
+		seconds := float64(p.Rows+p.Released) / rate
+		p.EstimatedSeconds = &seconds
+	}
+	return p, nil
+}
+
+// preview counts what requeuing the candidates does.
+func preview(chosen []candidate, refused int64) outbox.OperationPreview {
+	p := outbox.OperationPreview{Rows: int64(len(chosen)), Refused: refused}
+	behind := map[string]int64{}
+	for _, c := range chosen {
+		behind[c.CampaignID] += 0
+		if c.head {
+			p.Heads++
+			p.Released += c.total - 1
+			behind[c.CampaignID] = c.total - 1
+		}
+	}
+	p.Campaigns.Total = int64(len(behind))
+	p.Campaigns.Named = make([]string, 0, len(behind))
+	for id := range behind {
+		p.Campaigns.Named = append(p.Campaigns.Named, id)
+	}
+	slices.SortFunc(p.Campaigns.Named, func(a, b string) int {
+		return cmp.Or(cmp.Compare(behind[b], behind[a]), strings.Compare(a, b))
+	})
+	p.Campaigns.Named = p.Campaigns.Named[:min(len(p.Campaigns.Named), previewNames)]
+	groups := groupsOf(chosen)
+	p.GroupsTotal = int64(len(groups))
+	p.Groups = slices.Clone(groups[:min(len(groups), previewNames)])
+	if p.Rows > outbox.ConfirmAbove || p.Released > outbox.ConfirmAbove {
+		p.Confirm = outbox.ConfirmPhrase(p.Rows)
+	}
+	return p
+}
+
+// groupsOf groups rows by the error they died of, the largest group first.
+func groupsOf(chosen []candidate) []outbox.PreviewGroup {
+	groups, at := []outbox.PreviewGroup{}, map[string]int{}
+	for _, c := range chosen {
+		i, known := at[c.fingerprint]
+		if !known {
+			i = len(groups)
+			at[c.fingerprint] = i
+			groups = append(groups, outbox.PreviewGroup{Fingerprint: c.fingerprint, Example: c.example})
+		}
+		groups[i].Rows++
+	}
+	slices.SortFunc(groups, func(a, b outbox.PreviewGroup) int {
+		return cmp.Or(cmp.Compare(b.Rows, a.Rows), strings.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	return groups
+}
+
+// StartOperation freezes the dead rows of a selection and has workers requeue
+// them. It is refused with outbox.ErrConflict when the rows are not those the
+// operator was shown, when there are none, or where nothing is applied;
+// outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
+// operation are left out.
+func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
+	if s.options.Mode != outbox.ModeOutbox {
+		return outbox.Operation{}, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode)
+	}
+	a := &act{order: o, action: "operation_start", campaign: order.Filter.CampaignID}
+	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+		chosen, refused, err := t.candidates(order.Selection)
+		if err != nil {
+			return outbox.Operation{}, err
+		}
+		is := preview(chosen, refused)
+		if err := t.asShown(order, is, now); err != nil {
+			return outbox.Operation{}, err
+		}
+		if err := s.requireReason(o, is.Released); err != nil {
+			return outbox.Operation{}, err
+		}
+		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary,
+			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: at(now), UpdatedAt: at(now), Refused: refused}
+		if len(order.Rows) == 0 {
+			op.Filter = &order.Filter
+		}
+		if err := t.freeze(&op, chosen, now); err != nil {
+			return outbox.Operation{}, err
+		}
+		a.before = map[string]any{"filter": op.Filter, "rows_named": len(order.Rows), "canary": op.Canary}
+		a.after = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
+		return op, nil
+	})
+	if err == nil {
+		s.steer()
+	}
+	return op, err
+}
+
+// asShown refuses an operation on other rows than the operator was shown. More
+// rows may wait behind the heads than before, since events keep coming; more
+// than a tenth, and more than a hundred, is another blast radius.
+func (t *tx) asShown(order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
+	var changes []string
+	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
+		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
+	}
+	if seen := order.ExpectedReleased; seen != nil && is.Released > *seen+max(100, *seen/10) {
+		changes = append(changes, fmt.Sprintf("%d rows would be released now, not %d", is.Released, *seen))
+	}
+	switch {
+	case len(changes) > 0:
+		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.lastAct(order.Filter.CampaignID, 0, now))
+	case is.Rows == 0:
+		return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.lastAct(order.Filter.CampaignID, 0, now))
+	case is.Confirm != "" && order.Confirm != is.Confirm:
+		return outbox.Invalid("confirm", "this requeues %d rows and releases %d; confirm it with the phrase %q", is.Rows, is.Released, is.Confirm)
+	}
+	return nil
+}
+
+const insertOperation = `
+insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, refused)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)
+returning id`
+
+const insertOperationGroup = `
+insert into operation_groups (operation_id, number, fingerprint, example, row_count, status, wave, updated_at)
+values ($1, $2, $3, $4, $5, 'running', -1, $6)`
+
+const insertOperationRow = `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'waiting', -1)
+on conflict (campaign_id, seq) where finished_at is null do nothing`
+
+const freezeTotals = `
+update operations
+set heads = $2, released = $3, refused = $4, chosen = $5, waiting = $5
+where id = $1`
+
+// freeze writes the operation, its groups and its rows. Rows that another
+// operation took in this moment are left out.
+func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
+	canary := 0
+	if op.Canary {
+		canary = 1
+	}
+	filter := ""
+	if op.Filter != nil {
+		text, err := json.Marshal(op.Filter)
+		if err != nil {
+			return fmt.Errorf("write the filter of an operation: %w", err)
+		}
+		filter = string(text)
+	}
+	_, err := t.one([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), canary, filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
+	if err != nil {
+		return fmt.Errorf("start an operation: %w", err)
+	}
+	taken, err := t.freezeRows(op.ID, chosen)
+	if err != nil {
+		return fmt.Errorf("freeze the rows of operation %d: %w", op.ID, err)
+	}
+	is := preview(taken, op.Refused+int64(len(chosen)-len(taken)))
+	op.Heads, op.Released, op.Refused = is.Heads, is.Released, is.Refused
+	op.Totals = outbox.OperationTotals{Chosen: is.Rows, Waiting: is.Rows}
+	var b batch
+	numbers := groupNumbers(chosen)
+	for _, g := range groupsOf(taken) {
+		b.exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now)
+	}
+	b.exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("freeze the groups of operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+// groupNumbers numbers groups from 1, the largest first.
+func groupNumbers(chosen []candidate) map[string]int64 {
+	numbers := map[string]int64{}
+	for i, g := range groupsOf(chosen) {
+		numbers[g.Fingerprint] = int64(i + 1)
+	}
+	return numbers
+}
+
+// freezeRows inserts the rows, in the order of their keys so that two
+// operations never wait for each other in a circle, and returns those it got.
+func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
+	numbers := groupNumbers(chosen)
+	order := make([]int, len(chosen))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(strings.Compare(chosen[a].CampaignID, chosen[b].CampaignID), cmp.Compare(chosen[a].Seq, chosen[b].Seq))
+	})
+	got := make([]int64, len(chosen))
+	var b batch
+	for _, i := range order {
+		c := &chosen[i]
+		b.exec(into(&got[i]), insertOperationRow, id, c.CampaignID, c.Seq, i, numbers[c.fingerprint], c.eventType, c.fingerprint, c.updated, c.attempts, c.watchTo())
+	}
+	if err := t.runAll(&b); err != nil {
+		return nil, err
+	}
+	taken := make([]candidate, 0, len(chosen))
+	for i, c := range chosen {
+		if got[i] > 0 {
+			taken = append(taken, c)
+		}
+	}
+	return taken, nil
+}
+
+// CancelOperation ends a running operation: rows it has not touched stay dead,
+// those under way go on like any other. seen is the status the operator was
+// shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
+func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return s.changeOperation(ctx, o, "operation_cancel", id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+		if op.Status != outbox.OperationRunning {
+			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.lastAct("", 0, now))
+		}
+		op.CancelledBy = o.By.Name
+		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
+			if _, err := t.exec(endRows, id, string(end[0]), string(end[1]), now); err != nil {
+				return fmt.Errorf("end the rows of operation %d: %w", id, err)
+			}
+		}
+		if err := t.countOperation(op); err != nil {
+			return err
+		}
+		endOperation(op, outbox.OperationCancelled, "", now)
+		return nil
+	})
+}
+
+// AcknowledgeOperation notes that an operator has seen how an operation ended.
+// One that runs, or was acknowledged before, is outbox.ErrConflict.
+func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return s.changeOperation(ctx, o, "operation_acknowledge", id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+		switch {
+		case op.Status == outbox.OperationRunning:
+			return outbox.Conflict("operation %d is still running; it is acknowledged once it has ended", id)
+		case op.AcknowledgedAt != nil:
+			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(at(now).Sub(*op.AcknowledgedAt)))
+		}
+		when := at(now)
+		op.AcknowledgedAt, op.AcknowledgedBy = &when, o.By.Name
+		return nil
+	})
+}
+
+// changeOperation is an act on one operation that is as the operator saw it.
+func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action string, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+	a := &act{order: o, action: action}
+	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+		op, err := t.existingOperation(id)
+		if err != nil {
+			return op, err
+		}
+		if seen != "" && seen != op.Status {
+			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.lastAct("", 0, now))
+		}
+		a.before = map[string]any{"operation_id": id, "status": op.Status}
+		if err := change(t, &op, now); err != nil {
+			return op, err
+		}
+		a.after = map[string]any{"operation_id": id, "status": op.Status, "totals": op.Totals}
+		return op, t.saveOperation(&op, now)
+	})
+	if err == nil && op.ID != id {
+		return outbox.Operation{}, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID)
+	}
+	return op, err
+}

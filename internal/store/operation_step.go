@@ -1,0 +1,577 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// failWatched ends the watch of a row that an operation requeued. Its
+// operation, if it has one, is one that runs: the others watch nothing.
+const failWatched = `
+update operation_rows
+set status = 'failed_again', detail = $3, failed_fingerprint = $4, finished_at = $5
+where campaign_id = $1
+  and seq = $2
+  and status = 'requeued'
+  and finished_at is null`
+
+// failedAgain notes the failure of a row that an operation requeued, and
+// reports whether it was one. Such a row gets one attempt: it dies of its first
+// failure, in the transaction that settles it, so that an operation which meets
+// the old error costs one more failure and not eight.
+func (t *tx) failedAgain(campaign string, seq int64, f Failure, now int64) (bool, error) {
+	detail, _, _ := strings.Cut(f.Message, "\n")
+	n, err := t.exec(failWatched, campaign, seq, clip(detail, exampleLimit), f.Fingerprint, now)
+	if err != nil {
+		return false, fmt.Errorf("note that seq %d failed again: %w", seq, err)
+	}
+	return n > 0, nil
+}
+
+const (
+	// waveLimit is the most rows of one group in one wave, and of all groups
+	// in one step.
+	waveLimit = 1000
+	// watchLimit is the most rows that are watched at once where waves do not
+	// wait for each other.
+	watchLimit = 2000
+	// groupsAtOnce is the most groups that are worked on at once.
+	groupsAtOnce = 64
+)
+
+// RunningOperations lists the operations that are to be stepped.
+func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
+	var ids []int64
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var id int64
+			err := row.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, `select id from operations where acknowledged_at is null and status = 'running' order by id`)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for running operations: %w", err)
+	}
+	return ids, nil
+}
+
+// StepOperation takes a running operation one step further: it notes what
+// became of the rows that are watched, stops groups in which something failed,
+// requeues the next wave of the others, and ends the operation when nothing is
+// left. It reports whether it changed anything.
+//
+// A step is one transaction under the lock of the operation's row, and depends
+// on nothing but what is stored: several processes may step at once, and one
+// that dies in the middle has done nothing.
+func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
+	changed, woken := false, false
+	err := s.journal.write(ctx, func(t *tx) error {
+		changed, woken = false, false
+		op, found, err := t.operation(id, t.skipLocked)
+		if err != nil || !found || op.Status != outbox.OperationRunning {
+			return err
+		}
+		step := &operationStep{tx: t, op: op, now: s.now()}
+		if err := step.run(); err != nil {
+			return err
+		}
+		changed, woken = step.changed, step.requeued > 0
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("step operation %d: %w", id, err)
+	}
+	if woken {
+		s.wakeUp()
+	}
+	return changed, nil
+}
+
+// operationStep is one step of an operation on its way through its
+// transaction.
+type operationStep struct {
+	*tx
+	op       outbox.Operation
+	now      int64
+	changed  bool
+	requeued int // rows
+}
+
+func (s *operationStep) run() error {
+	if err := s.observe(); err != nil {
+		return err
+	}
+	groups, err := s.groups()
+	if err != nil {
+		return err
+	}
+	var next []*nextRow
+	for _, g := range groups {
+		chosen, err := s.advance(g, waveLimit-len(next))
+		if err != nil {
+			return fmt.Errorf("group %d: %w", g.number, err)
+		}
+		next = append(next, chosen...)
+	}
+	if err := s.requeue(next); err != nil {
+		return err
+	}
+	return s.finish()
+}
+
+// observed is a watched row of which there is something to say.
+type observed struct {
+	outbox.RowKey
+	group                int64
+	fingerprint          string
+	watchTo, applied     int64
+	headSeq              int64
+	headStatus, diverged string
+}
+
+const selectObserved = `
+select r.campaign_id, r.seq, r.group_number, r.fingerprint, r.watch_seq, c.applied_seq, coalesce(c.head_seq, 0), coalesce(c.head_status, ''), c.diverged
+from operation_rows r
+join campaigns c on c.campaign_id = r.campaign_id
+where r.operation_id = $1
+  and r.status = 'requeued'
+  and (c.applied_seq >= r.watch_seq
+    or c.diverged <> ''
+    or c.head_status = 'dead'
+    or c.head_status = 'failed' and c.head_seq > r.seq)
+order by r.group_number, r.ordinal
+limit 1000`
+
+const endRow = `
+update operation_rows
+set status = $4, detail = $5, failed_fingerprint = $6, finished_at = $7
+where operation_id = $1
+  and campaign_id = $2
+  and seq = $3
+  and status = 'requeued'`
+
+// observe notes what became of watched rows. The failure of the row itself is
+// noted when it is settled, not here.
+func (s *operationStep) observe() error {
+	var seen []observed
+	err := s.each(func(row scanner) error {
+		var o observed
+		err := row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.fingerprint, &o.watchTo, &o.applied, &o.headSeq, &o.headStatus, &o.diverged)
+		seen = append(seen, o)
+		return err
+	}, selectObserved, s.op.ID)
+	if err != nil {
+		return fmt.Errorf("look at what is watched: %w", err)
+	}
+	for _, o := range seen {
+		if err := s.judge(o); err != nil {
+			return fmt.Errorf("campaign %q seq %d: %w", o.CampaignID, o.Seq, err)
+		}
+	}
+	return nil
+}
+
+// judge ends the watch of one row, and stops its group when an event that it
+// released has failed.
+func (s *operationStep) judge(o observed) error {
+	stuck := o.headStatus == string(outbox.Dead) || o.headStatus == string(outbox.Failed)
+	switch {
+	case o.applied >= o.watchTo:
+		return s.end(o, outbox.ResultDone, "", "")
+	case o.diverged != "":
+		return s.end(o, outbox.ResultFailedAgain, "its campaign diverged: "+o.diverged, "")
+	case o.headSeq == o.Seq && o.headStatus == string(outbox.Dead):
+		return s.endDead(o)
+	case o.applied >= o.Seq && stuck && o.headSeq > o.Seq:
+		return s.endBehind(o)
+	case o.headSeq < o.Seq && o.headStatus == string(outbox.Dead):
+		return s.end(o, outbox.ResultUnwatched, fmt.Sprintf("event %d before it died; it waits behind that", o.headSeq), "")
+	}
+	return nil
+}
+
+func (s *operationStep) end(o observed, result outbox.RowResult, detail, fingerprint string) error {
+	s.changed = true
+	_, err := s.exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), clip(detail, lastErrorLimit), fingerprint, s.now)
+	return err
+}
+
+// endDead is for a row that died of all its attempts, as one does that was
+// settled by a program which knows no operations.
+func (s *operationStep) endDead(o observed) error {
+	row, _, err := s.row(o.CampaignID, o.Seq)
+	if err != nil {
+		return err
+	}
+	return s.end(o, outbox.ResultFailedAgain, clip(row.LastError, exampleLimit), row.Fingerprint)
+}
+
+// endBehind is for a row that was applied, and an event after it that was not.
+func (s *operationStep) endBehind(o observed) error {
+	row, _, err := s.row(o.CampaignID, o.headSeq)
+	if err != nil {
+		return err
+	}
+	if err := s.end(o, outbox.ResultDone, fmt.Sprintf("applied; event %d behind it then failed: %s", o.headSeq, clip(row.LastError, exampleLimit)), ""); err != nil {
+		return err
+	}
+	return s.stop(o.group, fmt.Sprintf("event %d of campaign %s was applied, and event %d behind it failed%s", o.Seq, o.CampaignID, o.headSeq, sameOrOther(o.fingerprint, row.Fingerprint)))
+}
+
+func sameOrOther(before, after string) string {
+	if before == after {
+		return " with the same error"
+	}
+	return " differently"
+}
+
+const stopGroup = `
+update operation_groups
+set status = 'stopped', reason = $3, updated_at = $4
+where operation_id = $1
+  and number = $2
+  and status = 'running'`
+
+const leaveRows = `
+update operation_rows
+set status = 'left', finished_at = $3
+where operation_id = $1
+  and status = 'waiting'
+  and group_number = $2`
+
+// endRows ends all rows of an operation that have one result with another.
+const endRows = `
+update operation_rows
+set status = $3, finished_at = $4
+where operation_id = $1
+  and status = $2`
+
+// stop lets nothing more of a group be requeued.
+func (s *operationStep) stop(group int64, reason string) error {
+	s.changed = true
+	n, err := s.exec(stopGroup, s.op.ID, group, reason, s.now)
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = s.exec(leaveRows, s.op.ID, group, s.now)
+	return err
+}
+
+// groupState is a group that runs.
+type groupState struct {
+	number   int64
+	wave     int64
+	watched  int64 // rows requeued and watched
+	failures int64 // rows that failed again
+}
+
+// All figures are of one statement, so that no failure comes between them: a
+// group whose last watched row has failed never looks as if it were through.
+const selectRunningGroups = `
+select g.number, g.wave,
+  (select count(*) from operation_rows r where r.operation_id = g.operation_id and r.status = 'requeued' and r.group_number = g.number),
+  (select count(*) from operation_rows r where r.operation_id = g.operation_id and r.status = 'failed_again' and r.group_number = g.number)
+from operation_groups g
+where g.operation_id = $1
+  and g.status = 'running'
+order by g.number
+limit $2`
+
+func (s *operationStep) groups() ([]groupState, error) {
+	var groups []groupState
+	err := s.each(func(row scanner) error {
+		var g groupState
+		err := row.Scan(&g.number, &g.wave, &g.watched, &g.failures)
+		groups = append(groups, g)
+		return err
+	}, selectRunningGroups, s.op.ID, groupsAtOnce)
+	if err != nil {
+		return nil, fmt.Errorf("read its groups: %w", err)
+	}
+	return groups, nil
+}
+
+// size is how many rows of the group are to be requeued next: none as long as
+// its last wave is watched.
+func (g groupState) size(canary bool) int {
+	switch {
+	case !canary:
+		return min(waveLimit, watchLimit-int(g.watched))
+	case g.watched > 0:
+		return 0
+	case g.wave <= 0: // the canary, and the first wave after it
+		return 1
+	default:
+		return min(waveLimit, 1<<min(g.wave, 30))
+	}
+}
+
+// nextRow is a row that is to be requeued.
+type nextRow struct {
+	outbox.RowKey
+	group, wave       int64
+	updated, attempts int64
+	done              int64  // rows that were requeued: 1, or 0 when it is skipped
+	why               string // it is skipped
+}
+
+const selectWaiting = `
+select campaign_id, seq, frozen_updated_at, frozen_attempts
+from operation_rows
+where operation_id = $1
+  and status = 'waiting'
+  and group_number = $2
+order by ordinal
+limit $3`
+
+// advance stops a group in which a row failed again, ends one that has nothing
+// left, and otherwise returns the rows of its next wave.
+func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
+	if g.failures > 0 {
+		return nil, s.stopFailed(g)
+	}
+	size := min(g.size(s.op.Canary), room)
+	if size <= 0 {
+		return nil, nil
+	}
+	var next []*nextRow
+	err := s.each(func(row scanner) error {
+		r := &nextRow{group: g.number, wave: g.wave + 1}
+		if !s.op.Canary {
+			r.wave = max(1, g.wave+1)
+		}
+		err := row.Scan(&r.CampaignID, &r.Seq, &r.updated, &r.attempts)
+		next = append(next, r)
+		return err
+	}, selectWaiting, s.op.ID, g.number, size)
+	if err != nil || len(next) > 0 || g.watched > 0 {
+		return next, err
+	}
+	s.changed = true
+	_, err = s.exec(`update operation_groups set status = 'done', updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now)
+	return nil, err
+}
+
+// stopFailed stops a group because of the first of its rows that failed again.
+func (s *operationStep) stopFailed(g groupState) error {
+	var key outbox.RowKey
+	var before, after, detail string
+	_, err := s.one([]any{&key.CampaignID, &key.Seq, &before, &after, &detail}, `
+select campaign_id, seq, fingerprint, failed_fingerprint, detail
+from operation_rows
+where operation_id = $1
+  and status = 'failed_again'
+  and group_number = $2
+order by ordinal
+limit 1`, s.op.ID, g.number)
+	if err != nil {
+		return err
+	}
+	reason := fmt.Sprintf("event %d of campaign %s failed again%s", key.Seq, key.CampaignID, sameOrOther(before, after))
+	if before != after {
+		reason += ": " + detail
+	}
+	return s.stop(g.number, reason)
+}
+
+// requeueFrozen requeues a dead row that is still as it was when the operation
+// began.
+const requeueFrozen = requeueRow + `
+  and updated_at = $4
+  and attempt_count = $5`
+
+const noteRequeued = `
+update operation_rows
+set status = 'requeued', wave = $4, requeued_at = $5
+where operation_id = $1
+  and campaign_id = $2
+  and seq = $3
+  and status = 'waiting'`
+
+const noteSkipped = `
+update operation_rows
+set status = 'skipped', detail = $4, finished_at = $5
+where operation_id = $1
+  and campaign_id = $2
+  and seq = $3
+  and status = 'waiting'`
+
+const noteWave = `
+update operation_groups
+set wave = $3, wave_size = $4, updated_at = $5
+where operation_id = $1
+  and number = $2`
+
+// requeue sets the rows of the next wave back to pending. Those that are not
+// what they were when the operation began, or could not move, are skipped.
+func (s *operationStep) requeue(next []*nextRow) error {
+	if len(next) == 0 {
+		return nil
+	}
+	s.changed = true
+	slices.SortFunc(next, func(a, b *nextRow) int { // a head before what waits for it
+		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
+	})
+	ids := make([]string, len(next))
+	for i, r := range next {
+		ids[i] = r.CampaignID
+	}
+	campaigns, err := s.campaigns(ids)
+	if err != nil {
+		return err
+	}
+	var b batch
+	moving := map[string]bool{} // the head is in this wave
+	for _, r := range next {
+		c := campaigns[r.CampaignID]
+		if r.why = s.immovable(c, r, moving[r.CampaignID]); r.why == "" {
+			moving[r.CampaignID] = true
+			b.exec(into(&r.done), requeueFrozen, r.CampaignID, r.Seq, s.now, r.updated, r.attempts)
+		}
+	}
+	if err := s.runAll(&b); err != nil {
+		return fmt.Errorf("requeue: %w", err)
+	}
+	return s.note(next, campaigns)
+}
+
+// immovable says why requeuing a row would not get it applied; empty when it
+// may. moving is true when the rows before it are requeued with it.
+func (s *operationStep) immovable(c *campaignRow, r *nextRow, moving bool) string {
+	switch {
+	case c == nil:
+		return "its campaign is gone"
+	case c.diverged != "":
+		return "its campaign diverged: " + c.diverged
+	case c.pausedAt.Valid:
+		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.pausedBy, outbox.Age(at(s.now).Sub(at(c.pausedAt.Int64))))
+	case !moving && c.head.Int64 < r.Seq && c.headStatus.String == string(outbox.Dead):
+		return fmt.Sprintf("event %d before it is dead, so it would not move", c.head.Int64)
+	}
+	return ""
+}
+
+// note writes down what became of the rows of a wave, and brings their
+// campaigns up to it.
+func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow) error {
+	var b batch
+	touched := map[string]*campaignRow{}
+	waves := map[int64]*nextRow{}
+	sizes := map[int64]int{}
+	for _, r := range next {
+		if r.done == 0 {
+			if r.why == "" {
+				r.why = s.whyChanged(r)
+			}
+			b.exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, clip(r.why, lastErrorLimit), s.now)
+			continue
+		}
+		c := campaigns[r.CampaignID]
+		c.counts.Dead--
+		c.counts.Pending++
+		c.crashes, c.suspect = 0, 0
+		touched[c.id], waves[r.group] = c, r
+		sizes[r.group]++
+		s.requeued++
+		b.exec(nil, noteRequeued, s.op.ID, r.CampaignID, r.Seq, r.wave, s.now)
+	}
+	for group, r := range waves {
+		b.exec(nil, noteWave, s.op.ID, group, r.wave, sizes[group], s.now)
+	}
+	for _, c := range touched {
+		c.headInto(&b, 0)
+	}
+	if err := s.runAll(&b); err != nil {
+		return fmt.Errorf("note the wave: %w", err)
+	}
+	for _, c := range touched {
+		c.schedule(s.now)
+		c.saveInto(&b, s.now)
+	}
+	if err := s.runAll(&b); err != nil {
+		return fmt.Errorf("save campaigns: %w", err)
+	}
+	return nil
+}
+
+// whyChanged says how a row differs from what the operation froze, and who did
+// it where that is known.
+func (s *operationStep) whyChanged(r *nextRow) string {
+	row, found, err := s.row(r.CampaignID, r.Seq)
+	was := "it was changed meanwhile"
+	switch {
+	case err != nil:
+	case !found:
+		was = "it was applied meanwhile"
+	case row.Status != outbox.Dead:
+		was = fmt.Sprintf("it was %s already", row.Status)
+	default:
+		was = "it was requeued and died again meanwhile"
+	}
+	var action, actor string
+	for _, campaign := range []string{r.CampaignID, ""} {
+		known, err := s.one([]any{&action, &actor}, selectActSince, campaign, r.Seq, s.op.StartedAt.UnixMicro())
+		if err == nil && known {
+			return fmt.Sprintf("%s; last act: %s by %s", was, strings.ReplaceAll(action, "_", " "), actor)
+		}
+	}
+	return was
+}
+
+const selectActSince = `
+select action, actor
+from operator_acts
+where campaign_id = $1
+  and (seq = $2 or seq = 0)
+  and at >= $3
+  and action not in ('operation_start', 'operation_cancel', 'operation_acknowledge')
+order by id desc
+limit 1`
+
+// finish brings the operation's totals up to what the step did, and ends it
+// when no row waits or is watched any more.
+func (s *operationStep) finish() error {
+	if !s.changed {
+		return nil
+	}
+	if err := s.countOperation(&s.op); err != nil {
+		return err
+	}
+	if s.op.Totals.Waiting == 0 && s.op.Totals.Requeued == 0 {
+		if err := s.endGroups(); err != nil {
+			return err
+		}
+	}
+	return s.saveOperation(&s.op, s.now)
+}
+
+// endGroups ends the operation once every group has ended.
+func (s *operationStep) endGroups() error {
+	var running, stopped, all int64
+	_, err := s.one([]any{&running, &stopped, &all}, `
+select count(*) filter (where status = 'running'), count(*) filter (where status = 'stopped'), count(*)
+from operation_groups
+where operation_id = $1`, s.op.ID)
+	if err != nil || running > 0 {
+		return err
+	}
+	if stopped == 0 {
+		endOperation(&s.op, outbox.OperationDone, "", s.now)
+		return nil
+	}
+	var reason string
+	if _, err := s.one([]any{&reason}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
+		return err
+	}
+	if all > 1 {
+		reason = fmt.Sprintf("%d of %d error groups stopped; in the first, %s", stopped, all, reason)
+	}
+	endOperation(&s.op, outbox.OperationStopped, reason, s.now)
+	return nil
+}

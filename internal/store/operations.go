@@ -1,0 +1,369 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+const operationColumns = `id, kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, finished_at,
+  heads, released, refused, chosen, waiting, requeued, done, skipped, failed_again, left_alone, unwatched,
+  stop_reason, cancelled_by, acknowledged_by, acknowledged_at`
+
+func scanOperation(row scanner) (outbox.Operation, error) {
+	var o outbox.Operation
+	var status, filter string
+	var canary, started, updated int64
+	var finished, acknowledged sql.NullInt64
+	n := &o.Totals
+	err := row.Scan(&o.ID, &o.Kind, &status, &canary, &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID, &started, &updated, &finished,
+		&o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
+		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged)
+	o.Status, o.Canary = outbox.OperationStatus(status), canary != 0
+	o.StartedAt, o.UpdatedAt = at(started), at(updated)
+	o.FinishedAt, o.AcknowledgedAt = atOrNil(finished), atOrNil(acknowledged)
+	if err == nil && filter != "" {
+		err = json.Unmarshal([]byte(filter), &o.Filter)
+	}
+	return o, err
+}
+
+const selectOperation = `
+select ` + operationColumns + `
+from operations
+where id = $1`
+
+// operation reads an operation, locked for a change in this transaction.
+func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
+	err = t.each(func(row scanner) error {
+		found = true
+		op, err = scanOperation(row)
+		return err
+	}, selectOperation+lock, id)
+	if err != nil {
+		err = fmt.Errorf("read operation %d: %w", id, err)
+	}
+	return op, found, err
+}
+
+// existingOperation is operation for callers to whom a missing one is a refusal.
+func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
+	op, found, err := t.operation(id, t.forUpdate)
+	if err == nil && !found {
+		err = outbox.NotFound("there is no operation %d", id)
+	}
+	return op, err
+}
+
+const updateOperation = `
+update operations
+set status = $2, updated_at = $3, finished_at = $4,
+  waiting = $5, requeued = $6, done = $7, skipped = $8, failed_again = $9, left_alone = $10, unwatched = $11,
+  stop_reason = $12, cancelled_by = $13, acknowledged_by = $14, acknowledged_at = $15
+where id = $1`
+
+func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
+	op.UpdatedAt = at(now)
+	micros := func(when *time.Time) any {
+		if when == nil {
+			return nil
+		}
+		return when.UnixMicro()
+	}
+	n := op.Totals
+	_, err := t.exec(updateOperation, op.ID, string(op.Status), now, micros(op.FinishedAt),
+		n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched,
+		op.StopReason, op.CancelledBy, op.AcknowledgedBy, micros(op.AcknowledgedAt))
+	if err != nil {
+		return fmt.Errorf("update operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+// endOperation gives a running operation its end.
+func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
+	when := at(now)
+	op.Status, op.StopReason, op.FinishedAt = status, reason, &when
+}
+
+const countOperationRows = `
+select status, count(*)
+from operation_rows
+where operation_id = $1
+group by status`
+
+// countOperation sets the totals from the rows.
+func (t *tx) countOperation(op *outbox.Operation) error {
+	op.Totals = outbox.OperationTotals{Chosen: op.Totals.Chosen}
+	err := t.each(func(row scanner) error {
+		var status string
+		var n int64
+		err := row.Scan(&status, &n)
+		if field := op.Totals.Field(outbox.RowResult(status)); field != nil {
+			*field = n
+		}
+		return err
+	}, countOperationRows, op.ID)
+	if err != nil {
+		return fmt.Errorf("count the rows of operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+var operationsAll = bothWays(`
+select ` + operationColumns + `
+from operations
+where id {>} $1
+  and ($2 = '' or status = $2)
+  and (cast($3 as bigint) < 0 or (acknowledged_at is not null) = ($3 = 1))
+order by id{desc}
+limit $4`)
+
+// Operations pages through operations, newest first.
+func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
+	acknowledged := int64(-1)
+	if f.Acknowledged != nil {
+		acknowledged = 0
+		if *f.Acknowledged {
+			acknowledged = 1
+		}
+	}
+	page := outbox.Page[outbox.Operation]{Items: []outbox.Operation{}}
+	l := &list[outbox.Operation]{
+		name: "operations", query: operationsAll, args: []any{string(f.Status), acknowledged}, scan: scanOperation, down: true,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(op outbox.Operation) []any { return []any{op.ID} },
+	}
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list operations: %w", err)
+	}
+	return page, nil
+}
+
+// Operation reads an operation with its groups, what it waits for, and what
+// else failed meanwhile. A missing one is outbox.ErrNotFound.
+func (s *Store) Operation(ctx context.Context, id int64) (outbox.OperationDetail, error) {
+	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		if d.Operation, err = t.existingOperation(id); err != nil {
+			return err
+		}
+		if err = t.operationGroups(&d); err != nil {
+			return err
+		}
+		if err = s.watchedRows(t, &d); err != nil {
+			return err
+		}
+		return t.newFailures(&d)
+	})
+	if err != nil {
+		return d, fmt.Errorf("read operation %d: %w", id, err)
+	}
+	summary, err := s.Summary(ctx)
+	d.Why = d.Describe(summary.Worker.Running)
+	return d, err
+}
+
+const selectOperationGroups = `
+select number, fingerprint, example, row_count, status, wave, wave_size, reason
+from operation_groups
+where operation_id = $1
+order by number
+limit 200`
+
+const countGroupRows = `
+select group_number, status, count(*)
+from operation_rows
+where operation_id = $1
+group by status, group_number`
+
+func (t *tx) operationGroups(d *outbox.OperationDetail) error {
+	index := map[int64]int{}
+	err := t.each(func(row scanner) error {
+		var g outbox.OperationGroup
+		var status string
+		err := row.Scan(&g.Number, &g.Fingerprint, &g.Example, &g.Totals.Chosen, &status, &g.Wave, &g.WaveSize, &g.Reason)
+		g.Status = outbox.GroupStatus(status)
+		index[g.Number] = len(d.Groups)
+		d.Groups = append(d.Groups, g)
+		return err
+	}, selectOperationGroups, d.ID)
+	if err != nil {
+		return err
+	}
+	return t.each(func(row scanner) error {
+		var number, n int64
+		var status string
+		err := row.Scan(&number, &status, &n)
+		if i, known := index[number]; known {
+			if field := d.Groups[i].Totals.Field(outbox.RowResult(status)); field != nil {
+				*field = n
+			}
+		}
+		return err
+	}, countGroupRows, d.ID)
+}
+
+var selectWatched = `
+select r.seq, r.watch_seq, ` + campaignColumnsOf("c") + `
+from operation_rows r
+join campaigns c on c.campaign_id = r.campaign_id
+where r.operation_id = $1
+  and r.status = 'requeued'
+order by r.group_number, r.ordinal
+limit 20`
+
+func (s *Store) watchedRows(t *tx, d *outbox.OperationDetail) error {
+	now := at(s.now())
+	return t.each(func(row scanner) error {
+		var w outbox.WatchedRow
+		var c campaignRow
+		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.dest()...)...)
+		w.CampaignID, w.AppliedSeq, w.Why = c.id, c.applied, c.view().Why(now, outbox.Surroundings{Mode: s.options.Mode})
+		d.Watched = append(d.Watched, w)
+		return err
+	}, selectWatched, d.ID)
+}
+
+// Failed and dead rows come in the order of their next attempt, which is never
+// before they failed: those that arose since are one range of the index.
+const (
+	newDead = selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+where status = 'dead'` + newSince
+	newFailed = selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+where status = 'failed'` + newSince
+
+	newSince = `
+  and o.attempt_count > 0
+  and o.next_attempt_at >= $2
+  and o.updated_at between $2 and $3
+  and not exists (
+    select 1
+    from operation_rows r
+    where r.operation_id = $1
+      and r.campaign_id = o.campaign_id
+      and r.seq = o.seq)
+  and (exists (
+    select 1
+    from operation_groups g
+    where g.operation_id = $1
+      and g.fingerprint = o.fingerprint)
+  or exists (
+    select 1
+    from operation_rows r
+    where r.operation_id = $1
+      and r.campaign_id = o.campaign_id))
+order by o.next_attempt_at, o.seq, o.campaign_id
+limit $4`
+)
+
+// newFailuresShown is how many new failures an operation's page names.
+const newFailuresShown = 50
+
+func (t *tx) newFailures(d *outbox.OperationDetail) error {
+	until := int64(1) << 62
+	if d.FinishedAt != nil {
+		until = d.FinishedAt.UnixMicro()
+	}
+	for _, query := range []string{newDead, newFailed} {
+		err := t.each(func(row scanner) error {
+			c := campaignRow{}
+			r, err := scanRow(row, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
+			describeHead(&r, &c)
+			d.NewFailures = append(d.NewFailures, r)
+			return err
+		}, query, d.ID, d.StartedAt.UnixMicro(), until, newFailuresShown-len(d.NewFailures))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const selectOperationRow = `
+select campaign_id, seq, event_type, group_number, fingerprint, status, wave, detail, failed_fingerprint, requeued_at, finished_at, ordinal
+from operation_rows
+`
+
+var (
+	operationRowsAll = bothWays(selectOperationRow + `where ordinal {>} $1
+  and operation_id = $2
+order by ordinal{desc}
+limit $3`)
+
+	operationRowsByStatus = bothWays(selectOperationRow + `where (group_number, ordinal) {>} ($1, $2)
+  and operation_id = $3
+  and status = $4
+order by group_number{desc}, ordinal{desc}
+limit $5`)
+)
+
+// OperationRows pages through the rows of an operation in the order in which
+// they are requeued within their group; those of one status group by group. A
+// missing operation is outbox.ErrNotFound.
+func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
+	page := outbox.Page[outbox.OperationRow]{Items: []outbox.OperationRow{}}
+	l := operationRowList(id, f.Status)
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.existingOperation(id); err != nil {
+			return err
+		}
+		var err error
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list the rows of operation %d: %w", id, err)
+	}
+	return page, nil
+}
+
+func operationRowList(id int64, status outbox.RowResult) *list[outbox.OperationRow] {
+	if status == "" {
+		return &list[outbox.OperationRow]{
+			name: "operation-rows", query: operationRowsAll, args: []any{id}, scan: scanOperationRow,
+			low: []any{int64(-1)}, high: []any{int64(farFuture)},
+			key: func(r outbox.OperationRow) []any { return []any{r.Ordinal} },
+		}
+	}
+	return &list[outbox.OperationRow]{
+		name: "operation-rows-" + string(status), query: operationRowsByStatus, args: []any{id, string(status)}, scan: scanOperationRow,
+		low: []any{int64(-1), int64(-1)}, high: []any{int64(farFuture), int64(farFuture)},
+		key: func(r outbox.OperationRow) []any { return []any{r.Group, r.Ordinal} },
+	}
+}
+
+func scanOperationRow(row scanner) (outbox.OperationRow, error) {
+	var r outbox.OperationRow
+	var status string
+	var requeued, finished sql.NullInt64
+	err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, &status, &r.Wave, &r.Detail, &r.FailedFingerprint, &requeued, &finished, &r.Ordinal)
+	r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), atOrNil(requeued), atOrNil(finished)
+	return r, err
+}
+
+const countOperations = `
+select count(*) filter (where status = 'running'), count(*) filter (where status <> 'running')
+from operations
+where acknowledged_at is null`
+
+func (t *tx) operationCounts() (n outbox.OperationCounts, err error) {
+	_, err = t.one([]any{&n.Running, &n.Unacknowledged}, countOperations)
+	return n, err
+}

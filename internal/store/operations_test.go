@@ -1,0 +1,560 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// killed makes n campaigns of three events each whose first is dead.
+func (f *fixture) killed(name string, n int) []string {
+	f.tb.Helper()
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%02d", name, i)
+		f.append(ids[i], 3)
+	}
+	f.kill(ids...)
+	return ids
+}
+
+func (f *fixture) startOperation(order outbox.OperationOrder) outbox.Operation {
+	f.tb.Helper()
+	op, err := f.StartOperation(f.ctx, ana("mended"), order)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return op
+}
+
+// stepOperation steps until the operation moves no more by itself.
+func (f *fixture) stepOperation(id int64) {
+	f.tb.Helper()
+	for {
+		changed, err := f.StepOperation(f.ctx, id)
+		if err != nil {
+			f.tb.Fatal(err)
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+func (f *fixture) operation(id int64) outbox.OperationDetail {
+	f.tb.Helper()
+	d, err := f.Operation(f.ctx, id)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return d
+}
+
+func (f *fixture) actsOf(action string) []outbox.Act {
+	f.tb.Helper()
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: action})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return page.Items
+}
+
+func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 3)
+	f.append("a-01", 5)
+	f.unchanged(func() {
+		p, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+		want := outbox.OperationPreview{Rows: 3, Heads: 3, Released: 11, GroupsTotal: 1,
+			Campaigns: outbox.PreviewCampaigns{Total: 3, Named: []string{"a-01", "a-00", "a-02"}},
+			Groups:    []outbox.PreviewGroup{{Fingerprint: "no such thing", Example: "no such thing", Rows: 3}}}
+		if diff := cmp.Diff(want, p); diff != "" || err != nil {
+			t.Errorf("preview (-want +got): %s%v", diff, err)
+		}
+		p, err = f.PreviewOperation(f.ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
+		if err != nil || p.Rows != 1 || p.Released != 2 || p.Refused != 2 {
+			t.Errorf("preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
+		}
+	})
+}
+
+func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	if err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.clock.now(), StartedAt: f.clock.now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
+		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
+	}
+}
+
+func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	f.unchanged(func() {
+		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
+		refused(t, err, outbox.ErrConflict, "changed since you looked", "2 dead rows are selected now, not 3")
+		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
+		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
+		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
+		refused(t, err, outbox.ErrConflict, "nothing to requeue")
+		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
+		refused(t, err, outbox.ErrNotFound, "unknown")
+		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
+		refused(t, err, outbox.ErrInvalid, "row 1 needs a campaign_id")
+		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
+		refused(t, err, outbox.ErrInvalid, "the limit is 10000")
+	})
+	f.append("a-00", 103)
+	f.unchanged(func() {
+		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
+		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
+	})
+	// Events keep coming; a few more are no other act.
+	f.startOperation(outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(100))})
+}
+
+func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	f.append("a-00", 996)
+	f.unchanged(func() {
+		if p, err := f.PreviewOperation(f.ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
+			t.Errorf("preview is %+v, %v, want no phrase at 1,000 released", p, err)
+		}
+	})
+	f.append("a-00", 1)
+	f.unchanged(func() {
+		for _, phrase := range []string{"", "requeue 1 rows", "Requeue 2 rows"} {
+			_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Confirm: phrase})
+			if r := refused(t, err, outbox.ErrInvalid, "releases 1001", `"requeue 2 rows"`); r.Field != "confirm" {
+				t.Errorf("the refusal is about %q, want confirm", r.Field)
+			}
+		}
+	})
+	f.startOperation(outbox.OperationOrder{Confirm: "requeue 2 rows"})
+}
+
+func TestStartOperation_onceForOneKey(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	o := ana("mended")
+	o.IdempotencyKey = "k-1"
+	var starts sync.WaitGroup
+	ids := make([]int64, 4)
+	for i := range ids {
+		starts.Go(func() {
+			op, err := f.StartOperation(f.ctx, o, outbox.OperationOrder{Canary: true})
+			ids[i] = op.ID
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	if n := f.number(`select count(*) from operations`); n != 1 || len(slices.Compact(ids)) != 1 {
+		t.Errorf("%d operations were started, answered as %v, want one", n, ids)
+	}
+	if acts := f.actsOf("operation_start"); len(acts) != 1 || acts[0].Reason != "mended" || acts[0].Actor != "ana" {
+		t.Errorf("acts are %+v, want one", acts)
+	}
+}
+
+func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	ids := f.killed("a", 3)
+	first := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
+	second := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
+	if first.Totals.Chosen != 1 || second.Totals.Chosen != 1 || second.Refused != 1 {
+		t.Errorf("operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
+	}
+	third := f.startOperation(outbox.OperationOrder{})
+	if third.Totals.Chosen != 1 {
+		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
+	}
+	_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	refused(t, err, outbox.ErrConflict, "not part of a running operation already")
+}
+
+func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 20)
+	var starts sync.WaitGroup
+	for _, s := range []*fixture{f, f.beside(), f.beside()} {
+		starts.Go(func() {
+			if _, err := s.StartOperation(s.ctx, ana(""), outbox.OperationOrder{}); err != nil {
+				refused(t, err, outbox.ErrConflict)
+			}
+		})
+	}
+	starts.Wait()
+	if n := f.number(`select count(*) from operation_rows`); n != 20 {
+		t.Errorf("%d rows were taken, want each of 20 once", n)
+	}
+	if n := f.number(`select cast(sum(chosen) as bigint) from operations`); n != 20 {
+		t.Errorf("operations say that they chose %d rows, want 20", n)
+	}
+}
+
+func TestStartOperation_whereNothingIsApplied(t *testing.T) {
+	t.Parallel()
+	for _, m := range []outbox.Mode{outbox.ModeShadow, outbox.ModeInline} {
+		f := open(t, mode(m))
+		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		refused(t, err, outbox.ErrConflict, string(m))
+	}
+	f := open(t, readOnly)
+	_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	refused(t, err, outbox.ErrReadOnly)
+}
+
+func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	op := f.startOperation(outbox.OperationOrder{Canary: true})
+	f.unchanged(func() {
+		_, err := f.AcknowledgeOperation(f.ctx, ana(""), op.ID, "")
+		refused(t, err, outbox.ErrConflict, "still running")
+		_, err = f.AcknowledgeOperation(f.ctx, ana(""), 99, "")
+		refused(t, err, outbox.ErrNotFound, "there is no operation 99")
+		_, err = f.CancelOperation(f.ctx, ana(""), op.ID, outbox.OperationDone)
+		refused(t, err, outbox.ErrConflict, "it is running, not done", "operation start by ana")
+	})
+	f.stepOperation(op.ID)
+	f.drain()
+	f.stepOperation(op.ID)
+	f.drain()
+	f.stepOperation(op.ID)
+	if d := f.operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 2 {
+		t.Fatalf("operation is %s with %+v, want it done", d.Status, d.Totals)
+	}
+	f.unchanged(func() {
+		_, err := f.CancelOperation(f.ctx, ana(""), op.ID, "")
+		refused(t, err, outbox.ErrConflict, "is done already")
+	})
+	f.clock.advance(2 * time.Second)
+	summary, err := f.beside().Summary(f.ctx)
+	if want := (outbox.OperationCounts{Unacknowledged: 1}); err != nil || summary.Operations != want {
+		t.Errorf("summary says %+v, %v, want %+v", summary.Operations, err, want)
+	}
+	got, err := f.AcknowledgeOperation(f.ctx, ana("seen"), op.ID, outbox.OperationDone)
+	if err != nil || got.AcknowledgedBy != "ana" || got.AcknowledgedAt == nil {
+		t.Errorf("acknowledged: %+v, %v", got, err)
+	}
+	f.unchanged(func() {
+		_, err := f.AcknowledgeOperation(f.ctx, ana(""), op.ID, "")
+		refused(t, err, outbox.ErrConflict, "was acknowledged by ana 0 s ago")
+	})
+	if acts := f.actsOf("operation_acknowledge"); len(acts) != 1 {
+		t.Errorf("acts are %+v, want one", acts)
+	}
+}
+
+func TestOperation_actKeyOfAnotherOperationIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	ids := f.killed("a", 2)
+	o := ana("")
+	var ops []outbox.Operation
+	for _, id := range ids {
+		ops = append(ops, f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: id, Seq: 1}}}}))
+	}
+	o.IdempotencyKey = "k-2"
+	for range 2 {
+		if _, err := f.CancelOperation(f.ctx, o, ops[0].ID, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := f.CancelOperation(f.ctx, o, ops[1].ID, "")
+	refused(t, err, outbox.ErrConflict, "Idempotency-Key")
+	if d := f.operation(ops[1].ID); d.Status != outbox.OperationRunning {
+		t.Errorf("the other operation is %s", d.Status)
+	}
+}
+
+func TestOperations_arePagedAndFiltered(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	for _, id := range f.killed("a", 3) {
+		f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
+	}
+	if _, err := f.CancelOperation(f.ctx, ana(""), 2, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.AcknowledgeOperation(f.ctx, ana(""), 2, ""); err != nil {
+		t.Fatal(err)
+	}
+	ids := func(filter outbox.OperationFilter) (all []int64) {
+		t.Helper()
+		for {
+			page, err := f.Operations(f.ctx, filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range page.Items {
+				all = append(all, op.ID)
+			}
+			if page.NextCursor == nil {
+				return all
+			}
+			filter.Cursor = *page.NextCursor
+		}
+	}
+	for _, c := range []struct {
+		filter outbox.OperationFilter
+		want   []int64
+	}{
+		{outbox.OperationFilter{Limit: 2}, []int64{3, 2, 1}},
+		{outbox.OperationFilter{Status: outbox.OperationCancelled}, []int64{2}},
+		{outbox.OperationFilter{Acknowledged: ptr(false), Limit: 1}, []int64{3, 1}},
+		{outbox.OperationFilter{Acknowledged: ptr(true)}, []int64{2}},
+	} {
+		if got := ids(c.filter); !slices.Equal(got, c.want) {
+			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
+		}
+	}
+	_, err := f.Operations(f.ctx, outbox.OperationFilter{Cursor: "?"})
+	refused(t, err, outbox.ErrInvalid, "cursor")
+}
+
+func TestOperationRows_arePaged(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	ids := f.killed("a", 5)
+	f.raw(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
+	op := f.startOperation(outbox.OperationOrder{})
+	for status, want := range map[outbox.RowResult][]string{"": ids, outbox.ResultWaiting: {"a-00", "a-02", "a-04", "a-01", "a-03"}, outbox.ResultDone: nil} {
+		var got []string
+		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
+		for {
+			page, err := f.OperationRows(f.ctx, op.ID, filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Items {
+				got = append(got, r.CampaignID)
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			filter.Cursor = *page.NextCursor
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("rows that are %q are of %q, want %q", status, got, want)
+		}
+	}
+	_, err := f.OperationRows(f.ctx, 77, outbox.OperationRowFilter{})
+	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
+	_, err = f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
+	refused(t, err, outbox.ErrInvalid, "cursor")
+}
+
+// Rows that are not heads move with their head, or are skipped.
+func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 1)
+	f.killed("b", 1)
+	f.raw(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other' where seq = 3`)
+	f.raw(`update campaigns set dead = 2, pending = 1`)
+	op := f.startOperation(outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
+		{CampaignID: "a-00", Seq: 3}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "b-00", Seq: 3}}}})
+	for range 4 {
+		f.stepOperation(op.ID)
+		f.drain()
+	}
+	f.stepOperation(op.ID)
+	page, err := f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[outbox.RowKey]outbox.RowResult{}
+	for _, r := range page.Items {
+		got[outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}] = r.Status
+	}
+	want := map[outbox.RowKey]outbox.RowResult{{CampaignID: "a-00", Seq: 1}: outbox.ResultDone, {CampaignID: "a-00", Seq: 3}: outbox.ResultDone, {CampaignID: "b-00", Seq: 3}: outbox.ResultSkipped}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got): %s", diff)
+	}
+	f.sound()
+}
+
+// A row that is dead as before, and was not all the time, is another one: what
+// the operator was shown is not what it died of now.
+func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	op := f.startOperation(outbox.OperationOrder{})
+	f.clock.advance(time.Second)
+	if _, err := f.RequeueRow(f.ctx, ben, "a-01", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.fail("no such thing", "a-01")
+	f.stepOperation(op.ID)
+	page, err := f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again meanwhile; last act: requeue by ben" {
+		t.Errorf("skipped are %+v, %v", page.Items, err)
+	}
+	if r := f.row("a-01", 1).Row; r.Status != outbox.Dead {
+		t.Errorf("the row is %s", r.Status)
+	}
+}
+
+func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 3)
+	op := f.startOperation(outbox.OperationOrder{})
+	other := f.beside()
+	holder := f.somebody(f.pair.Journal)
+	for _, statement := range []string{`begin`, everyCampaign} {
+		if _, err := holder.Exec(f.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stepped := make(chan error, 1)
+	go func() {
+		_, err := f.StepOperation(f.ctx, op.ID)
+		stepped <- err
+	}()
+	f.waiting(1)
+	if changed, err := other.StepOperation(f.ctx, op.ID); changed || err != nil {
+		t.Errorf("a second step while one is under way: %t, %v", changed, err)
+	}
+	if _, err := holder.Exec(f.ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stepped; err != nil {
+		t.Fatal(err)
+	}
+	if d := f.operation(op.ID); d.Totals.Requeued != 3 {
+		t.Errorf("totals are %+v, want all rows requeued", d.Totals)
+	}
+}
+
+// Somebody takes a row after it was chosen and before it is frozen.
+func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 3)
+	holder := f.somebody(f.pair.Journal)
+	for _, statement := range []string{`begin`, `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
+values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
+		if _, err := holder.Exec(f.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var op outbox.Operation
+	started := make(chan error, 1)
+	go func() {
+		var err error
+		op, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		started <- err
+	}()
+	f.waiting(1)
+	if _, err := holder.Exec(f.ctx, `commit`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if d := f.operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
+		t.Errorf("operation is %+v, want the two rows that were left", d.Operation)
+	}
+}
+
+// Nothing but a claim's own failure ends a watch: a program that knows no
+// operations may have settled it.
+func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	op := f.startOperation(outbox.OperationOrder{Canary: true})
+	f.stepOperation(op.ID)
+	f.fail("no such thing", "a-00")
+	f.raw(`update operation_rows set status = 'requeued', detail = '', failed_fingerprint = '', finished_at = null where status = 'failed_again'`)
+	f.stepOperation(op.ID)
+	d := f.operation(op.ID)
+	if d.Status != outbox.OperationStopped || d.Totals.FailedAgain != 1 || d.Totals.Left != 1 {
+		t.Errorf("operation is %s with %+v (%s)", d.Status, d.Totals, d.Why)
+	}
+}
+
+func TestOperation_auditSaysWhatItChose(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 2)
+	op := f.startOperation(outbox.OperationOrder{Canary: true})
+	acts := f.actsOf("operation_start")
+	var after struct {
+		OperationID int64 `json:"operation_id"`
+		Rows        int64 `json:"rows"`
+		Released    int64 `json:"released"`
+	}
+	if err := json.Unmarshal(acts[0].After, &after); err != nil || after.OperationID != op.ID || after.Rows != 2 || after.Released != 4 {
+		t.Errorf("the audit record says %s, %v", acts[0].After, err)
+	}
+}
+
+// useOperations calls everything about operations, for the tests of plans.
+func (f *fixture) useOperations(must func(...error)) {
+	f.raw(`update campaigns set due_at = null`)
+	_, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+	must(err)
+	ids := f.killed("op", 4)
+	named := func(i int) outbox.OperationOrder {
+		return outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
+	}
+	end := func(id int64) {
+		f.stepOperation(id)
+		_, err := f.AcknowledgeOperation(f.ctx, ana(""), id, "")
+		must(err)
+	}
+	_, err = f.RunningOperations(f.ctx)
+	must(err)
+	failing := f.startOperation(named(0))
+	f.stepOperation(failing.ID)
+	f.fail("no such thing", ids[0])
+	f.operation(failing.ID)
+	end(failing.ID)
+	stuck := f.startOperation(named(1))
+	f.stepOperation(stuck.ID)
+	c := f.claimOne(one, 3)
+	f.mustApply(c, 1)
+	f.settle(one, store.Result{Claim: c, Applied: 1, Failure: failure("no such thing")})
+	end(stuck.ID)
+	f.pause(ids[1])
+	changed := f.startOperation(named(2))
+	_, err = f.RequeueRow(f.ctx, ana(""), ids[2], 1)
+	must(err)
+	end(changed.ID)
+	cancelled := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
+	_, err = f.CancelOperation(f.ctx, ana(""), cancelled.ID, "")
+	must(err)
+	_, err = f.Operations(f.ctx, outbox.OperationFilter{})
+	must(err)
+	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{})
+	must(err)
+	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
+	must(err)
+}

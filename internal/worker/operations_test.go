@@ -1,0 +1,407 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// stocks fails like accounts, with an error of its own.
+const stocks = `-- projection: stocks
+-- tables: stocks
+
+-- schema
+create table stocks (campaign_id text primary key, left_over bigint not null check (left_over >= 0));
+
+-- on: stocked
+insert into stocks (campaign_id, left_over) values (:campaign_id, :payload.balance!);
+
+-- on: taken
+update stocks set left_over = left_over - :payload.amount! where campaign_id = :campaign_id;
+`
+
+const (
+	fewCampaigns  = 3  // die of stocks
+	manyCampaigns = 40 // die of accounts
+	deadCampaigns = fewCampaigns + manyCampaigns
+)
+
+func few(i int) string  { return fmt.Sprintf("few-%d", i) }
+func many(i int) string { return fmt.Sprintf("many-%02d", i) }
+
+// triage is a bench with two error groups, of 3 and of 40 campaigns, each
+// blocked at event 2 of 5.
+func triage(t *testing.T, options ...option) (*bench, *clock) {
+	t.Helper()
+	now := newClock()
+	b := open(t, define(t, ledger, accounts, stocks), append([]option{at(now), maxAttempts(3)}, options...)...)
+	for i := range fewCampaigns {
+		b.mustAppend(t, eventOf(few(i), "stocked", `{"balance":10}`), eventOf(few(i), "taken", `{"amount":100}`))
+		b.mustAppend(t, notes(few(i), 3)...)
+	}
+	for i := range manyCampaigns {
+		b.mustAppend(t, opened(many(i), 10), spent(many(i), 100))
+		b.mustAppend(t, notes(many(i), 3)...)
+	}
+	for range 3 {
+		b.drain(t)
+		now.advance(5 * time.Minute)
+	}
+	if dead := b.dead(t); dead != deadCampaigns {
+		t.Fatalf("%d rows are dead, want %d", dead, deadCampaigns)
+	}
+	return b, now
+}
+
+// repair mends what both groups died of.
+func (b *bench) repair(t *testing.T) {
+	t.Helper()
+	mustExec(t, b.projections, `update accounts set balance = 1000`)
+	mustExec(t, b.projections, `update stocks set left_over = 1000`)
+}
+
+func (b *bench) dead(t *testing.T) int {
+	t.Helper()
+	return column[int](t, b.journal, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
+}
+
+func (b *bench) failures(t *testing.T) int {
+	t.Helper()
+	return column[int](t, b.journal, `select count(*) from attempts`)[0]
+}
+
+func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Operation {
+	t.Helper()
+	op, err := b.StartOperation(t.Context(), operator, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op
+}
+
+func (b *bench) step(t *testing.T) bool {
+	t.Helper()
+	moved, err := b.worker.StepOperations(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// settleOperation steps and applies until nothing moves any more, and returns
+// the operation as it is then.
+func (b *bench) settleOperation(t *testing.T, id int64) outbox.OperationDetail {
+	t.Helper()
+	for b.step(t) || b.pass(t) {
+	}
+	return b.operation(t, id)
+}
+
+func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
+	t.Helper()
+	d, err := b.Operation(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// resultRows lists the rows of an operation with a result.
+func (b *bench) resultRows(t *testing.T, id int64, result outbox.RowResult) []outbox.OperationRow {
+	t.Helper()
+	page, err := b.OperationRows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Items
+}
+
+func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationStatus, want outbox.OperationTotals) {
+	t.Helper()
+	if d.Status != status || d.Totals != want {
+		t.Errorf("operation is %s with %+v, want %s with %+v (%s)", d.Status, d.Totals, status, want, d.Why)
+	}
+}
+
+func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
+	t.Parallel()
+	b, now := triage(t)
+	before := b.failures(t)
+	untouched := column[string](t, b.journal, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.now().UnixMicro())
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	b.settleOperation(t, op.ID)
+	now.advance(time.Hour)
+	d := b.settleOperation(t, op.ID)
+
+	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
+	if more := b.failures(t) - before; more != 2 {
+		t.Errorf("%d more failures, want one for each group", more)
+	}
+	if dead := b.dead(t); dead != deadCampaigns {
+		t.Errorf("%d rows are dead, want all of them again", dead)
+	}
+	same := column[string](t, b.journal, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.now().Add(-time.Hour).UnixMicro())
+	if len(untouched) != deadCampaigns || len(same) != deadCampaigns-2 {
+		t.Errorf("of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
+	}
+	if len(d.NewFailures) != 0 {
+		t.Errorf("%+v count as new failures, which are its own", d.NewFailures)
+	}
+	for _, g := range d.Groups {
+		if g.Status != outbox.GroupStopped || g.Wave != 0 || !strings.Contains(g.Reason, "failed again with the same error") {
+			t.Errorf("group %+v did not stop at its canary", g)
+		}
+	}
+	for _, r := range b.resultRows(t, op.ID, outbox.ResultFailedAgain) {
+		if r.Seq != 2 || r.Wave != 0 || r.FailedFingerprint != r.Fingerprint || r.Detail == "" {
+			t.Errorf("canary %+v does not say how it failed", r)
+		}
+		b.mustStandDead(t, r.CampaignID, 1)
+	}
+	b.mustBeSound(t)
+}
+
+// mustStandDead looks at a row that died after fewer attempts than its history has.
+func (b *bench) mustStandDead(t *testing.T, campaign string, attempts int) {
+	t.Helper()
+	if r := b.row(t, campaign, 2).Row; r.Status != outbox.Dead || r.AttemptCount != attempts {
+		t.Errorf("campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
+	}
+}
+
+func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	d := b.settleOperation(t, op.ID)
+
+	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 8, 16, 8}, 2: {1, 1, 1}} {
+		got := column[int](t, b.journal, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
+		if !slices.Equal(got, want) {
+			t.Errorf("group %d went in waves of %v, want %v", group, got, want)
+		}
+	}
+	for i := range manyCampaigns {
+		b.mustHaveApplied(t, many(i), 5)
+	}
+	b.mustBeSound(t)
+}
+
+// The next wave waits until the one before it, and the events it released, are
+// applied.
+func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	for range 5 {
+		b.step(t)
+	}
+	wantTotals(t, b.operation(t, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
+	canary := b.resultRows(t, op.ID, outbox.ResultRequeued)[0].CampaignID
+	if _, err := b.PauseCampaign(t.Context(), operator, canary); err != nil {
+		t.Fatal(err)
+	}
+	d := b.settleOperation(t, op.ID)
+	if len(d.Watched) != 1 || d.Watched[0].CampaignID != canary || !strings.Contains(d.Watched[0].Why, "Paused by ana") {
+		t.Errorf("watched rows are %+v, want the paused campaign's with the reason", d.Watched)
+	}
+	if _, err := b.ResumeCampaign(t.Context(), operator, canary); err != nil {
+		t.Fatal(err)
+	}
+	d = b.settleOperation(t, op.ID)
+	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+}
+
+// The canary is applied, and an event it released is not.
+func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	for i := range manyCampaigns {
+		b.mustAppend(t, spent(many(i), 5000))
+	}
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	d := b.settleOperation(t, op.ID)
+
+	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
+	if !strings.Contains(d.StopReason, "event 6 behind it failed with the same error") {
+		t.Errorf("it stopped because %q", d.StopReason)
+	}
+	if len(d.NewFailures) != 1 || d.NewFailures[0].Seq != 6 {
+		t.Errorf("new failures are %+v, want event 6 of the canary's campaign", d.NewFailures)
+	}
+}
+
+func TestOperation_namesAnotherErrorAsSuch(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	mustExec(t, b.projections, `drop table stocks`)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	d := b.settleOperation(t, op.ID)
+	if d.Status != outbox.OperationStopped || !strings.Contains(d.Groups[1].Reason, "failed again differently: ") {
+		t.Errorf("operation is %s, its second group %+v, want it stopped for another error", d.Status, d.Groups[1])
+	}
+}
+
+func TestOperation_withoutCanaryRequeuesAllAtOnce(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{})
+	b.step(t)
+	wantTotals(t, b.operation(t, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: deadCampaigns})
+	wantTotals(t, b.settleOperation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+}
+
+func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	requeued, applied, paused := many(30), many(31), many(32)
+	b.mustRequeue(t, applied, 2)
+	b.drain(t)
+	b.mustRequeue(t, requeued, 2)
+	if _, err := b.PauseCampaign(t.Context(), operator, paused); err != nil {
+		t.Fatal(err)
+	}
+	d := b.settleOperation(t, op.ID)
+
+	if d.Status != outbox.OperationDone || d.Totals.Skipped != 3 || d.Totals.Done != deadCampaigns-3 {
+		t.Errorf("operation is %s with %+v, want 3 rows skipped", d.Status, d.Totals)
+	}
+	details := map[string]string{}
+	for _, r := range b.resultRows(t, op.ID, outbox.ResultSkipped) {
+		details[r.CampaignID] = r.Detail
+	}
+	for campaign, want := range map[string]string{applied: "applied meanwhile; last act: requeue by ana", requeued: "requeue by ana", paused: "paused by ana"} {
+		if !strings.Contains(details[campaign], want) {
+			t.Errorf("campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
+		}
+	}
+	b.mustBeSound(t)
+}
+
+// A row that dies after the start is not part of the selection: it is named
+// and not touched.
+func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
+	t.Parallel()
+	b, now := triage(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	b.mustAppend(t, opened("late", 10), spent("late", 100))
+	for range 3 {
+		b.drain(t)
+		now.advance(5 * time.Minute)
+	}
+	b.mustStand(t, "late", 2, outbox.Dead, 3)
+	b.repair(t)
+	d := b.settleOperation(t, op.ID)
+
+	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	b.mustStand(t, "late", 2, outbox.Dead, 3)
+	if len(d.NewFailures) != 1 || d.NewFailures[0].CampaignID != "late" {
+		t.Errorf("new failures are %+v, want the row that died after the start", d.NewFailures)
+	}
+}
+
+func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	b.repair(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	for range 4 {
+		b.step(t)
+		b.drain(t)
+	}
+	b.step(t)
+	half := b.operation(t, op.ID)
+	if half.Status != outbox.OperationRunning || half.Totals.Done == 0 || half.Totals.Requeued == 0 {
+		t.Fatalf("operation is %s with %+v, want it half way", half.Status, half.Totals)
+	}
+	if claims := b.claim(t); len(claims) == 0 {
+		t.Fatal("nothing was due")
+	}
+	b.Close() // with a wave in its hands
+
+	other := b.beside(t)
+	if err := other.EndLeases(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	d := other.settleOperation(t, op.ID)
+	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	if got := column[int](t, b.journal, `select count(*) from operation_rows where group_number = 1 group by wave order by wave`); !slices.Equal(got, []int{1, 1, 2, 4, 8, 16, 8}) {
+		t.Errorf("the first group went in waves of %v", got)
+	}
+	other.mustBeSound(t)
+}
+
+func TestOperation_isSteppedByOneOfMany(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	before := b.failures(t)
+	benches := []*bench{b, b.beside(t, maxAttempts(3)), b.beside(t, maxAttempts(3))}
+	var drivers sync.WaitGroup
+	for _, driver := range benches {
+		drivers.Go(func() {
+			for range 30 {
+				if _, err := driver.worker.StepOperations(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if _, err := driver.worker.Pass(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	drivers.Wait()
+	d := b.settleOperation(t, op.ID)
+	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
+	if more := b.failures(t) - before; more != 2 {
+		t.Errorf("%d more failures, want one for each group", more)
+	}
+}
+
+func TestOperation_runsByItselfOnceStarted(t *testing.T) {
+	t.Parallel()
+	b, _ := triage(t, polling(time.Hour))
+	b.repair(t)
+	b.OnWork(b.worker.Wake)
+	defer b.start(t)()
+	// All but the first find a worker that would sleep for an hour.
+	for i := range 6 {
+		op := b.mustStart(t, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
+		eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
+		wantTotals(t, b.operation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
+	}
+}
+
+func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	b, now := triage(t)
+	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	b.step(t)
+	if _, err := b.CancelOperation(t.Context(), operator, op.ID, outbox.OperationRunning); err != nil {
+		t.Fatal(err)
+	}
+	d := b.settleOperation(t, op.ID)
+	wantTotals(t, d, outbox.OperationCancelled, outbox.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
+	if d.CancelledBy != "ana" || d.FinishedAt == nil {
+		t.Errorf("operation is %+v, want it cancelled by ana", d.Operation)
+	}
+	canary := b.resultRows(t, op.ID, outbox.ResultUnwatched)[0]
+	if r := b.row(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {
+		t.Errorf("the row under way is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
+	}
+	now.advance(time.Hour)
+	b.mustBeSound(t)
+}

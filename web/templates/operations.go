@@ -1,0 +1,362 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// OperationsView is one page of operations and the filter it was read with.
+type OperationsView struct {
+	Filter outbox.OperationFilter
+	Page   outbox.Page[outbox.Operation]
+}
+
+// OperationView is an operation with one page of its rows.
+type OperationView struct {
+	Operation outbox.OperationDetail
+	Filter    outbox.OperationRowFilter
+	Rows      outbox.Page[outbox.OperationRow]
+}
+
+// NewOperationView is an operation before it is started.
+type NewOperationView struct {
+	Selection outbox.Selection
+	Preview   outbox.OperationPreview
+	Key       string // the idempotency key of the form: sent twice, it starts once
+}
+
+// OperationTitle names an operation.
+func OperationTitle(o outbox.Operation) string {
+	return fmt.Sprintf("Operation %d: requeue of %s", o.ID, count(o.Totals.Chosen, "row", "rows"))
+}
+
+func operationID(o outbox.Operation) string { return "operation-" + itoa(o.ID) }
+
+type operationChoice struct {
+	name   string
+	to     URL
+	chosen bool
+}
+
+// operationChoices are the ways to narrow the list of operations.
+func operationChoices(p Page, f outbox.OperationFilter) []operationChoice {
+	open := false
+	all := []operationChoice{
+		{"all", p.Links.Operations(outbox.OperationFilter{}), f.Status == "" && f.Acknowledged == nil},
+		{"not acknowledged", p.Links.Operations(outbox.OperationFilter{Acknowledged: &open}), f.Acknowledged != nil && !*f.Acknowledged},
+	}
+	for _, s := range outbox.OperationStatuses {
+		all = append(all, operationChoice{operationGlyph(s) + " " + string(s), p.Links.Operations(outbox.OperationFilter{Status: s}), f.Status == s})
+	}
+	return all
+}
+
+func operationsPager(p Page, v OperationsView) pagerView {
+	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Operations(f)
+	})
+}
+
+func resultsPager(p Page, v OperationView) pagerView {
+	return pagerOf(v.Rows, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Operation(v.Operation.ID, f)
+	})
+}
+
+func operationGlyph(s outbox.OperationStatus) string {
+	switch s {
+	case outbox.OperationRunning:
+		return "◐"
+	case outbox.OperationStopped:
+		return "✕"
+	case outbox.OperationCancelled:
+		return "⊘"
+	default:
+		return "✓"
+	}
+}
+
+// The hues are those of the states that call for the same.
+func operationHue(s outbox.OperationStatus) string {
+	switch s {
+	case outbox.OperationRunning:
+		return "s-processing"
+	case outbox.OperationStopped:
+		return "s-blocked"
+	case outbox.OperationCancelled:
+		return "s-paused"
+	default:
+		return "s-current"
+	}
+}
+
+func groupGlyph(s outbox.GroupStatus) string { return operationGlyph(outbox.OperationStatus(s)) }
+
+func groupStatusHue(s outbox.GroupStatus) string { return operationHue(outbox.OperationStatus(s)) }
+
+func resultGlyph(r outbox.RowResult) string {
+	switch r {
+	case outbox.ResultWaiting:
+		return "○"
+	case outbox.ResultRequeued:
+		return "◐"
+	case outbox.ResultDone:
+		return "✓"
+	case outbox.ResultSkipped:
+		return "↷"
+	case outbox.ResultFailedAgain:
+		return "✕"
+	case outbox.ResultLeft:
+		return "‖"
+	default:
+		return "?"
+	}
+}
+
+func resultHue(r outbox.RowResult) string {
+	switch r {
+	case outbox.ResultRequeued:
+		return "s-processing"
+	case outbox.ResultDone:
+		return "s-current"
+	case outbox.ResultSkipped:
+		return "s-paused"
+	case outbox.ResultFailedAgain:
+		return "s-dead"
+	case outbox.ResultUnwatched:
+		return "s-lagging"
+	default:
+		return "s-pending"
+	}
+}
+
+func resultName(r outbox.RowResult) string { return strings.ReplaceAll(string(r), "_", " ") }
+
+// progressPart is a part of the bar, in thousandths of its width.
+type progressPart struct {
+	result      outbox.RowResult
+	from, width int64
+}
+
+// progressOrder is what the bar shows from left to right: what is through
+// first, what is still to come last.
+var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultFailedAgain,
+	outbox.ResultLeft, outbox.ResultRequeued, outbox.ResultWaiting}
+
+// progressParts divides the bar. What there is at all can be seen.
+func progressParts(o outbox.Operation) []progressPart {
+	const width, least = 1000, 8
+	var parts []progressPart
+	var sum int64
+	for _, r := range progressOrder {
+		if n := o.Totals.Of(r); n > 0 {
+			p := progressPart{result: r, width: max(least, n*width/max(o.Totals.Chosen, 1))}
+			sum += p.width
+			parts = append(parts, p)
+		}
+	}
+	var from int64
+	for i := range parts {
+		end := from + parts[i].width*width/sum
+		if i == len(parts)-1 {
+			end = width
+		}
+		parts[i].from, parts[i].width = from, end-from
+		from = end
+	}
+	return parts
+}
+
+// progressText says what the bar shows.
+func progressText(o outbox.Operation) string {
+	var parts []string
+	for _, r := range progressOrder {
+		if n := o.Totals.Of(r); n > 0 {
+			parts = append(parts, num(n)+" "+resultName(r))
+		}
+	}
+	return strings.Join(parts, ", ") + " of " + count(o.Totals.Chosen, "row", "rows")
+}
+
+func waveName(o outbox.Operation, g outbox.OperationGroup) string {
+	if g.Wave < 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%s, %s", waveOf(o, g.Wave), count(g.WaveSize, "row", "rows"))
+}
+
+func waveOf(o outbox.Operation, wave int64) string {
+	if o.Canary && wave == 0 {
+		return "canary"
+	}
+	return "wave " + itoa(wave)
+}
+
+func isOrAre(n int64) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func itOrThey(n int64) string {
+	if n == 1 {
+		return "it"
+	}
+	return "they"
+}
+
+func goOrGoes(n int64) string {
+	if n == 1 {
+		return "goes"
+	}
+	return "go"
+}
+
+func becomeOrBecomes(n int64) string {
+	if n == 1 {
+		return "becomes"
+	}
+	return "become"
+}
+
+// estimate says how long workers would take.
+func estimate(p outbox.OperationPreview) string {
+	if p.EstimatedSeconds == nil {
+		return "How long that takes is unknown: nothing was applied recently."
+	}
+	d := time.Duration(*p.EstimatedSeconds * float64(time.Second))
+	if d < time.Second {
+		return "That is less than a second of work at the recent rate."
+	}
+	return "That is about " + outbox.Age(d) + " of work at the recent rate."
+}
+
+// filterTexts are the parts of a filter that select something.
+func filterTexts(f outbox.RequeueFilter) []namedText {
+	var texts []namedText
+	for _, t := range []namedText{{"campaign", f.CampaignID}, {"event type", f.EventType}, {"fingerprint", f.Fingerprint}, {"at most", positive(int64(f.Limit))}} {
+		if t.Value != "" {
+			texts = append(texts, t)
+		}
+	}
+	return texts
+}
+
+func deadRows(f outbox.RequeueFilter) outbox.RowFilter {
+	return outbox.RowFilter{Status: outbox.Dead, CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+}
+
+// selectionFields are the hidden fields of the form that starts an operation:
+// what is selected, and what was shown.
+func selectionFields(v NewOperationView) []namedText {
+	f := v.Selection.Filter
+	fields := []namedText{
+		{"idempotency_key", v.Key},
+		{"expected_rows", itoa(v.Preview.Rows)}, {"expected_released", itoa(v.Preview.Released)},
+	}
+	for _, r := range v.Selection.Rows {
+		fields = append(fields, namedText{"rows", rowName(r)})
+	}
+	if len(v.Selection.Rows) == 0 {
+		fields = append(fields, namedText{"campaign", f.CampaignID}, namedText{"event_type", f.EventType},
+			namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))})
+	}
+	return fields
+}
+
+// startBody is what the API reads; its field order is the order shown.
+type startBody struct {
+	Kind             string          `json:"kind"`
+	Rows             []outbox.RowKey `json:"rows,omitempty"`
+	Filter           map[string]any  `json:"filter,omitempty"`
+	Canary           bool            `json:"canary"`
+	Reason           string          `json:"reason"`
+	Confirm          string          `json:"confirm,omitempty"`
+	ExpectedRows     int64           `json:"expected_rows"`
+	ExpectedReleased int64           `json:"expected_released"`
+}
+
+// startTwins do the same from a shell. The command has no way to name rows one
+// by one.
+func startTwins(p Page, v NewOperationView) Twins {
+	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Reason: "why", Confirm: v.Preview.Confirm,
+		ExpectedRows: v.Preview.Rows, ExpectedReleased: v.Preview.Released}
+	f := v.Selection.Filter
+	if len(b.Rows) == 0 {
+		b.Filter = map[string]any{"campaign_id": f.CampaignID, "event_type": f.EventType, "fingerprint": f.Fingerprint}
+		if f.Limit > 0 {
+			b.Filter["limit"] = f.Limit
+		}
+	}
+	body, err := json.Marshal(b)
+	if err != nil { // strings and numbers always marshal
+		body = []byte("{}")
+	}
+	t := Twins{Curl: curlPost(p, p.Links.API().Operations(outbox.OperationFilter{}), string(body))}
+	if len(b.Rows) > 0 {
+		return t
+	}
+	t.CLI = "outboxweb requeue --dead --canary"
+	for _, flag := range []namedText{{"campaign", f.CampaignID}, {"event-type", f.EventType}, {"fingerprint", f.Fingerprint},
+		{"limit", positive(int64(f.Limit))}, {"confirm", v.Preview.Confirm}} {
+		if flag.Value != "" {
+			t.CLI += " --" + flag.Name + "=" + shellQuote(flag.Value)
+		}
+	}
+	t.CLI += " --reason 'why'"
+	return t
+}
+
+func curlPost(p Page, u URL, body string) string {
+	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(body) + " " + shellQuote(p.Origin+string(u))
+}
+
+// operationTwins cancel or acknowledge the operation, whichever there is to
+// do, or show it.
+func operationTwins(p Page, o outbox.Operation) Twins {
+	id := strconv.FormatInt(o.ID, 10)
+	body := `{"reason":"why","expected":{"status":"` + string(o.Status) + `"}}`
+	switch {
+	case o.Status == outbox.OperationRunning:
+		return Twins{Curl: curlPost(p, p.Links.API().CancelOperation(o.ID), body), CLI: "outboxweb operations cancel " + id + " --reason 'why'"}
+	case o.Acknowledgeable():
+		return Twins{Curl: curlPost(p, p.Links.API().AcknowledgeOperation(o.ID), body), CLI: "outboxweb operations acknowledge " + id + " --reason 'why'"}
+	default:
+		return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: "outboxweb operations show " + id}
+	}
+}
+
+// operationSentence says what an act on an operation did, from its audit
+// record.
+func operationSentence(a outbox.Act) string {
+	var d struct {
+		OperationID int64                  `json:"operation_id"`
+		Rows        int64                  `json:"rows"`
+		Heads       int64                  `json:"heads"`
+		Released    int64                  `json:"released"`
+		Totals      outbox.OperationTotals `json:"totals"`
+	}
+	if json.Unmarshal(a.After, &d) != nil {
+		return "Done: " + a.Action + "."
+	}
+	switch a.Action {
+	case "operation_start":
+		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s wait behind them.", d.OperationID,
+			count(d.Rows, "dead row", "dead rows"), count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
+	case "operation_cancel":
+		return fmt.Sprintf("Cancelled operation %d: %s left as before, %s under way.", d.OperationID,
+			count(d.Totals.Left, "row", "rows"), num(d.Totals.Unwatched))
+	default:
+		return fmt.Sprintf("Acknowledged operation %d.", d.OperationID)
+	}
+}
