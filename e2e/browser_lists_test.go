@@ -91,24 +91,24 @@ func TestBrowser_choosingRowsHoldsTheListStill(t *testing.T) {
 	s.post(t, http.StatusOK, "/api/v1/rows/table-zz/2/requeue", map[string]any{"reason": "for the test"})
 	b.await("the list moves on by itself", has(shownRows, left))
 
-	b.expect("404")
 	b.click(box(campaign(0)))
 	b.click(box(campaign(1)))
 	b.click(marked("requeue-selected"))
-	b.await("the choice is handed on", `location.pathname === "/operations/new" && JSON.stringify(new URLSearchParams(location.search).getAll("row")) === `+js(js(values[:2])))
+	b.await("the choice is handed on", `location.pathname === "/operations/new" && JSON.stringify(new URLSearchParams(location.search).getAll("rows")) === `+js(js(values[:2])))
+	b.await("the page says what it would do", telling("main", "2 dead rows"))
 }
 
 func TestBrowser_choosingRowsWorksWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := poisonedTables(t, 3)
 	b := openTabWithoutScripts(t, s)
-	b.expect("404")
 	b.open("/rows?status=dead")
 	b.await("what only scripts can do is not offered", `getComputedStyle(document.querySelector("[data-all]").closest("label")).display === "none"`)
 	values := value[[]string](b, `[...document.querySelectorAll("input[name=rows]")].map(b => b.value)`)
 	b.click(`input[name=rows][value="` + values[1] + `"]`)
 	b.click(marked("requeue-selected"))
-	b.await("the choice is handed on", `location.pathname === "/operations/new" && location.search === `+js("?row="+url.QueryEscape(values[1])))
+	b.await("the choice is handed on", `location.pathname === "/operations/new" && location.search === `+js("?rows="+url.QueryEscape(values[1])))
+	b.await("the page says what it would do", telling("main", "1 dead row"))
 }
 
 func TestBrowser_keysGoFromRowToRow(t *testing.T) {

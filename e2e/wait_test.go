@@ -116,7 +116,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 	t.Run("poisoned", func(t *testing.T) {
 		const path = "/api/v1/campaigns/poisoned"
 		a := do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=1s", map[string]any{"events": []event{good, bad, good}})
-		p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet event 3", "Event 2 is dead", "1 rows wait behind it")
+		p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet event 3", "Event 2 has been dead for", "1 row waits behind it")
 		if len(p.Appended) != 3 {
 			t.Errorf("appended is %+v", p.Appended)
 		}
