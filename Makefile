@@ -39,6 +39,10 @@ bench-deep: ## measure pages and claims over BENCH_ROWS outbox rows (takes minut
 	go test ./cmd/outboxweb -run '^$$' -bench 'Pages|Claim' -benchtime 6000x -bench.rows $(BENCH_ROWS) -timeout 30m
 	go test ./internal/worker -run '^$$' -bench AppendToApplied
 
+.PHONY: bench-console
+bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows (takes minutes and 6 GB)
+	go test ./cmd/outboxweb -run '^$$' -bench Tabs -benchtime 1x -bench.rows $(BENCH_ROWS) -bench.real 1700 -timeout 30m
+
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages

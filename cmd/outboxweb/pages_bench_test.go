@@ -26,6 +26,7 @@ import (
 var (
 	benchRows      = flag.Int("bench.rows", 200_000, "outbox rows for BenchmarkPages and BenchmarkClaim")
 	benchCampaigns = flag.Int("bench.campaigns", 2_000, "campaigns they are spread over")
+	benchReal      = flag.Int("bench.real", 250, "events of each campaign that can be applied")
 	benchClients   = flag.Int("bench.clients", 20, "clients of BenchmarkPages, each asking without a pause")
 )
 
@@ -42,7 +43,7 @@ func deepQueue(b *testing.B, rows, campaigns int) *store.Store {
 	}
 	b.Cleanup(func() { s.Close() })
 	each := rows / campaigns
-	real := min(each, 250)
+	real := min(each, *benchReal)
 	var events []outbox.Event
 	for c := range campaigns {
 		for i := range real {
