@@ -142,3 +142,99 @@ func TestBrowser_twoOperatorsOnOneRow(t *testing.T) {
 		t.Errorf("the audit has %d requeues, want one", len(audit.Items))
 	}
 }
+
+// metric reads one number that the server offers to scrapers; −1 when there is
+// none of that name.
+func metric(t *testing.T, s *server, name string) (value float64) {
+	t.Helper()
+	value = -1
+	for line := range strings.Lines(string(do(t, s, http.MethodGet, "/metrics", nil).body)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+	}
+	return value
+}
+
+// An alarm goes off because a campaign is stuck. The operator sees which and
+// why, mends the cause, requeues the head, and watches the alarm end.
+func TestBrowser_fromAlarmToDrained(t *testing.T) {
+	t.Parallel()
+	s, d := startSeats(t, quickDeath...)
+	appendTo(t, s, "", "healthy", seats("ana", "ben"))
+	appendTo(t, s, "", "stuck", seats("ana", "ben", "ana", "dee", "eve"))
+	awaitCounts(t, s, "", 2, 0, 1)
+	eventually(t, patience, "the alarm goes off", func() (bool, string) {
+		n := metric(t, s, "outboxweb_blocked_campaigns")
+		return n == 1, fmt.Sprint(n)
+	})
+
+	b := openTab(t, s)
+	b.open("/")
+	b.lookUntil("the overview says what is wrong", saying(".health .sentence", "1 of 2 campaigns is blocked by a dead head.")+" && "+saying(marked("count-dead"), "1"))
+	b.agrees()
+	b.sound("the overview in trouble")
+	b.await("the board says what a requeue releases", telling(marked("campaign-stuck"), "releases 2 rows"))
+	b.click(marked("campaign-stuck") + " th a")
+	b.at("/campaigns/stuck")
+	b.await("it says why it stands", telling("#live", "Event 3 has been dead for")+" && "+telling("#live", "2 rows wait behind it"))
+	b.await("the timeline shows where", `document.querySelector(".timeline .head")?.textContent.includes("3") && document.querySelectorAll(".timeline li").length === 5`)
+	b.sound("a blocked campaign")
+	b.click(`.timeline .head a`)
+	b.at("/campaigns/stuck/events/3")
+	b.sound("the event at fault")
+
+	change(t, d.projections(), freeSeat, "stuck", "ana")
+	b.open("/campaigns/stuck")
+	b.typeInto("#head-reason", "ana left her first seat")
+	b.click(marked("requeue"))
+	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 3 of campaign stuck"))
+	b.lookUntil("the campaign is drained", telling("#live", "5 of 5")+" && "+telling("#live", "Everything is applied"))
+	eventually(t, patience, "the alarm ends", func() (bool, string) {
+		n := metric(t, s, "outboxweb_blocked_campaigns")
+		return n == 0, fmt.Sprint(n)
+	})
+	b.open("/")
+	b.lookUntil("the overview is calm and remembers who did it", `!!document.querySelector(".health.h-ok")`+" && "+telling(".pair", "ana left her first seat"))
+	b.agrees()
+}
+
+// Who starts an operation gets the rows the page spoke of, or nothing: a filter
+// that selects others by now, and one that selects far more than was meant, are
+// both refused.
+func TestBrowser_wrongFilterGuard(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startSeats(t, quickDeath...)
+			for i := range 2 {
+				appendTo(t, s, "", fmt.Sprintf("c-%d", i), seats("ana", "ana", "cem"))
+			}
+			awaitCounts(t, s, "", 2, 0, 2)
+			b := kind.open(t, s)
+			b.open("/rows?status=dead&campaign=c-1")
+			b.click(marked("requeue-all"))
+			b.at("/operations/new")
+			b.await("the filter is kept", telling("main", "1 dead row of 1 campaign")+" && "+telling("main", "c-1"))
+			b.sound("an operation before it starts")
+
+			b.open("/operations/new")
+			b.await("without a filter it is both", telling("main", "2 dead rows of 2 campaigns"))
+			appendTo(t, s, "", "c-2", seats("ana", "ana", "cem"))
+			awaitCounts(t, s, "", 3, 0, 3)
+			b.typeInto("input[name=reason]", "two campaigns, as shown")
+			b.expect("409")
+			b.click(marked("requeue-confirm"))
+			b.await("it is refused", saying("h1", "Not possible now")+" && "+telling("main", "3 dead rows are selected now, not 2"))
+			var list struct{ Items []struct{ ID int64 } }
+			s.get(t, "/api/v1/operations", &list)
+			if len(list.Items) != 0 {
+				t.Errorf("%d operations were started", len(list.Items))
+			}
+			awaitCounts(t, s, "", 3, 0, 3)
+		})
+	}
+}
