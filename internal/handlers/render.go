@@ -62,7 +62,11 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 	if err != nil {
 		return outbox.Surroundings{Mode: s.Mode}
 	}
-	return outbox.Surroundings{Mode: s.Mode, Worker: &summary.Worker}
+	pace, err := s.Store.Pace(ctx)
+	if err != nil {
+		pace = 0
+	}
+	return outbox.Surroundings{Mode: s.Mode, Worker: &summary.Worker, Pace: pace}
 }
 
 // render answers with a page, rendered whole before its first byte is sent.

@@ -56,6 +56,7 @@ func (s Standing) Hold(now int64) (hold Hold, until int64) {
 type Surroundings struct {
 	Mode   Mode
 	Worker *WorkerSummary // nil when it is not known whether anybody works
+	Pace   float64        // events applied a second at the best of times lately; 0 when not known
 }
 
 // Explanation says why a campaign is or is not moving.
@@ -155,7 +156,10 @@ func deadSince(t, now time.Time) string {
 }
 
 func rowsWait(n int64) string {
-	if n == 1 {
+	switch n {
+	case 0:
+		return "nothing waits"
+	case 1:
 		return "1 row waits"
 	}
 	return fmt.Sprintf("%d rows wait", n)

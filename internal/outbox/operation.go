@@ -216,9 +216,9 @@ func (d OperationDetail) Describe(working bool) string {
 	case d.Status == OperationDone:
 		return fmt.Sprintf("Ended: %d of %d rows are applied, %d skipped", t.Done, t.Chosen, t.Skipped)
 	case d.Status == OperationStopped:
-		return fmt.Sprintf("Stopped by itself: %s; %d rows failed again, %d were left as they were", d.StopReason, t.FailedAgain, t.Left)
+		return fmt.Sprintf("Stopped by itself: %s; failed again: %d, left as they were: %d", d.StopReason, t.FailedAgain, t.Left)
 	case d.Status == OperationCancelled:
-		return fmt.Sprintf("Cancelled by %s: %d rows were left as they were, %d were under way", d.CancelledBy, t.Left, t.Unwatched)
+		return fmt.Sprintf("Cancelled by %s; left as they were: %d, under way: %d", d.CancelledBy, t.Left, t.Unwatched)
 	case !working:
 		return "No worker is running, so nothing moves; start one, or cancel"
 	case len(d.Watched) > 0:
@@ -268,7 +268,7 @@ type OperationPreview struct {
 	Groups    []PreviewGroup   `json:"groups"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.
 	GroupsTotal int64 `json:"groups_total"`
-	// EstimatedSeconds is how long workers would take at their recent rate;
+	// EstimatedSeconds is how long workers would take at the pace of the last day;
 	// nil when they have applied nothing recently, so that nobody knows.
 	EstimatedSeconds *float64 `json:"estimated_seconds"`
 	// Confirm is the phrase that must be given to start it; empty when none is wanted.

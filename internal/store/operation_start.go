@@ -159,12 +159,12 @@ func (s *Store) PreviewOperation(ctx context.Context, selection outbox.Selection
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
-	summary, err := s.Summary(ctx)
+	pace, err := s.Pace(ctx)
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
-	if rate := summary.Throughput.AppliedPerSecond; rate > 0 {
-		seconds := float64(p.Rows+p.Released) / rate
+	if pace > 0 {
+		seconds := float64(p.Rows+p.Released) / pace
 		p.EstimatedSeconds = &seconds
 	}
 	return p, nil

@@ -123,6 +123,27 @@ func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, 
 	return cache.get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
 }
 
+// Pace is how many events a second were applied at the best of times lately,
+// now or over some minute of the last day; 0 when none were. Samples are means,
+// so that a short burst was faster.
+func (s *Store) Pace(ctx context.Context) (float64, error) {
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return 0, err
+	}
+	pace := summary.Throughput.AppliedPerSecond
+	for _, span := range outbox.Spans {
+		history, err := s.History(ctx, span)
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range history.Points {
+			pace = max(pace, p.AppliedPerSecond)
+		}
+	}
+	return pace, nil
+}
+
 func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.History, error) {
 	end := at(s.now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())

@@ -232,13 +232,13 @@ func becomeOrBecomes(n int64) string {
 // estimate says how long workers would take.
 func estimate(p outbox.OperationPreview) string {
 	if p.EstimatedSeconds == nil {
-		return "How long that takes is unknown: nothing was applied recently."
+		return "How long that takes is unknown: nothing was applied in the last day."
 	}
 	d := time.Duration(*p.EstimatedSeconds * float64(time.Second))
 	if d < time.Second {
-		return "That is less than a second of work at the recent rate."
+		return "That is about a second of work."
 	}
-	return "That is about " + outbox.Age(d) + " of work at the recent rate."
+	return "That is at most " + outbox.Age(d) + " of work at the pace of the last day."
 }
 
 // filterTexts are the parts of a filter that select something.

@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"time"
+
 	"outboxweb/internal/outbox"
 )
 
@@ -88,4 +90,17 @@ func releasedBy(r outbox.Row) int64 {
 		return 0
 	}
 	return r.BlockedBehind
+}
+
+// workTime estimates how long workers take for so many rows; it is empty when
+// nothing was applied lately.
+func workTime(p Page, rows int64) string {
+	if p.Around.Pace <= 0 {
+		return ""
+	}
+	d := time.Duration(float64(rows) / p.Around.Pace * float64(time.Second))
+	if d < time.Second {
+		return ", about a second of work"
+	}
+	return ", at most " + outbox.Age(d) + " of work at the pace of the last day"
 }
