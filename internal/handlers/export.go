@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"sync"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -52,14 +53,14 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter.Cursor = ""
-	around := s.around(r.Context())
+	around := sync.OnceValue(func() outbox.Surroundings { return s.around(r.Context()) }) // once there is a campaign
 	return export(s, w, r, s.Store.CampaignsInPages(r.Context(), filter), table[outbox.Campaign]{
 		name: "campaigns",
 		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
 			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "lease_owner", "lease_expires_at",
 			"paused_by", "paused_at", "paused_reason", "why"},
-		cells: func(c outbox.Campaign) []any { return campaignCells(c, s.Now(), around) },
-		view:  func(c outbox.Campaign) any { return s.viewCampaign(c, around) },
+		cells: func(c outbox.Campaign) []any { return campaignCells(c, s.Now(), around()) },
+		view:  func(c outbox.Campaign) any { return s.viewCampaign(c, around()) },
 	})
 }
 

@@ -246,6 +246,9 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	both := func(r request) answer {
 		a, b := lite.send(r), post.send(r)
 		statuses[a.StatusCode]++
+		if strings.Contains(r.target, "/about") && a.StatusCode == b.StatusCode { // each tells of its own
+			return a
+		}
 		if diff := difference(a, b); diff != "" || a.StatusCode == http.StatusInternalServerError {
 			t.Errorf("%s is answered on SQLite, then on PostgreSQL, with %d\n%s", r, a.StatusCode, diff)
 		}

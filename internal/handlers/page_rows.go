@@ -32,16 +32,16 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+		return err
+	}
 	p := s.rowFrame(r, campaign, seq)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
 	if errors.Is(err, outbox.ErrNotFound) {
 		return s.rowGonePage(w, r, p, campaign, seq)
-	}
-	if err != nil {
-		return err
 	}
 	return s.renderLive(w, r, p, templates.RowPage(p, detail), templates.RowLive(p, detail))
 }

@@ -82,12 +82,12 @@ func (s *server) readAbout(r *http.Request) (about, error) {
 	if a.Settings == nil {
 		a.Settings = []outbox.Setting{}
 	}
-	a.Reasons = append([]string{}, s.Store.Ready(r.Context())...)
-	a.Ready = len(a.Reasons) == 0
 	var err error
 	if a.Databases, err = s.Store.Databases(r.Context()); err != nil {
 		return a, err
 	}
+	a.Reasons = append([]string{}, s.Store.Ready(r.Context())...)
+	a.Ready = len(a.Reasons) == 0
 	a.Projections, err = s.Store.DescribeProjections(r.Context(), s.Projections)
 	return a, err
 }
