@@ -77,7 +77,7 @@ func RowPage(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = once(p, "row-form").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = once(p, "row-form", "skip-form").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1462,7 +1462,7 @@ func RequeueRowPage(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = once(p, "row-form").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = once(p, "row-form", "skip-form").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
