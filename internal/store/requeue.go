@@ -100,7 +100,7 @@ const maxRequeue = 10_000
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f}
+	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f, asked: f}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.deadRows(f)
 		if err != nil {
