@@ -763,7 +763,7 @@ func campaignActs(p Page, c outbox.Campaign) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = twins(Twins{Curl: curlAct(p.Origin, p.Links.API().Replay(c.CampaignID), nil)}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(campaignTwins(p, c)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
