@@ -101,6 +101,33 @@ func (c *requeueCmd) filter() outbox.RequeueFilter {
 	return f
 }
 
+// retryCmd brings the next attempt of a failed head forward.
+type retryCmd struct {
+	Campaign string `arg:"" help:"The row's campaign."`
+	Seq      string `arg:"" help:"The row's seq."`
+	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run makes the row due now.
+func (c *retryCmd) Run(ctx context.Context, a *app) error {
+	seq, err := parseSeq(c.Seq)
+	if err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		row, err := st.RetryRow(ctx, order(c.Reason), c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(row)
+		}
+		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %d attempts have failed\n", row.CampaignID, row.Seq, row.EventType, row.AttemptCount)
+		return nil
+	})
+}
+
 // gapsCmd lists or repairs gaps.
 type gapsCmd struct {
 	Repair bool   `help:"Give every missing event its row back."`

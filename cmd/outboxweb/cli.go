@@ -22,9 +22,12 @@ type cli struct {
 	Sample      sampleCmd      `cmd:"" help:"Write a made-up but lifelike journal as JSON Lines."`
 	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
 	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
+	Retry       retryCmd       `cmd:"" help:"Make a failed head due now."`
 	Skip        skipCmd        `cmd:"" help:"Pass over an event that can never be applied: the head of its campaign, failed or dead."`
 	Unskip      unskipCmd      `cmd:"" help:"Take a skip back, as long as no later event has been applied."`
 	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`
+	Campaigns   campaignsCmd   `cmd:"" help:"List campaigns, pause, resume or replay one."`
+	Failures    failuresCmd    `cmd:"" help:"List what failed and dead rows have in common, and pin notes to it."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`

@@ -20,40 +20,10 @@ func listOf[T any](all []T) items[T] {
 	return items[T]{Items: all}
 }
 
-// campaignView is a campaign as the API shows it: its facts, and what follows
-// from them.
-type campaignView struct {
-	CampaignID    string        `json:"campaign_id"`
-	HighWaterSeq  int64         `json:"high_water_seq"`
-	AppliedSeq    int64         `json:"applied_seq"`
-	LagEvents     int64         `json:"lag_events"`
-	LagSeconds    float64       `json:"lag_seconds"`
-	HeadSeq       int64         `json:"head_seq"` // 0 when there is no row
-	HeadStatus    outbox.Status `json:"head_status"`
-	NextAttemptAt *time.Time    `json:"head_next_attempt_at"`
-	Counts        outbox.Counts `json:"counts"`
-	BlockedBehind int64         `json:"blocked_behind"`
-	Gap           int64         `json:"gap"`
-	Lease         *outbox.Lease `json:"lease"`
-	Paused        *outbox.Pause `json:"paused"`
-	Skips         int64         `json:"skips"` // events that are passed over and never applied
-	State         outbox.State  `json:"state"`
-	outbox.Explanation
-}
+type campaignView = outbox.CampaignView
 
 func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) campaignView {
-	now := s.Now()
-	v := campaignView{
-		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
-		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
-		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
-		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips,
-		State: c.State(), Explanation: c.Explain(now, around),
-	}
-	if !c.HeadNextAttempt.IsZero() {
-		v.NextAttemptAt = &c.HeadNextAttempt
-	}
-	return v
+	return c.View(s.Now(), around)
 }
 
 func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign], around outbox.Surroundings) outbox.Page[campaignView] {

@@ -108,7 +108,7 @@ func TestActs_thatNeedAReasonAskForOne(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, "Requeue event 2…").lacks(t, `data-testid="requeue"`)
 }
 
-var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z-]+)" value="([^"]+)"`)
+var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z0-9-]+)" value="([^"]+)"`)
 
 func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	t.Parallel()
@@ -130,6 +130,34 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 		t.Error("two pages give the same key")
 	}
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last act: requeue by local")
+}
+
+// twice sends the form of that name, as the page has it, two times, and wants one
+// act on record for it.
+func (s *site) twice(page, form, target, body, action string) {
+	s.t.Helper()
+	html := s.get(page).want(s.t, 200, `id="`+form+`"`).body
+	for _, found := range hiddenKey.FindAllStringSubmatch(html, -1) {
+		if found[1] == form {
+			body += "&idempotency_key=" + found[2]
+		}
+	}
+	s.submit(target, body).want(s.t, http.StatusSeeOther)
+	s.submit(target, body).want(s.t, http.StatusSeeOther)
+	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: action}); err != nil || len(acts.Items) != 1 {
+		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
+	}
+}
+
+func TestForms_ofSkipsAndOperationsSentTwiceAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.twice("/rows/c-1/2", "skip-form", "/rows/c-1/2/skip", "reason=gone&confirm=skip+c-1+2", "skip")
+	s.twice("/campaigns/c-1", "unskip-form-1", "/campaigns/c-1/events/2/unskip", "return_to=campaign", "unskip")
+	s = newSite(t).blocked(2)
+	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 202)
+	s.twice("/operations/1", "cancel-form", "/operations/1/cancel", "expected_status=running", "operation_cancel")
+	s.twice("/operations/1", "acknowledge-form", "/operations/1/acknowledge", "expected_status=cancelled", "operation_acknowledge")
 }
 
 func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {

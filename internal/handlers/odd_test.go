@@ -32,9 +32,21 @@ var oddNumbers = []string{
 	"201", "10001", "2147483647", "2147483648", "4611686018427387904", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 400),
 }
 
+// cursorNames begin the cursors of all lists, in both directions; the empty one
+// is of none.
+var cursorNames = []string{"", ">seq+", "<seq-", ">due+", "<due+", ">id+", "<id-", ">lag+", "<age+", ">acts-", "<acts+",
+	">operations", "<operations", ">operation-rows", "<operation-rows-left", ">skips", "<skips"}
+
 // oddCursors are keys that no list has given out, packed as lists pack theirs.
 func oddCursors() []string {
 	var all []string
+	for _, name := range cursorNames {
+		for _, number := range []string{"-9223372036854775808", "9223372036854775808"} {
+			for _, parts := range [][]string{{name}, {name, number}, {name, number, "x"}, {name, "x", number}, {name, number, number, "\U0010FFFF"}} {
+				all = append(all, base64.RawURLEncoding.EncodeToString([]byte(strings.Join(parts, "\x00"))))
+			}
+		}
+	}
 	for _, text := range []string{"", "a", "\x01", "é\xc3", strings.Repeat("x", 500)} {
 		for _, number := range []string{"0", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "x"} {
 			for _, parts := range [][]string{{number}, {text, number}, {number, text}, {number, number, text}} {
@@ -80,11 +92,15 @@ var (
 		"": {actQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
 		"/operations": {operationsQuery{}}, "/operations/new": {operationForm{}}, "/operations/{operation}": {operationRowsQuery{}}, "/operations/{operation}/rows": {operationRowsQuery{}},
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
-		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}},
+		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
+		"/": {overviewQuery{}}, "/history": {overviewQuery{}}, "/failures": {groupQuery{}},
+		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}
-	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{}}
+	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
+		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipFields{}}
 	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
-		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
+		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
+		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
 var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "/static/*", "/static/none")
@@ -238,7 +254,8 @@ func difference(a, b answer) string {
 
 // TestPostgres_answersOddRequestsAsSQLiteDoes sends the same to both, and
 // demands the same answer, which is never an internal error. Afterwards their
-// lists are the same, in the same order.
+// lists are the same, in the same order. What /about tells of the databases and of
+// the time they take is theirs alone.
 func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	t.Parallel()
 	lite, post := newSiteOn(t, dbtest.Files(t.TempDir())).trouble(), newSite(t).trouble()
@@ -246,10 +263,7 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	both := func(r request) answer {
 		a, b := lite.send(r), post.send(r)
 		statuses[a.StatusCode]++
-		if strings.Contains(r.target, "/about") && a.StatusCode == b.StatusCode { // each tells of its own
-			return a
-		}
-		if diff := difference(a, b); diff != "" || a.StatusCode == http.StatusInternalServerError {
+		if diff := difference(a, b); diff != "" && !strings.Contains(r.target, "/about") || a.StatusCode != b.StatusCode || a.StatusCode == http.StatusInternalServerError {
 			t.Errorf("%s is answered on SQLite, then on PostgreSQL, with %d\n%s", r, a.StatusCode, diff)
 		}
 		return a

@@ -69,6 +69,7 @@ type operationForm struct {
 	Fingerprint      string   `json:"fingerprint" validate:"text,maxbytes=400"`
 	Limit            *int     `json:"limit" validate:"omitnil,min=1,max=20000"`
 	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
+	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are those that were ticked, even if none was
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
 	Reason           string   `json:"reason" validate:"text,maxbytes=500"`
 	Confirm          string   `json:"confirm" validate:"text,maxbytes=100"`
@@ -78,6 +79,9 @@ type operationForm struct {
 
 func (f operationForm) order() (outbox.OperationOrder, error) {
 	b := operationBody{Canary: f.Canary == "yes", Confirm: f.Confirm, ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
+	if len(f.Rows) == 0 && f.Chosen != "" {
+		return outbox.OperationOrder{}, outbox.Invalid("rows", "no row is ticked; go back and tick the dead rows to requeue, or requeue all that match")
+	}
 	if len(f.Rows) == 0 {
 		b.Filter = &selectionBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
 	}

@@ -178,6 +178,20 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }
 
+// Without JavaScript the button can be pressed with nothing ticked, which must
+// not come to mean every dead row.
+func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(2)
+	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)
+	hidden := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindStringSubmatch(form)
+	if hidden == nil {
+		t.Fatal("the form of the list says nothing but what is ticked")
+	}
+	s.get("/operations/new?"+hidden[1]+"="+hidden[2]).want(t, 422, "No row is ticked")
+	s.get("/operations/new?"+hidden[1]+"="+hidden[2]+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
+}
+
 func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

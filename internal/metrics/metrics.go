@@ -86,6 +86,10 @@ var (
 	campaignsDesc = desc("campaigns", "Campaigns in the journal.")
 	blockedDesc   = desc("blocked_campaigns", "Campaigns whose head is dead.")
 	divergedDesc  = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
+	pausedDesc    = desc("paused_campaigns", "Campaigns that an operator has paused.")
+	skippedDesc   = desc("skipped_events", "Events that are skipped: passed over and never applied.")
+	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
+	openDesc      = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
 	driftDesc     = desc("campaign_row_drift", "Campaign rows the self-check found not to match their outbox rows, since start.")
 	workerDesc    = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
 )
@@ -95,7 +99,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftDesc, workerDesc} {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc,
+		pausedDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
 		ch <- d
 	}
 }
@@ -126,6 +131,10 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(campaignsDesc, float64(sum.Campaigns.Total))
 	gauge(blockedDesc, float64(sum.Campaigns.Blocked))
 	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
+	gauge(pausedDesc, float64(sum.Campaigns.Paused))
+	gauge(skippedDesc, float64(sum.Campaigns.Skips))
+	gauge(runningDesc, float64(sum.Operations.Running))
+	gauge(openDesc, float64(sum.Operations.Unacknowledged))
 	gauge(driftDesc, float64(sum.Drift))
 	gauge(workerDesc, running)
 }

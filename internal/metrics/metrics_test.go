@@ -24,12 +24,13 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) {
 		return outbox.Summary{
-			Counts:    outbox.Counts{Pending: 7, Dead: 2},
-			Oldest:    &outbox.Oldest{AgeSeconds: 12.5},
-			Lag:       outbox.Lag{Events: 9},
-			Campaigns: outbox.CampaignCounts{Total: 4, Blocked: 2},
-			Drift:     1,
-			Worker:    outbox.WorkerSummary{Running: true},
+			Counts:     outbox.Counts{Pending: 7, Dead: 2},
+			Oldest:     &outbox.Oldest{AgeSeconds: 12.5},
+			Lag:        outbox.Lag{Events: 9},
+			Campaigns:  outbox.CampaignCounts{Total: 4, Blocked: 2, Diverged: 1, Paused: 3, Skips: 5},
+			Operations: outbox.OperationCounts{Running: 6, Unacknowledged: 8},
+			Drift:      1,
+			Worker:     outbox.WorkerSummary{Running: true},
 		}, nil
 	})
 	m.Applied.Add(3)
@@ -48,6 +49,11 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_lag_events 9`,
 		`outboxweb_campaigns 4`,
 		`outboxweb_blocked_campaigns 2`,
+		`outboxweb_diverged_campaigns 1`,
+		`outboxweb_paused_campaigns 3`,
+		`outboxweb_skipped_events 5`,
+		`outboxweb_operations_running 6`,
+		`outboxweb_operations_unacknowledged 8`,
 		`outboxweb_campaign_row_drift 1`,
 		`outboxweb_worker_running 1`,
 		`outboxweb_events_applied_total 3`,

@@ -20,6 +20,9 @@ type act struct {
 	seq      int64
 	before   any
 	after    any
+	// asked is what the act was asked to do where its action and target do not
+	// say so; it is before or after too, so that the record has it.
+	asked any
 }
 
 const maxReason = 500
@@ -101,15 +104,24 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	if a.order.IdempotencyKey == "" {
 		return false, nil
 	}
-	var action, campaign, stored string
+	var action, campaign, stored, before, after string
 	var seq int64
-	found, err := t.one([]any{&action, &campaign, &seq, &stored},
-		`select action, campaign_id, seq, result from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
+	found, err := t.one([]any{&action, &campaign, &seq, &stored, &before, &after},
+		`select action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err
 	case action != a.action || campaign != a.campaign || seq != a.seq:
 		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, target(campaign, seq))
+	}
+	if a.asked != nil {
+		asked, err := json.Marshal(a.asked)
+		if err != nil {
+			return false, fmt.Errorf("write what %s was asked: %w", a.action, err)
+		}
+		if text := string(asked); text != before && text != after {
+			return false, outbox.Conflict("this Idempotency-Key was used for the same act with other content: %s of %s", action, target(campaign, seq))
+		}
 	}
 	return true, json.Unmarshal([]byte(stored), result)
 }

@@ -502,3 +502,48 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 		}
 	}
 }
+
+// What an act on many rows is asked to do is not in its address: a key used
+// again for something else must not be answered with what it did then.
+func TestAct_keyForOtherContentIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	ids := f.killed("a", 4)
+	keyed := func(key string) outbox.Order {
+		o := ana("")
+		o.IdempotencyKey = key
+		return o
+	}
+	named := func(rows ...string) outbox.OperationOrder {
+		var o outbox.OperationOrder
+		for _, id := range rows {
+			o.Rows = append(o.Rows, outbox.RowKey{CampaignID: id, Seq: 1})
+		}
+		return o
+	}
+	for name, act := range map[string]func(second bool) error{
+		"requeue of many": func(second bool) error {
+			_, err := f.RequeueDead(f.ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: map[bool]string{false: "", true: "weighed"}[second]})
+			return err
+		},
+		"note": func(second bool) error {
+			_, err := f.NoteGroup(f.ctx, keyed("k-2"), map[bool]string{false: "one", true: "another"}[second], "known")
+			return err
+		},
+		"operation on a filter": func(second bool) error {
+			_, err := f.StartOperation(f.ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
+			return err
+		},
+		"operation on named rows": func(second bool) error {
+			_, err := f.StartOperation(f.ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
+			return err
+		},
+	} {
+		for range 2 {
+			if err := act(false); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		f.unchanged(func() { refused(t, act(true), outbox.ErrConflict, "Idempotency-Key", "other content") })
+	}
+}

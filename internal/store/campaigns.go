@@ -174,7 +174,7 @@ func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error
 select `+campaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
-order by diverged = '', dead = 0, (pending + processing + failed + dead) * ($1 - coalesce(oldest_enqueued_at, $1)) desc, campaign_id
+order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
 limit $2`, s.now(), pageLimit(limit, 200))
 		if err != nil {
 			return err

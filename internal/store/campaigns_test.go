@@ -297,3 +297,19 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 		t.Errorf("after a week the instances are %s", got)
 	}
 }
+
+// Ten million rows that have waited for a month are a product that no bigint
+// holds in microseconds.
+func TestBlocked_ranksCampaignsHoweverManyRowsWaitHoweverLong(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("large", 1)
+	f.append("small", 1)
+	f.kill("large", "small")
+	f.raw(`update campaigns set pending = 10000000 where campaign_id = 'large'`)
+	f.clock.advance(365 * 24 * time.Hour)
+	blocked, err := f.Blocked(f.ctx, 10)
+	if err != nil || len(blocked) != 2 || blocked[0].CampaignID != "large" {
+		t.Errorf("blocked are %+v, %v, want the large one first", blocked, err)
+	}
+}

@@ -211,7 +211,8 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		Fingerprint string `json:"fingerprint"`
 		Note        string `json:"note"`
 	}
-	a := &act{order: o, action: "note_errors"}
+	pinned := noted{fingerprint, note}
+	a := &act{order: o, action: "note_errors", after: pinned, asked: pinned}
 	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote
 		err := t.each(func(row scanner) (err error) {
@@ -224,7 +225,6 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		if before != nil {
 			a.before = noted{fingerprint, before.Note}
 		}
-		a.after = noted{fingerprint, note}
 		if note == "" {
 			_, err = t.exec(`delete from group_notes where fingerprint = $1`, fingerprint)
 			return nil, err

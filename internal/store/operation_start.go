@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -227,7 +229,8 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 	if s.options.Mode != outbox.ModeOutbox {
 		return outbox.Operation{}, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode)
 	}
-	a := &act{order: o, action: "operation_start", campaign: order.Filter.CampaignID}
+	asked := askedOf(order)
+	a := &act{order: o, action: "operation_start", campaign: order.Filter.CampaignID, before: asked, asked: asked}
 	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
@@ -248,7 +251,6 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if err := t.freeze(&op, chosen, now); err != nil {
 			return outbox.Operation{}, err
 		}
-		a.before = map[string]any{"filter": op.Filter, "rows_named": len(order.Rows), "canary": op.Canary}
 		a.after = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
 		return op, nil
 	})
@@ -256,6 +258,22 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		s.steer()
 	}
 	return op, err
+}
+
+// askedOf is an order as its audit record has it. Rows that are named one by one
+// are told by their number and a digest.
+func askedOf(order outbox.OperationOrder) map[string]any {
+	asked := map[string]any{"filter": nil, "rows_named": len(order.Rows), "canary": order.Canary}
+	if len(order.Rows) == 0 {
+		asked["filter"] = order.Filter
+		return asked
+	}
+	digest := sha256.New()
+	for _, r := range order.Rows {
+		fmt.Fprintf(digest, "%s/%d\n", r.CampaignID, r.Seq)
+	}
+	asked["rows_digest"] = hex.EncodeToString(digest.Sum(nil)[:12])
+	return asked
 }
 
 // asShown refuses an operation on other rows than the operator was shown. More

@@ -46,7 +46,6 @@ var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
-	{"SCAN samples", "order by minute desc limit 1", "the last one"},
 	{"SCAN o USING INDEX outbox_dead", "limit $3", "dead rows alone, for an operation, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},

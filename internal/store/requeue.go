@@ -23,6 +23,9 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
+		if err := s.require(o, row.BlockedBehind); err != nil {
+			return err
+		}
 		if _, err := t.requeue(c, seq, now); err != nil {
 			return err
 		}
@@ -43,9 +46,6 @@ func (s *Store) changeRow(ctx context.Context, o outbox.Order, action, campaign 
 			return row, err
 		}
 		a.before = stateOf(row)
-		if err := s.require(o, row.BlockedBehind); err != nil {
-			return row, err
-		}
 		if err := change(t, c, row, now); err != nil {
 			return row, err
 		}
@@ -100,7 +100,7 @@ const maxRequeue = 10_000
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f}
+	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f, asked: f}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.deadRows(f)
 		if err != nil {
@@ -213,12 +213,16 @@ func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
 	}
 }
 
-// RetryRow makes a failed head due now. Its attempts stay. A row that is not
-// a failed head is outbox.ErrConflict.
+// RetryRow makes a failed head due now. Its attempts stay. It releases nothing
+// that would not be released by itself, so it asks for no phrase. A row that is
+// not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	return s.changeRow(ctx, o, "retry", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+		}
+		if err := s.require(o, 0); err != nil {
+			return err
 		}
 		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
 			return fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)

@@ -170,3 +170,20 @@ func TestRequeueRow_ofWideReachIsConfirmedOnPages(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A retry only brings forward what happens anyway, and a skip has a phrase of
+// its own.
+func TestPageActs_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(2), func(o *store.Options) { o.ReasonFrom = 1000 })
+	f.append("a", 1002)
+	c := f.claimOne(one, 1)
+	f.settle(one, store.Result{Claim: c, Failure: failure("no such thing")})
+	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page"}}
+	if _, err := f.RetryRow(f.ctx, o, "a", 1); err != nil {
+		t.Errorf("retry: %v", err)
+	}
+	if _, err := f.SkipEvent(f.ctx, toSkip(o, "a", 1), "a", 1); err != nil {
+		t.Errorf("skip: %v", err)
+	}
+}

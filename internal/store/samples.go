@@ -17,6 +17,9 @@ const (
 	lateSampled         = 100
 	lateAfter           = time.Minute
 	campaignSamplesKept = 25 * time.Hour
+	// samplesAhead is how far the clocks of several processes may be apart:
+	// a sample of a later time was taken before a clock was set back.
+	samplesAhead = time.Hour
 )
 
 // sampled is a sample as the database has it.
@@ -36,16 +39,17 @@ type sampleFields struct {
 
 // Sample writes how things stand, at most once a minute however many processes
 // call it, and only when something is not as at the last sample: an idle system
-// leaves its disk alone.
+// leaves its disk alone. It does not share the summary, which may be of the
+// minute before.
 func (s *Store) Sample(ctx context.Context) error {
-	sum, err := s.Summary(ctx)
+	sum, err := s.summarize(ctx)
 	if err != nil {
 		return err
 	}
 	now := sampled{minute: sum.AsOf.Truncate(sampleInterval).UnixMicro(), fields: fieldsOf(sum)}
 	var last sampled
 	err = s.journal.read(ctx, func(t *tx) (err error) {
-		last, err = t.lastSample()
+		last, err = t.lastSample(now.minute)
 		return err
 	})
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
@@ -73,9 +77,10 @@ func (x *sampled) dest() []any {
 	return []any{&x.minute, &f.counts.Pending, &f.counts.Processing, &f.counts.Failed, &f.counts.Dead, &f.lag, &f.blocked, &f.oldest, &f.applied, &f.failed}
 }
 
-func (t *tx) lastSample() (sampled, error) {
+// lastSample is the latest sample up to a minute.
+func (t *tx) lastSample(minute int64) (sampled, error) {
 	var last sampled
-	_, err := t.one(last.dest(), `select `+sampleColumns+` from samples order by minute desc limit 1`)
+	_, err := t.one(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)
 	return last, err
 }
 
@@ -101,8 +106,10 @@ func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error 
 			b.exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
 		}
 		b.exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
-		b.exec(nil, `delete from samples where minute < $1`, x.minute-samplesKept.Microseconds())
-		b.exec(nil, `delete from campaign_samples where minute < $1`, x.minute-campaignSamplesKept.Microseconds())
+		for table, kept := range map[string]time.Duration{"samples": samplesKept, "campaign_samples": campaignSamplesKept} {
+			b.exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
+			b.exec(nil, `delete from `+table+` where minute > $1`, x.minute+samplesAhead.Microseconds())
+		}
 		return t.finish(&b)
 	})
 }

@@ -195,3 +195,44 @@ func TestPaused_lastFirst(t *testing.T) {
 		t.Errorf("%+v, %v", paused, err)
 	}
 }
+
+// Pages that are open keep the shared summary up to date all the time; what is
+// sampled at a new minute is not what they were shown at the end of the last.
+func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	for n := range int64(3) {
+		if _, err := f.Summary(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		f.clock.advance(time.Minute)
+		f.append("a", 1)
+		if err := f.Sample(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.number(`select count(*) from samples`); got != n+1 {
+			t.Fatalf("%d samples after %d minutes", got, n+1)
+		}
+	}
+}
+
+func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.clock.advance(48 * time.Hour)
+	f.sample()
+	f.clock.advance(-48 * time.Hour)
+	f.append("a", 1)
+	f.sample()
+	f.clock.advance(time.Minute)
+	f.append("a", 1)
+	f.sample()
+	if points := f.history(outbox.SpanHour); len(points) != 2 || points[1].Counts.Pending != 3 {
+		t.Errorf("after the clock was set back the history is %+v, want the two minutes since", points)
+	}
+	if n := f.number(`select count(*) from samples`); n != 2 {
+		t.Errorf("%d samples are kept, want none of a time that is yet to come", n)
+	}
+}

@@ -77,7 +77,7 @@ func RowPage(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = once(p, "row-form").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = once(p, "row-form", "skip-form").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1244,7 +1244,7 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = twins(Twins{Curl: curlAct(p.Origin, p.Links.API().RetryRow(d.Row.CampaignID, d.Row.Seq), expectedOf(d.Row))}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(retryTwins(p, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1475,7 +1475,7 @@ func RequeueRowPage(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = once(p, "row-form").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = once(p, "row-form", "skip-form").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -55,6 +55,26 @@ func requeueTwins(p Page, r outbox.Row) Twins {
 	}
 }
 
+func retryTwins(p Page, r outbox.Row) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().RetryRow(r.CampaignID, r.Seq), expectedOf(r)),
+		CLI:  "outboxweb retry --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+	}
+}
+
+// campaignTwins replay a campaign, and stop it or let it go on.
+func campaignTwins(p Page, c outbox.Campaign) Twins {
+	to, command := p.Links.API().Pause(c.CampaignID), "pause"
+	if c.Paused != nil {
+		to, command = p.Links.API().Resume(c.CampaignID), "resume"
+	}
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().Replay(c.CampaignID), nil) + "\n" + curlAct(p.Origin, to, nil),
+		CLI: "outboxweb campaigns replay --reason 'why' -- " + shellQuote(c.CampaignID) + "\n" +
+			"outboxweb campaigns " + command + " --reason 'why' -- " + shellQuote(c.CampaignID),
+	}
+}
+
 // eventTwins reads an event, and takes its payload to a file.
 func eventTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +

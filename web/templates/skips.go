@@ -28,6 +28,20 @@ func canUnskip(p Page, c outbox.Campaign, k outbox.Skip) bool {
 	return !p.ReadOnly && k.Stands() && c.AppliedSeq <= k.Seq
 }
 
+// unskipFormID names the form that takes a skip back.
+func unskipFormID(k outbox.Skip) string { return "unskip-form-" + itoa(k.ID) }
+
+// unskipForms names the forms of the skips that stand.
+func unskipForms(skips []outbox.Skip) []string {
+	var forms []string
+	for _, k := range skips {
+		if k.Stands() {
+			forms = append(forms, unskipFormID(k))
+		}
+	}
+	return forms
+}
+
 // skipProgress says how far a skip that stands has come.
 func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 	switch {

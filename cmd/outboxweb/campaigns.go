@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// campaignsCmd looks at campaigns, stops them and lets them go on.
+type campaignsCmd struct {
+	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they do not move."`
+	Pause  campaignsPauseCmd  `cmd:"" help:"Keep workers off one; events still queue up."`
+	Resume campaignsResumeCmd `cmd:"" help:"Let workers take a paused one again."`
+	Replay campaignsReplayCmd `cmd:"" help:"Give every unapplied event of one its row back, due now."`
+}
+
+type campaignsListCmd struct {
+	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, lagging or current."`
+	Limit int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	JSON  bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists campaigns.
+func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
+	state, err := outbox.ParseState(c.State)
+	if err != nil {
+		return asUsage("--state", err)
+	}
+	if c.Limit < 1 || c.Limit > 200 {
+		return usagef("--limit must lie between 1 and 200")
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: state, Limit: c.Limit})
+		if err != nil {
+			return err
+		}
+		views := make([]outbox.CampaignView, len(page.Items))
+		for i, found := range page.Items {
+			if views[i], err = a.viewCampaign(ctx, st, found); err != nil {
+				return err
+			}
+		}
+		if c.JSON {
+			return a.printJSON(map[string][]outbox.CampaignView{"campaigns": views})
+		}
+		if len(views) == 0 {
+			fmt.Fprintln(a.out, "no campaigns")
+			return nil
+		}
+		t := table(a.out)
+		fmt.Fprintln(t, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY")
+		for _, v := range views {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, v.Why)
+		}
+		return t.Flush()
+	})
+}
+
+// viewCampaign is a campaign as the API shows it.
+func (a *app) viewCampaign(ctx context.Context, st *store.Store, c outbox.Campaign) (outbox.CampaignView, error) {
+	summary, err := st.Summary(ctx)
+	return c.View(time.Now(), summary.Surroundings()), err
+}
+
+// withStore opens the store for what do does.
+func (a *app) withStore(ctx context.Context, do func(*store.Store) error) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return do(st)
+}
+
+// campaignAct is what the acts on one campaign take.
+type campaignAct struct {
+	Campaign string `arg:"" help:"Its id."`
+	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// change does an act after which the campaign is shown.
+func (c *campaignAct) change(ctx context.Context, a *app, past string, act func(*store.Store, context.Context, outbox.Order, string) (outbox.Campaign, error)) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		changed, err := act(st, ctx, order(c.Reason), c.Campaign)
+		if err != nil {
+			return err
+		}
+		v, err := a.viewCampaign(ctx, st, changed)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(v)
+		}
+		fmt.Fprintf(a.out, "%s campaign %s: %s\n", past, v.CampaignID, v.Why)
+		return nil
+	})
+}
+
+type campaignsPauseCmd struct{ campaignAct }
+
+// Run pauses one campaign.
+func (c *campaignsPauseCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "paused", (*store.Store).PauseCampaign)
+}
+
+type campaignsResumeCmd struct{ campaignAct }
+
+// Run resumes one campaign.
+func (c *campaignsResumeCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "resumed", (*store.Store).ResumeCampaign)
+}
+
+type campaignsReplayCmd struct{ campaignAct }
+
+// Run gives events without a row theirs back.
+func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		done, err := st.ReplayCampaign(ctx, order(c.Reason), c.Campaign)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(done)
+		}
+		fmt.Fprintf(a.out, "replayed campaign %s: %s rows written, %s rows of applied events removed\n", c.Campaign, thousands(done.Inserted), thousands(done.Removed))
+		return nil
+	})
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// failuresCmd looks at the errors that rows have in common.
+type failuresCmd struct {
+	List failuresListCmd `cmd:"" help:"Group failed and dead rows by what went wrong."`
+	Note failuresNoteCmd `cmd:"" help:"Pin a note to the rows that failed alike; an empty one takes it away."`
+}
+
+type failuresListCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// failureGroup is an error group with what is to be thought of it.
+type failureGroup struct {
+	outbox.ErrorGroup
+	Hope    outbox.Hope `json:"hope"`
+	Verdict string      `json:"verdict"`
+}
+
+// Run lists the groups.
+func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		all, err := st.ErrorGroups(ctx)
+		if err != nil {
+			return err
+		}
+		groups := make([]failureGroup, len(all.Groups))
+		for i, g := range all.Groups {
+			groups[i].ErrorGroup = g
+			groups[i].Hope, groups[i].Verdict = g.Verdict(version)
+		}
+		if c.JSON {
+			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
+		}
+		return a.printGroups(groups)
+	})
+}
+
+func (a *app) printGroups(groups []failureGroup) error {
+	if len(groups) == 0 {
+		fmt.Fprintln(a.out, "no row is failed or dead")
+		return nil
+	}
+	t := table(a.out)
+	fmt.Fprintln(t, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE")
+	for _, g := range groups {
+		note := ""
+		if g.Note != nil {
+			note = g.Note.Note
+		}
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%s\t%s\n", g.Dead, g.Failed, g.Released, firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80))
+	}
+	return t.Flush()
+}
+
+type failuresNoteCmd struct {
+	Fingerprint string `arg:"" help:"What the errors have in common."`
+	Note        string `arg:"" help:"The note."`
+	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON        bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run pins the note.
+func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		note, err := st.NoteGroup(ctx, order(c.Reason), c.Fingerprint, c.Note)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.printJSON(map[string]any{"fingerprint": c.Fingerprint, "note": note})
+		case note == nil:
+			fmt.Fprintln(a.out, "took the note away")
+		default:
+			fmt.Fprintln(a.out, "pinned the note")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// actCommands names the command that does what an act of the API does.
+var actCommands = map[string]string{
+	"/rows/requeue":                             "requeue",
+	"/rows/{campaign}/{seq}/requeue":            "requeue",
+	"/rows/{campaign}/{seq}/retry":              "retry",
+	"/rows/{campaign}/{seq}/skip":               "skip",
+	"/campaigns/{campaign}/events":              "append",
+	"/campaigns/{campaign}/events/{seq}/unskip": "unskip",
+	"/campaigns/{campaign}/pause":               "campaigns pause",
+	"/campaigns/{campaign}/resume":              "campaigns resume",
+	"/campaigns/{campaign}/replay":              "campaigns replay",
+	"/failures/groups/note":                     "failures note",
+	"/operations":                               "requeue",
+	"/operations/{operation}/cancel":            "operations cancel",
+	"/operations/{operation}/acknowledge":       "operations acknowledge",
+	"/gaps/repair":                              "gaps",
+}
+
+// withoutCommand are the routes that take a POST and have no command, with the
+// reason.
+var withoutCommand = map[string]string{
+	"/operations/preview": "it changes nothing; starting an operation says the same, and asks for its phrase",
+}
+
+func TestCommands_doWhatTheAPIDoes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "internal/handlers/openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	var c cli
+	commands := map[string]bool{}
+	for _, leaf := range newParser(&c, streams{}).Model.Leaves(false) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(leaf.FullPath(), "outboxweb "), " <")
+		commands[strings.TrimSpace(name)] = true
+	}
+	acts := 0
+	for path, methods := range document.Paths {
+		if methods["post"] == nil {
+			continue
+		}
+		acts++
+		command, exempt := actCommands[path], withoutCommand[path] != ""
+		if exempt == (command != "") {
+			t.Errorf("POST %s is to have a command, or a reason to have none", path)
+		}
+		if command != "" && !commands[command] {
+			t.Errorf("POST %s is said to be the command %q, which there is not: %v", path, command, commands)
+		}
+	}
+	if want := len(actCommands) + len(withoutCommand); acts != want {
+		t.Errorf("%d routes take a POST, and %d are told of", acts, want)
+	}
+}

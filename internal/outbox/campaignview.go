@@ -1,0 +1,39 @@
+package outbox
+
+import "time"
+
+// CampaignView is a campaign as the API and the commands show it: its facts, and
+// what follows from them.
+type CampaignView struct {
+	CampaignID    string     `json:"campaign_id"`
+	HighWaterSeq  int64      `json:"high_water_seq"`
+	AppliedSeq    int64      `json:"applied_seq"`
+	LagEvents     int64      `json:"lag_events"`
+	LagSeconds    float64    `json:"lag_seconds"`
+	HeadSeq       int64      `json:"head_seq"` // 0 when there is no row
+	HeadStatus    Status     `json:"head_status"`
+	NextAttemptAt *time.Time `json:"head_next_attempt_at"`
+	Counts        Counts     `json:"counts"`
+	BlockedBehind int64      `json:"blocked_behind"`
+	Gap           int64      `json:"gap"`
+	Lease         *Lease     `json:"lease"`
+	Paused        *Pause     `json:"paused"`
+	Skips         int64      `json:"skips"` // events that are passed over and never applied
+	State         State      `json:"state"`
+	Explanation
+}
+
+// View is the campaign as it is shown at a moment.
+func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
+	v := CampaignView{
+		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
+		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
+		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
+		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips,
+		State: c.State(), Explanation: c.Explain(now, around),
+	}
+	if !c.HeadNextAttempt.IsZero() {
+		v.NextAttemptAt = &c.HeadNextAttempt
+	}
+	return v
+}
