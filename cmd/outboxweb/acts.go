@@ -103,14 +103,27 @@ func (c *requeueCmd) filter() outbox.RequeueFilter {
 
 // retryCmd brings the next attempt of a failed head forward.
 type retryCmd struct {
-	Campaign string `arg:"" help:"The row's campaign."`
-	Seq      string `arg:"" help:"The row's seq."`
-	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
+	Seq         string `arg:"" optional:"" help:"The row's seq."`
+	Failed      bool   `help:"Retry many failed heads, in order of next attempt."`
+	Limit       int    `default:"100" placeholder:"N" help:"With --failed: at most this many rows."`
+	Only        string `name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
+	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
+	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`
+	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON        bool   `name:"json" help:"Print one JSON document."`
 }
 
-// Run makes the row due now.
+// Run makes the row due now or, with --failed, many.
 func (c *retryCmd) Run(ctx context.Context, a *app) error {
+	switch {
+	case c.Failed && c.Campaign != "":
+		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
+	case c.Failed:
+		return a.withStore(ctx, func(st *store.Store) error { return c.many(ctx, a, st) })
+	case c.Campaign == "" || c.Seq == "":
+		return usagef("retry needs CAMPAIGN and SEQ, or --failed")
+	}
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
@@ -126,6 +139,19 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %d attempts have failed\n", row.CampaignID, row.Seq, row.EventType, row.AttemptCount)
 		return nil
 	})
+}
+
+func (c *retryCmd) many(ctx context.Context, a *app, st *store.Store) error {
+	done, err := st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
+		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(done)
+	}
+	fmt.Fprintf(a.out, "%s failed rows are due now\n", thousands(done.Retried))
+	return nil
 }
 
 // gapsCmd lists or repairs gaps.

@@ -11,6 +11,7 @@ import (
 // actCommands names the command that does what an act of the API does.
 var actCommands = map[string]string{
 	"/rows/requeue":                             "requeue",
+	"/rows/retry":                               "retry",
 	"/rows/{campaign}/{seq}/requeue":            "requeue",
 	"/rows/{campaign}/{seq}/retry":              "retry",
 	"/rows/{campaign}/{seq}/skip":               "skip",

@@ -43,6 +43,18 @@ func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, result)
 }
 
+func (s *server) apiRetryFailed(w http.ResponseWriter, r *http.Request) error {
+	var body requeueBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	result, err := s.Store.RetryFailed(r.Context(), s.order(r, "api", body.Reason, nil), body.filter())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, result)
+}
+
 func (s *server) apiPause(w http.ResponseWriter, r *http.Request) error {
 	return apiCampaignAct(s, w, r, s.pause)
 }

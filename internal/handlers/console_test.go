@@ -196,3 +196,17 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	}
 	s.get("/about").want(t, 200, "What looking has cost", "Configuration", "--mode", "00003_console.sql", "builtin:campaigns")
 }
+
+func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison)
+	s.seed("c-2", poison)
+	s.pass()
+	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
+	s.get("/failures").want(t, 200, "2 failed", `data-testid="retry-group"`, "Retry 2 now")
+	to := s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Made 2 failed rows due now.")
+	s.post("/api/v1/rows/retry", `{"limit":1}`).want(t, 200, `{"retried":1}`)
+	s.submit("/failures/groups/retry", "fingerprint=").want(t, 422, "Fingerprint is required")
+}

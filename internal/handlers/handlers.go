@@ -6,7 +6,7 @@
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
-//	/failures                           errors that rows have in common; POST /failures/groups/note
+//	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections /instances /audit /about
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
@@ -147,6 +147,7 @@ func (s *server) routePages() {
 	post("/campaigns/{campaign}/replay", s.replayForm)
 	get("/failures", s.failuresPage)
 	post("/failures/groups/note", s.noteGroupForm)
+	post("/failures/groups/retry", s.retryGroupForm)
 	get("/operations", s.operationsPage)
 	get("/operations/new", s.newOperationPage)
 	post("/operations", s.startOperationForm)
@@ -178,6 +179,7 @@ func (s *server) routeAPI() {
 	get("/history", s.apiHistory)
 	get("/rows", s.apiRows)
 	post("/rows/requeue", s.apiRequeueDead)
+	post("/rows/retry", s.apiRetryFailed)
 	get("/rows/{campaign}/{seq}", s.apiRow)
 	post("/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
 	post("/rows/{campaign}/{seq}/retry", s.apiRetryRow)

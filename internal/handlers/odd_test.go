@@ -98,7 +98,7 @@ var (
 	}
 	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipFields{}}
-	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
+	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
 		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )

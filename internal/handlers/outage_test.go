@@ -65,6 +65,7 @@ var neededBodies = map[string]string{
 	apiPrefix + "/campaigns/{campaign}/events": `{"event_type":"a","payload":{}}`,
 	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
 	"/failures/groups/note":                    "fingerprint=f&note=n",
+	"/failures/groups/retry":                   "fingerprint=f",
 }
 
 // patience is what a client must wait for an answer at most.

@@ -158,6 +158,11 @@ type Requeued struct {
 	Released int64 `json:"released"` // rows that waited behind those heads
 }
 
+// Retried is what a retry of many rows did.
+type Retried struct {
+	Retried int64 `json:"retried"` // failed heads that are due now
+}
+
 // Repaired is what a replay or gap repair did.
 type Repaired struct {
 	Campaigns int64 `json:"campaigns"` // campaigns that had something to repair

@@ -84,6 +84,11 @@ var operations = []operation{
 	{"unskip", func(f *fixture) { deadHead(f); f.skip("a", 1) },
 		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.ctx, o, "a", 1) },
 		func(f *fixture) bool { return f.campaign("a").Skips == 1 }},
+	{"retry_many", func(f *fixture) { f.append("a", 3); f.fail("boom", "a") },
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.RetryFailed(f.ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
+		},
+		func(f *fixture) bool { return f.row("a", 1).Row.NextAttemptAt != f.clock.now() }},
 	{"operation_start", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) {
 			return f.StartOperation(f.ctx, o, outbox.OperationOrder{Canary: true})

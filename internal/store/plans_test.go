@@ -43,7 +43,7 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 }
 
 var sqliteScans = []scan{
-	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "limit $3", "dead rows alone, in the order of a bulk requeue, up to its limit"},
+	{"SCAN projection_apply_outbox USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
 	{"SCAN o USING INDEX outbox_dead", "limit $3", "dead rows alone, for an operation, up to its limit"},
@@ -265,6 +265,8 @@ func (f *fixture) useActs(must func(...error)) {
 	_, err = f.RepairGaps(f.ctx, ana(""))
 	must(err)
 	_, err = f.ResumeCampaign(f.ctx, ana(""), "given back")
+	must(err)
+	_, err = f.RetryFailed(f.ctx, ana(""), outbox.RequeueFilter{})
 	must(err)
 	for _, note := range []string{"known", ""} {
 		_, err = f.NoteGroup(f.ctx, ana(""), "boom", note)

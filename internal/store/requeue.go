@@ -161,18 +161,26 @@ type rowKey struct {
 
 // selectDead walks the index of dead rows, also for one campaign: the rows of a
 // campaign may be very many, the dead ones are few.
-const selectDead = `
+const (
+	selectDead   = selectRowKeys + `where status = 'dead'` + ofFilter
+	selectFailed = selectRowKeys + `where status = 'failed'` + ofFilter
+
+	selectRowKeys = `
 select campaign_id, seq
 from projection_apply_outbox
-where status = 'dead'
+`
+	ofFilter = `
   and attempt_count > 0
   and ($1 = '' or event_type = $1)
   and ($2 = '' or fingerprint = $2)
   and ($4 = '' or campaign_id = $4)
 order by next_attempt_at, seq, campaign_id
 limit $3`
+)
 
-func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
+func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) { return t.rowKeys(selectDead, f) }
+
+func (t *tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 	if f.Limit < 0 || f.Limit > maxRequeue {
 		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", maxRequeue)
 	}
@@ -191,7 +199,7 @@ func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) {
 		err := rows.Scan(&k.campaign, &k.seq)
 		chosen = append(chosen, k)
 		return err
-	}, selectDead, f.EventType, f.Fingerprint, limit, f.CampaignID)
+	}, query, f.EventType, f.Fingerprint, limit, f.CampaignID)
 	return chosen, err
 }
 
@@ -224,12 +232,64 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 		if err := s.require(o, 0); err != nil {
 			return err
 		}
-		if _, err := t.exec(`update projection_apply_outbox set next_attempt_at = $3, updated_at = $3 where campaign_id = $1 and seq = $2 and status = 'failed'`, campaign, seq, now); err != nil {
-			return fmt.Errorf("retry campaign %q seq %d: %w", campaign, seq, err)
+		_, err := t.retryHead(c, now)
+		return err
+	})
+}
+
+const retryRow = `
+update projection_apply_outbox
+set next_attempt_at = $3, updated_at = $3
+where campaign_id = $1
+  and seq = $2
+  and status = 'failed'`
+
+// retryHead makes the head of a campaign due now if it is failed.
+func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
+	n, err := t.exec(retryRow, c.id, c.head.Int64, now)
+	if err != nil {
+		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.id, c.head.Int64, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	c.headNext.Int64 = now
+	c.schedule(now)
+	return true, t.save(c, now)
+}
+
+// RetryFailed makes failed heads that match f due now, in order of next
+// attempt, in one transaction. Their attempts stay.
+func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Retried, error) {
+	a := &act{order: o, action: "retry_many", campaign: f.CampaignID, before: f}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Retried, error) {
+		var result outbox.Retried
+		if err := s.require(o, 0); err != nil {
+			return result, err
 		}
-		c.headNext.Int64 = now
-		c.schedule(now)
-		return t.save(c, now)
+		chosen, err := t.rowKeys(selectFailed, f)
+		if err != nil {
+			return result, err
+		}
+		campaigns, err := t.campaignsOf(chosen)
+		if err != nil {
+			return result, err
+		}
+		for _, row := range chosen {
+			c := campaigns[row.campaign]
+			if c.head.Int64 != row.seq { // it was settled since it was chosen
+				continue
+			}
+			done, err := t.retryHead(c, now)
+			if err != nil {
+				return result, err
+			}
+			if done {
+				result.Retried++
+			}
+		}
+		a.after = result
+		return result, nil
 	})
 }
 

@@ -187,3 +187,34 @@ func TestPageActs_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
 		t.Errorf("skip: %v", err)
 	}
 }
+
+func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(3))
+	for _, id := range []string{"a", "b", "c"} {
+		f.append(id, 2)
+		f.fail(map[string]string{"a": "boom", "b": "boom", "c": "bang"}[id], id)
+		f.pause(id)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := f.ResumeCampaign(f.ctx, ana(""), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.noClaim(one)
+	got, err := f.RetryFailed(f.ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"})
+	if err != nil || got.Retried != 2 {
+		t.Fatalf("retried %+v, %v, want two", got, err)
+	}
+	claimed := f.claim(one, 10)
+	if len(claimed) != 2 || claimed[0].CampaignID != "a" || claimed[1].CampaignID != "b" || claimed[0].Attempts != 1 {
+		t.Errorf("claimed %+v, want the heads of a and b with their attempts", claimed)
+	}
+	if r := f.row("c", 1).Row; !r.NextAttemptAt.After(f.clock.now()) {
+		t.Errorf("the row of another error is due at %s", r.NextAttemptAt)
+	}
+	if got, err := f.RetryFailed(f.ctx, ana(""), outbox.RequeueFilter{Fingerprint: "boom"}); err != nil || got.Retried != 0 {
+		t.Errorf("rows that are being applied: %+v, %v, want none", got, err)
+	}
+	f.sound()
+}

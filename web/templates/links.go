@@ -100,6 +100,9 @@ func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
 
 func (l Links) NoteGroup() URL { return l.at(nil, "failures", "groups", "note") }
 
+// RetryGroup makes the failed rows of an error due now.
+func (l Links) RetryGroup() URL { return l.at(nil, "failures", "groups", "retry") }
+
 func (l Links) Summary() URL     { return l.at(nil, "summary") }
 func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }

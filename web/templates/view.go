@@ -213,6 +213,12 @@ func actSentence(a outbox.Act) string {
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":
 		return "Resumed campaign " + a.CampaignID + "."
+	case "retry_many":
+		var d outbox.Retried
+		if json.Unmarshal(a.After, &d) == nil {
+			return fmt.Sprintf("Made %s due now.", count(d.Retried, "failed row", "failed rows"))
+		}
+		return "Made failed rows due now."
 	case "note_errors":
 		return "Changed the note on an error."
 	case "replay", "repair_gaps":
