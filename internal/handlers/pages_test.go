@@ -236,6 +236,10 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 		{"silent worker", outbox.Summary{Worker: outbox.WorkerSummary{Running: true, LastSeen: &long}, Counts: outbox.Counts{Pending: 3},
 			Oldest: &outbox.Oldest{EnqueuedAt: long}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
 		{"blocked and diverged", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
+		{"an instance fell silent", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 3},
+			Instances: []outbox.InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},
+		{"an instance fell silent yesterday", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 3},
+			Instances: []outbox.InstanceState{{ID: "w", LastSeen: now.Add(-24 * time.Hour), BeatEvery: 2 * time.Second}}}, "ok", "All 3 campaigns"},
 		{"busy", outbox.Summary{Worker: worker, Counts: outbox.Counts{Pending: 44200}, Campaigns: outbox.CampaignCounts{Total: 3, Lagging: 1},
 			Lag: outbox.Lag{Events: 44200}}, "busy", "44,200 events still to be applied, in 1 campaign."},
 	} {

@@ -30,6 +30,9 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
 	}
 	judgeWorker(s, now, add)
+	if n := silent(s.Instances, now); n > 0 {
+		add("warn", "%s.", count(n, "instance is silent", "instances are silent"))
+	}
 	if s.Counts.Failed > 0 {
 		add("warn", "%s failed and will be retried.", count(s.Counts.Failed, "row", "rows"))
 	}
@@ -92,6 +95,20 @@ func skipNotes(s outbox.Summary) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s skipped and never applied.", count(s.Campaigns.Skips, "event is", "events are"))}
+}
+
+// newsFor is how long the overview tells of an instance that fell silent; the
+// page of instances tells of it for a week.
+const newsFor = time.Hour
+
+// silent counts the instances that lately broke their promise of a sign of life.
+func silent(instances []outbox.InstanceState, now time.Time) (n int64) {
+	for _, i := range instances {
+		if i.State(now) == outbox.InstanceSilent && now.Sub(i.LastSeen) < newsFor {
+			n++
+		}
+	}
+	return n
 }
 
 func allCurrent(total int64) string {
