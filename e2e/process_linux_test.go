@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -10,6 +11,15 @@ import (
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
+
+// withItsOwn makes a process end like dieWithParent, in a group with those that
+// it starts itself.
+func withItsOwn() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// killAll ends a process made withItsOwn, and those of its group.
+func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
 // tinyDisk is a directory with room for a megabyte. Only root may mount one;
 // without it there is nothing to fill up, and the test is skipped.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -325,13 +326,16 @@ func (o *onCall) shell(step string, u runbookUnit) {
 	}
 	o.env["URL"] = o.s.url
 	flags := o.d.flags()
-	cmd := exec.Command("sh", "-eu", "-c", u.commands)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", u.commands)
+	cmd.Cancel = func() error { return killAll(cmd.Process) }
 	cmd.Env = append(program(o.d).Env, "PATH="+o.bin+":"+os.Getenv("PATH"), "SERVICE_LOG="+log,
 		"OUTBOXWEB_JOURNAL_DB="+flags[1], "OUTBOXWEB_PROJECTIONS_DB="+flags[3], "OUTBOXWEB_PROJECTIONS="+o.files)
 	for name, value := range o.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = withItsOwn()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -489,6 +493,9 @@ func (o *onCall) wrong() {
 	change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
 	o.last()
 	o.before["Watch it fill up, and be sure"] = func() { o.s.awaitSettled(o.t) }
+	o.before["Build them beside, while readers go on"] = func() {
+		change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
+	}
 }
 
 func (o *onCall) upgrade() {
