@@ -48,6 +48,10 @@ e2e: ## run the black-box tests in a real browser
 	.ci/test-packages
 	go test -timeout 10m -count=1 ./e2e/...
 
+.PHONY: screenshots
+screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
+	go test ./e2e -tags shots -run TestPictures -count=1 -args -pictures ../docs
+
 .PHONY: generate
 generate: ## generate the Go code of the templates
 	$(TEMPL) generate -path web/templates

@@ -238,3 +238,27 @@ func TestBrowser_wrongFilterGuard(t *testing.T) {
 		})
 	}
 }
+
+// Who sees trouble is one click away from what to do about it.
+func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := startSeats(t, quickDeath...)
+			appendTo(t, s, "", "table", seats("ana", "ana", "cem"))
+			awaitCounts(t, s, "", 1, 0, 1)
+			b := kind.open(t, s)
+			for _, page := range []string{"/", "/campaigns/table", "/failures"} {
+				b.open(page)
+				b.click(marked("guide"))
+				b.at("/operating")
+				b.await("the section that applies is in sight", `location.hash === "#dead-heads-grow" && Math.abs(document.getElementById("dead-heads-grow").getBoundingClientRect().top) < innerHeight / 2`)
+			}
+			b.await("its commands are for this server", telling(".runbook", `curl -fsS "`+s.url+`/api/v1/failures/groups"`))
+			b.sound("the runbook")
+			b.click(`.runbook p a[href="/failures"]`)
+			b.at("/failures")
+		})
+	}
+}

@@ -70,7 +70,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
-		"audit": "/audit", "about": "/about", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"audit": "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }
 
@@ -232,7 +232,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/campaigns/healthy/events/2", "/projections", "/audit", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

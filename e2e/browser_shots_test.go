@@ -5,20 +5,70 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
-var shotsDir = flag.String("shots", "", "a directory that gets a picture of every page, in each state, size and theme")
+var (
+	shotsDir    = flag.String("shots", "", "a directory that gets a picture of every page, in each state, size and theme")
+	picturesDir = flag.String("pictures", "", "the directory that gets the README's pictures")
+)
+
+// TestPictures makes the README's pictures, from the sample journal; make
+// screenshots runs it. Only times differ from one run to the next.
+func TestPictures(t *testing.T) {
+	if *picturesDir == "" {
+		t.Fatal("-pictures must name a directory for the pictures")
+	}
+	s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms", "--poll-interval", "100ms")
+	awaitStandstill(t, s)
+	awaitFigures(t, s)
+	var dead struct{ Items []campaignName }
+	s.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
+	b := openTab(t, s)
+	picture(b, "overview", "/", "light", 920)
+	picture(b, "campaign", "/campaigns/"+dead.Items[0].ID, "dark", 920)
+	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"filter": map[string]any{}, "canary": true, "reason": "the seat maps were corrected"})
+	if o := awaitOperation(t, s, 1); o.Status != "stopped" {
+		t.Fatalf("the operation is %+v", o)
+	}
+	picture(b, "operation", "/operations/1", "light", 920)
+}
+
+// picture takes a picture of the upper part of a page.
+func picture(b *tab, name, path, theme string, height int64) {
+	b.t.Helper()
+	b.size(viewport{wide.width, height})
+	b.theme(theme)
+	b.open(path)
+	content := tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
+	if err := os.WriteFile(filepath.Join(*picturesDir, name+".png"), content.Data, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// awaitFigures waits until the worker has told what it did.
+func awaitFigures(t *testing.T, s *server) {
+	t.Helper()
+	eventually(t, patience, "the worker has told what it did", func() (bool, string) {
+		var sum struct {
+			Worker struct {
+				Applied int64 `json:"applied_total"`
+			}
+		}
+		s.get(t, "/api/v1/summary", &sum)
+		return sum.Worker.Applied > 0, ""
+	})
+}
 
 // TestShots makes pictures to look at; they show what no assertion does:
 //
 //	go test ./e2e -tags shots -run TestShots -args -shots DIR
-//
-// sample-overview-1280-light.png is the one in the README.
 func TestShots(t *testing.T) {
 	if *shotsDir == "" {
 		t.Fatal("-shots must name a directory for the pictures")
@@ -60,15 +110,7 @@ func TestShots(t *testing.T) {
 		t.Parallel()
 		s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms")
 		awaitStandstill(t, s)
-		eventually(t, patience, "the worker has told what it did", func() (bool, string) {
-			var sum struct {
-				Worker struct {
-					Applied int64 `json:"applied_total"`
-				}
-			}
-			s.get(t, "/api/v1/summary", &sum)
-			return sum.Worker.Applied > 0, ""
-		})
+		awaitFigures(t, s)
 		shoot(t, s, map[string]string{"overview": "/"})
 	})
 }

@@ -1,9 +1,38 @@
 package e2e
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+	"testing"
+)
 
 // dieWithParent makes a process end with the test binary, also when that is
 // killed by its own deadline and runs no clean-up.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// withItsOwn makes a process end like dieWithParent, in a group with those that
+// it starts itself.
+func withItsOwn() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// killAll ends a process made withItsOwn, and those of its group.
+func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
+
+// tinyDisk is a directory with room for a megabyte. Only root may mount one;
+// without it there is nothing to fill up, and the test is skipped.
+func tinyDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("outboxweb-e2e", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("a small disk to fill up cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
 }

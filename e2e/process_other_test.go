@@ -2,6 +2,19 @@
 
 package e2e
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+	"testing"
+)
 
 func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func withItsOwn() *syscall.SysProcAttr { return nil }
+
+func killAll(p *os.Process) error { return p.Kill() }
+
+func tinyDisk(t *testing.T) string {
+	t.Skip("a small disk to fill up is mounted on Linux only")
+	return ""
+}

@@ -22,7 +22,8 @@ const root = "../.."
 var mayImport = map[string][]string{
 	"internal/outbox":     {},
 	"web/static":          {},
-	"web/templates":       {"internal/outbox", "web/static"},
+	"docs":                {},
+	"web/templates":       {"internal/outbox", "web/static", "docs"},
 	"internal/store":      {"internal/outbox"},
 	"internal/publish":    {"internal/outbox"},
 	"internal/projection": {"internal/outbox"},

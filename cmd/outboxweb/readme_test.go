@@ -83,6 +83,27 @@ func TestREADME_namesEveryCommand(t *testing.T) {
 	}
 }
 
+// The README shows the pictures that lie in docs, and no others.
+func TestREADME_showsThePicturesOfDocs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.png"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d pictures (%v)", len(files), err)
+	}
+	for _, file := range files {
+		if !strings.Contains(string(text), "](docs/"+filepath.Base(file)+")") {
+			t.Errorf("README.md does not show %s", filepath.Base(file))
+		}
+	}
+	if shown := strings.Count(string(text), "!["); shown != len(files) {
+		t.Errorf("README.md shows %d pictures, and docs has %d", shown, len(files))
+	}
+}
+
 // Each flag's variable is its name in capitals after OUTBOXWEB_.
 func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections /instances /audit /about
+//	/operating                          the runbook, which pages lead to
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -158,6 +159,7 @@ func (s *server) routePages() {
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
 	get("/about", s.aboutPage)
+	get("/operating", s.operatingPage)
 	s.routeExports("")
 }
 

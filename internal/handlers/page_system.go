@@ -100,6 +100,10 @@ func (s *server) apiAbout(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, a)
 }
 
+func (s *server) operatingPage(w http.ResponseWriter, r *http.Request) error {
+	return s.render(w, r, http.StatusOK, templates.OperatingPage(s.page(r, "When something is wrong", "")))
+}
+
 func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	a, err := s.readAbout(r)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 var everyPage = []string{
 	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
-	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/instances", "/audit", "/about",
+	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/instances", "/audit", "/about", "/operating",
 	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
 	"/projections", "/instances", "/audit", "/about",
 }

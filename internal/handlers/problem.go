@@ -37,6 +37,7 @@ var statuses = []struct {
 	{outbox.ErrConflict, http.StatusConflict, "conflict"},
 	{outbox.ErrNotYet, http.StatusGatewayTimeout, "not-yet"},
 	{outbox.ErrReadOnly, http.StatusForbidden, "read-only"},
+	{outbox.ErrFull, http.StatusInsufficientStorage, "full"},
 	{outbox.ErrBusy, http.StatusServiceUnavailable, "busy"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "busy"},
 	{errMethod, http.StatusMethodNotAllowed, "method"},
@@ -94,6 +95,8 @@ func personText(err error) string {
 	switch {
 	case errors.As(err, &refusal):
 		return refusal.Error()
+	case errors.Is(err, outbox.ErrFull):
+		return "the disk of the database is full, so nothing was changed; make room there and try again"
 	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return "the database is busy or cannot be reached just now; try again in a moment"
 	}
@@ -107,7 +110,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p, internal := explain(err)
 	p.RequestID = requestID(r)
-	if internal {
+	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}
 	if p.Status == http.StatusServiceUnavailable {

@@ -15,6 +15,7 @@ var (
 	ErrNotYet   = errors.New("not yet")                      // what was waited for did not come in time
 	ErrReadOnly = errors.New("read-only")                    // this process refuses every change
 	ErrSetup    = errors.New("cannot start")                 // configuration, file or database that has to be mended first
+	ErrFull     = errors.New("the disk is full")             // nothing was changed; the same call succeeds once there is room
 	ErrBusy     = errors.New("the database is busy or away") // contention, or a server that is not there; the same call may succeed later
 )
 

@@ -279,6 +279,9 @@ func (t *tx) note(err error) error {
 	if v.busy {
 		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
 	}
+	if v.full {
+		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
+	}
 	if v.fatal {
 		t.err = err
 	}

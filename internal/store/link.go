@@ -42,6 +42,7 @@ type verdict struct {
 	fatal bool // the transaction is not what it was, and must not be used any more
 	lost  bool // neither is the connection
 	late  bool // the statement was cut off by its deadline
+	full  bool // there is no room left on the database's disk
 }
 
 // batch is statements that do not depend on each other's answers. SQLite runs

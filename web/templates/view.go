@@ -261,6 +261,7 @@ var titles = map[int]string{
 	http.StatusUnprocessableEntity:   "That cannot be read",
 	http.StatusInternalServerError:   "Something went wrong",
 	http.StatusServiceUnavailable:    "Not available just now",
+	http.StatusInsufficientStorage:   "No room left",
 	http.StatusGatewayTimeout:        "Not yet",
 }
 

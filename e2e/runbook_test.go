@@ -1,0 +1,536 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The runbook's sections have steps, and those have commands for a shell with
+// what they print. The tests below read docs/operating.md and do as it says.
+type (
+	runbookSection struct {
+		name  string
+		steps []runbookStep
+	}
+	runbookStep struct {
+		name   string
+		pages  []string
+		blocks []runbookBlock
+	}
+	// runbookBlock is a fenced block: ```sh, with the words after it that say
+	// for which database it is, and for which of two equal ways.
+	runbookBlock struct {
+		only  []string // sqlite, postgres, curl, cli
+		units []runbookUnit
+	}
+	// runbookUnit is commands and what is expected of them.
+	runbookUnit struct {
+		commands string
+		exit     int
+		prints   []string
+	}
+)
+
+const runbookFile = "../docs/operating.md"
+
+var (
+	codeSpan     = regexp.MustCompile("`([^`]*)`")
+	variableName = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
+)
+
+func readRunbook(t *testing.T) []runbookSection {
+	t.Helper()
+	text, err := os.ReadFile(runbookFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []runbookSection
+	lines := strings.Split(string(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			all = append(all, runbookSection{name: name})
+			continue
+		}
+		if len(all) == 0 {
+			continue
+		}
+		section := &all[len(all)-1]
+		if name, ok := strings.CutPrefix(line, "### "); ok {
+			section.steps = append(section.steps, runbookStep{name: name})
+			continue
+		}
+		if len(section.steps) == 0 {
+			continue
+		}
+		step := &section.steps[len(section.steps)-1]
+		switch {
+		case strings.HasPrefix(line, "Page: "), strings.HasPrefix(line, "Pages: "):
+			for _, span := range codeSpan.FindAllStringSubmatch(line, -1) {
+				if strings.HasPrefix(span[1], "/") {
+					step.pages = append(step.pages, span[1])
+				}
+			}
+		case strings.HasPrefix(line, "```"):
+			length := slices.Index(lines[i+1:], "```")
+			if length < 0 {
+				t.Fatalf("line %d: the block does not end", i+1)
+			}
+			step.blocks = append(step.blocks, readRunbookBlock(t, line, lines[i+1:i+1+length]))
+			i += length + 1
+		}
+	}
+	return all
+}
+
+func readRunbookBlock(t *testing.T, fence string, lines []string) runbookBlock {
+	t.Helper()
+	words := strings.Fields(strings.TrimPrefix(fence, "```"))
+	if len(words) == 0 || words[0] != "sh" {
+		t.Fatalf("%s is no block of commands", fence)
+	}
+	b := runbookBlock{only: words[1:]}
+	for _, line := range lines {
+		last := len(b.units) - 1
+		expectation, isComment := strings.CutPrefix(line, "# ")
+		switch {
+		case isComment && last < 0:
+			t.Fatalf("%q stands before any command", line)
+		case isComment:
+			u := &b.units[last]
+			if text, ok := strings.CutPrefix(expectation, "prints: "); ok {
+				u.prints = append(u.prints, text)
+			} else if n, err := fmt.Sscanf(expectation, "exits %d", &u.exit); n != 1 || err != nil {
+				t.Fatalf("%q says neither what is printed nor how it exits", line)
+			}
+		case last < 0 || len(b.units[last].prints) > 0 || b.units[last].exit != 0:
+			b.units = append(b.units, runbookUnit{commands: line + "\n"})
+		default:
+			b.units[last].commands += line + "\n"
+		}
+	}
+	return b
+}
+
+// runs reports whether a block is for this database and this way.
+func (b runbookBlock) runs(database, way string) bool {
+	for _, word := range b.only {
+		if word != database && word != way {
+			return false
+		}
+	}
+	return true
+}
+
+// shown reports whether a text has the parts of a pattern, which … separates,
+// in their order.
+func shown(text, pattern string) bool {
+	for part := range strings.SplitSeq(pattern, "…") {
+		_, rest, found := strings.Cut(text, strings.TrimSpace(part))
+		if !found {
+			return false
+		}
+		text = rest
+	}
+	return true
+}
+
+// onCall is somebody who goes through a section of the runbook.
+type onCall struct {
+	t      *testing.T
+	d      databases
+	s      *server
+	way    string            // curl or cli
+	env    map[string]string // the names that the runbook uses
+	serve  []string          // flags of the server
+	files  string            // the directory of the projection files
+	bin    string            // where outboxweb and journalctl are found
+	before map[string]func() // what happens in the world before a step
+}
+
+// scenarios bring about what the sections are about.
+var scenarios = map[string]func(*onCall){
+	"Every morning":                          (*onCall).morning,
+	"Lag rises":                              (*onCall).lag,
+	"Dead heads grow":                        (*onCall).dead,
+	"A worker hangs or none is seen":         (*onCall).hang,
+	"Disk full":                              (*onCall).full,
+	"Databases restored from different days": (*onCall).restored,
+	"A projection is wrong":                  (*onCall).wrong,
+	"Before and after an upgrade":            (*onCall).upgrade,
+}
+
+// Every step of the runbook is done, once with curl and once with commands,
+// and does what it says.
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	sections := readRunbook(t)
+	if len(sections) != len(scenarios) {
+		t.Errorf("the runbook has %d sections, the test has scenarios for %d", len(sections), len(scenarios))
+	}
+	for _, database := range []string{"sqlite", "postgres"} {
+		for _, section := range sections {
+			for _, way := range []string{"curl", "cli"} {
+				t.Run(database+"/"+section.name+"/"+way, func(t *testing.T) {
+					t.Parallel()
+					scenario, ok := scenarios[section.name]
+					if !ok {
+						t.Fatal("the test does not know this section")
+					}
+					d := newDatabases(t)
+					if database == "postgres" {
+						d = newPostgres(t)
+					}
+					newOnCall(t, d, database, way).follow(section, scenario)
+				})
+			}
+		}
+	}
+}
+
+func newOnCall(t *testing.T, d databases, database, way string) *onCall {
+	t.Helper()
+	projections := writeProjections(t, seatProjections)
+	o := &onCall{t: t, d: d, way: way, files: projections[1], bin: t.TempDir(), before: map[string]func(){},
+		serve: slices.Concat(quickDeath, projections)}
+	away := t.TempDir()
+	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
+		"PG": d.url, "ID": "1"}
+	if err := os.Symlink(binary, filepath.Join(o.bin, "outboxweb")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.bin, "journalctl"), []byte("#!/bin/sh\nexec cat \"$SERVICE_LOG\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// start starts the service where it was.
+func (o *onCall) start(flags ...string) {
+	o.t.Helper()
+	if o.s != nil {
+		flags = append(flags, "--listen", strings.TrimPrefix(o.s.url, "http://"))
+	}
+	o.s = start(o.t, o.d, append(slices.Clone(o.serve), flags...)...)
+}
+
+// systemctl is the service manager, as far as the runbook needs it.
+func (o *onCall) systemctl(args string) {
+	o.t.Helper()
+	switch args {
+	case "stop outboxweb":
+		if code := o.s.stop(o.t); code != 0 {
+			o.t.Fatalf("the server ended with exit code %d", code)
+		}
+	case "start outboxweb":
+		o.start()
+	case "kill --signal=QUIT outboxweb":
+		o.s.signal(o.t, syscall.SIGQUIT)
+		<-o.s.exited
+	default:
+		o.t.Fatalf("nobody knows what systemctl %s does", args)
+	}
+}
+
+// follow does a section step by step.
+func (o *onCall) follow(section runbookSection, scenario func(*onCall)) {
+	o.t.Helper()
+	scenario(o)
+	database := "sqlite"
+	if o.d.url != "" {
+		database = "postgres"
+	}
+	for _, step := range section.steps {
+		if hook := o.before[step.name]; hook != nil {
+			hook()
+			delete(o.before, step.name)
+		}
+		for _, page := range step.pages {
+			o.open(step.name, page)
+		}
+		for _, b := range step.blocks {
+			if b.runs(database, o.way) {
+				for _, u := range b.units {
+					o.run(step.name, u)
+				}
+			}
+		}
+	}
+	if len(o.before) > 0 {
+		o.t.Errorf("there are no such steps: %v", slices.Collect(maps.Keys(o.before)))
+	}
+}
+
+// open looks at a page, its names replaced.
+func (o *onCall) open(step, page string) {
+	o.t.Helper()
+	path, query, _ := strings.Cut(page, "?")
+	path = os.Expand(path, func(name string) string { return url.PathEscape(o.value(name)) })
+	if query != "" {
+		path += "?" + os.Expand(query, func(name string) string { return url.QueryEscape(o.value(name)) })
+	}
+	a := do(o.t, o.s, http.MethodGet, path, nil)
+	if a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+		o.t.Errorf("%s: page %s: %d %s", step, path, a.status, a.header.Get("Content-Type"))
+	}
+}
+
+func (o *onCall) value(name string) string {
+	value, ok := o.env[name]
+	if !ok {
+		o.t.Fatalf("the runbook uses $%s, which the test does not set", name)
+	}
+	return value
+}
+
+// run runs commands and compares; what is for the service manager it does
+// itself.
+func (o *onCall) run(step string, u runbookUnit) {
+	o.t.Helper()
+	var script strings.Builder
+	for line := range strings.Lines(u.commands) {
+		args, ok := strings.CutPrefix(line, "systemctl ")
+		if !ok {
+			script.WriteString(line)
+			continue
+		}
+		o.shell(step, runbookUnit{commands: script.String()})
+		script.Reset()
+		o.systemctl(strings.TrimSpace(args))
+	}
+	u.commands = script.String()
+	o.shell(step, u)
+}
+
+func (o *onCall) shell(step string, u runbookUnit) {
+	o.t.Helper()
+	if u.commands == "" {
+		return
+	}
+	log := filepath.Join(o.bin, "log")
+	if err := os.WriteFile(log, []byte(o.s.stderr.String()), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.env["URL"] = o.s.url
+	flags := o.d.flags()
+	ctx, cancel := context.WithTimeout(o.t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", u.commands)
+	cmd.Cancel = func() error { return killAll(cmd.Process) }
+	cmd.Env = append(program(o.d).Env, "PATH="+o.bin+":"+os.Getenv("PATH"), "SERVICE_LOG="+log,
+		"OUTBOXWEB_JOURNAL_DB="+flags[1], "OUTBOXWEB_PROJECTIONS_DB="+flags[3], "OUTBOXWEB_PROJECTIONS="+o.files)
+	for name, value := range o.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.SysProcAttr = withItsOwn()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		o.t.Fatal(err)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != u.exit {
+		o.t.Fatalf("%s: exit code %d, want %d, of\n%s%s", step, code, u.exit, u.commands, tail(out.String(), 4000))
+	}
+	for _, pattern := range u.prints {
+		if !shown(out.String(), pattern) {
+			o.t.Errorf("%s: not printed: %s; by\n%s%s", step, pattern, u.commands, tail(out.String(), 4000))
+		}
+	}
+}
+
+// last sets the seq of the campaign's last event.
+func (o *onCall) last() {
+	o.t.Helper()
+	var c struct {
+		Last int64 `json:"high_water_seq"`
+	}
+	o.s.get(o.t, "/api/v1/campaigns/"+o.env["C"], &c)
+	o.env["LAST"] = fmt.Sprint(c.Last)
+}
+
+func (o *onCall) morning() {
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+}
+
+func (o *onCall) lag() {
+	o.serve = append(o.serve, "--max-attempts", "8", "--retry-base", "1h", "--retry-max", "1h")
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ana", "cem"))
+	awaitCounts(o.t, o.s, "", 1, 1, 0)
+	o.env["SEQ"] = "2"
+	o.last()
+	o.before["Try a failed head at once"] = func() { change(o.t, o.d.projections(), freeSeat, "table", "ana") }
+}
+
+func (o *onCall) dead() {
+	o.start()
+	for _, table := range []string{"table", "garden", "attic"} {
+		appendTo(o.t, o.s, "", table, seats("ana", "ana", "cem"))
+	}
+	odd := seats("ana", "ben", "cem")
+	delete(odd[1].Payload, "seat")
+	appendTo(o.t, o.s, "", "odd", odd)
+	awaitCounts(o.t, o.s, "", 4, 0, 4)
+	var groups struct {
+		Items []struct {
+			Fingerprint string
+			Dead        int64
+		}
+	}
+	o.s.get(o.t, "/api/v1/failures/groups", &groups)
+	for _, g := range groups.Items {
+		if g.Dead == 3 {
+			o.env["F"] = g.Fingerprint
+		}
+	}
+	o.env["C"], o.env["SEQ"] = "odd", "2"
+	o.last()
+	o.before["Requeue by canary"] = func() {
+		for _, table := range []string{"table", "garden", "attic"} {
+			change(o.t, o.d.projections(), freeSeat, table, "ana")
+		}
+	}
+}
+
+func (o *onCall) hang() {
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+	o.systemctl("stop outboxweb")
+	o.start("--worker=false")
+	appendTo(o.t, o.s, "", "table", []event{taken("seat-7", "cem")})
+	o.last()
+}
+
+func (o *onCall) full() {
+	if o.d.url == "" {
+		o.d.dir = tinyDisk(o.t)
+	}
+	o.env["DATA"] = o.d.dir
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+	if o.d.url != "" {
+		return // what follows cannot be brought about; the steps are done all the same
+	}
+	ballast := filepath.Join(o.d.dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err == nil {
+		o.t.Fatal("the disk is not full")
+	}
+	eventually(o.t, patience, "an append is refused", func() (bool, string) {
+		a := do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""))
+		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
+	})
+	o.before["It goes on by itself"] = func() {
+		if err := os.Remove(ballast); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// restored has a journal that is older than its projections.
+func (o *onCall) restored() {
+	o.start()
+	monday, tuesday := filepath.Join(o.t.TempDir(), "monday"), filepath.Join(o.t.TempDir(), "tuesday")
+	backup := func(dir string) {
+		o.s.awaitSettled(o.t)
+		mustCommand(o.t, o.d, nil, "backup", dir, "--projections", o.files)
+	}
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	backup(monday)
+	appendTo(o.t, o.s, "", "table", []event{taken("seat-7", "cem")})
+	appendTo(o.t, o.s, "", "late", seats("ana"))
+	backup(tuesday)
+	o.s.stop(o.t)
+	mixed := o.t.TempDir()
+	for from, pattern := range map[string]string{monday: "journal.*", tuesday: "projections.*"} {
+		found, err := filepath.Glob(filepath.Join(from, pattern))
+		if err != nil || len(found) != 1 {
+			o.t.Fatalf("%s in %s: %v, %v", pattern, from, found, err)
+		}
+		if err := os.Rename(found[0], filepath.Join(mixed, filepath.Base(found[0]))); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	if o.d.url == "" {
+		o.d = newDatabases(o.t)
+	} else {
+		o.d = newPostgres(o.t)
+	}
+	mustCommand(o.t, o.d, nil, "restore", mixed, "--projections", o.files)
+	o.env["DATA"], o.env["PG"] = o.d.dir, o.d.url
+	o.start()
+	o.last()
+}
+
+// wrong has a read model that was changed by hand, and an event that was
+// skipped.
+func (o *onCall) wrong() {
+	o.env["DATA"] = o.d.dir
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	appendTo(o.t, o.s, "", "odd", seats("ana", "ana", "cem"))
+	awaitCounts(o.t, o.s, "", 1, 0, 1)
+	o.s.post(o.t, http.StatusOK, "/api/v1/rows/odd/2/skip", map[string]any{"reason": "sits already", "confirm": "skip odd 2"})
+	o.s.awaitSettled(o.t)
+	change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
+	o.last()
+	o.before["Watch it fill up, and be sure"] = func() { o.s.awaitSettled(o.t) }
+	o.before["Build them beside, while readers go on"] = func() {
+		change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
+	}
+}
+
+func (o *onCall) upgrade() {
+	o.env["DATA"] = o.d.dir
+	o.morning()
+}
+
+// What a reader of the runbook is told to put in is explained, and what is
+// explained is used.
+func TestRunbook_namesAreExplained(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(runbookFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained, used := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "| `$") {
+			explained[variableName.FindStringSubmatch(line)[1]] = true
+		}
+	}
+	for _, section := range readRunbook(t) {
+		for _, step := range section.steps {
+			texts := slices.Clone(step.pages)
+			for _, b := range step.blocks {
+				for _, u := range b.units {
+					texts = append(texts, u.commands)
+				}
+			}
+			for _, name := range variableName.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
+				used[name[1]] = true
+			}
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)); !slices.Equal(got, want) {
+		t.Errorf("explained are %v, used are %v", got, want)
+	}
+}

@@ -1,0 +1,108 @@
+package templates
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"outboxweb/docs"
+	"outboxweb/internal/outbox"
+)
+
+// Guide is an anchor of the runbook: the section or the step that says what to
+// do. Empty means that nothing is wrong.
+type Guide string
+
+// The guides that pages lead to; a test looks for each in the runbook.
+const (
+	GuideLag      Guide = "lag-rises"
+	GuideFailed   Guide = "try-a-failed-head-at-once"
+	GuideDead     Guide = "dead-heads-grow"
+	GuideCanary   Guide = "follow-it-and-say-that-you-have-seen-the-end"
+	GuideWorker   Guide = "a-worker-hangs-or-none-is-seen"
+	GuideDiverged Guide = "databases-restored-from-different-days"
+	GuideWrong    Guide = "a-projection-is-wrong"
+	GuideDisk     Guide = "disk-full"
+	GuideUpgrade  Guide = "before-and-after-an-upgrade"
+)
+
+// Operating is the runbook, at a guide if there is one.
+func (l Links) Operating(g Guide) URL {
+	u := l.at(nil, "operating")
+	if g != "" {
+		u += "#" + URL(url.PathEscape(string(g)))
+	}
+	return u
+}
+
+// Path is the address of a page as the runbook writes it, such as
+// /rows?status=dead.
+func (l Links) Path(address string) URL {
+	path, query, _ := strings.Cut(address, "?")
+	values, _ := url.ParseQuery(query) // what does not parse is left out
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "" {
+		parts = nil
+	}
+	return l.at(values, parts...)
+}
+
+// overviewGuide is what to do about the worst that a summary tells, in the
+// order in which Judge looks.
+func overviewGuide(s outbox.Summary, now time.Time) Guide {
+	worked := false
+	judgeWorker(s, now, func(string, string, ...any) { worked = true })
+	switch {
+	case s.Campaigns.Diverged > 0:
+		return GuideDiverged
+	case s.Campaigns.Blocked > 0:
+		return GuideDead
+	case worked && s.Mode == outbox.ModeOutbox:
+		return GuideWorker
+	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
+		return GuideLag
+	}
+	return ""
+}
+
+// campaignGuide is what to do about what holds a campaign up.
+func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
+	switch c.State() {
+	case outbox.StateDiverged:
+		return GuideDiverged
+	case outbox.StateBlocked:
+		return GuideDead
+	case outbox.StateFailing:
+		return GuideFailed
+	case outbox.StateLagging:
+		if e.Hold == outbox.HoldNone && strings.Contains(e.Why, "no worker") {
+			return GuideWorker
+		}
+		return GuideLag
+	}
+	return ""
+}
+
+// leadsTo is the page that a piece of code in the runbook names: an address
+// in which nothing is left to put in.
+func leadsTo(p Page, s docs.Span) URL {
+	if !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
+		return ""
+	}
+	return p.Links.Path(s.Text)
+}
+
+// commands are those of the runbook, for the server they are read on.
+func commands(p Page, code string) string {
+	return strings.ReplaceAll(code, "$URL", p.Origin+p.Links.Base())
+}
+
+// commandsFor says when a block of commands is the one to take.
+func commandsFor(words []string) string {
+	names := map[string]string{"curl": "with curl", "cli": "as a command", "sqlite": "on SQLite", "postgres": "on PostgreSQL"}
+	var all []string
+	for _, w := range words {
+		all = append(all, names[w])
+	}
+	return strings.Join(all, ", ")
+}
