@@ -32,6 +32,7 @@ func TestSkip_throughTheAPI(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events/2/unskip", `{"reason":"no"}`).want(t, 409, "events 3 to 4", "were applied after event 2")
 	s.post("/api/v1/campaigns/c-1/events/3/unskip", `{}`).want(t, 409, "is not skipped")
 	s.get("/api/v1/campaigns/nobody/skips").want(t, 404)
+	s.get("/export/campaigns").want(t, 200, ",blocked_behind,gap,skips,lease_owner,", ",0,0,1,")
 	s.get("/api/v1/audit?action=skip").want(t, 200, `"action":"skip"`, "it names nobody")
 }
 
