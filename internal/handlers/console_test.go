@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -146,6 +147,19 @@ func (s *site) twice(page, form, target, body, action string) {
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
 	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: action}); err != nil || len(acts.Items) != 1 {
 		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
+	}
+}
+
+// What an act has done is done, also when the page that shows it cannot name it.
+func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	rec := httptest.NewRecorder()
+	err := s.srv.done(rec, httptest.NewRequestWithContext(gone, "POST", "http://127.0.0.1/", nil), "/campaigns/c-1")
+	if err != nil || rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != "/campaigns/c-1" {
+		t.Errorf("%d to %q, %v", rec.Code, rec.Header().Get("Location"), err)
 	}
 }
 
