@@ -89,6 +89,22 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	}
 }
 
+// What all readers share must be nobody's in particular.
+func TestOverview_isSharedWithoutItsReader(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*site{
+		"empty": newSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }),
+		"full":  newSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble(),
+	} {
+		s.get("/", host("one.example")).want(t, 200, "one.example")
+		s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
+		part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
+		if name == "full" && part.body != s.get("/", host("one.example"), header("HX-Target", "live")).body {
+			t.Error("two readers are shown something else at the same time")
+		}
+	}
+}
+
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
