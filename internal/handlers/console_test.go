@@ -123,6 +123,10 @@ func TestActs_thatNeedAReasonAskForOne(t *testing.T) {
 	s.get("/").want(t, 200, "Requeue…").lacks(t, `data-testid="requeue"`)
 	s.get("/rows/c-1/2/requeue").want(t, 200, "(required)")
 	s.get("/campaigns/c-1").want(t, 200, "Requeue event 2…").lacks(t, `data-testid="requeue"`)
+	s.seed("c-9", poison, "a", "b", "c")
+	s.pass() // fails once; nothing is released by a retry
+	s.get("/campaigns/c-9").want(t, 200, `id="head-reason"`).lacks(t, "(required)")
+	s.submit("/rows/c-9/1/retry", "expected_status=failed&return_to=campaign").want(t, http.StatusSeeOther)
 }
 
 var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z0-9-]+)" value="([^"]+)"`)
