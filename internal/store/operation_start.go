@@ -287,7 +287,7 @@ func (t *tx) asShown(order outbox.OperationOrder, is outbox.OperationPreview, no
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
 	}
-	if seen := order.ExpectedReleased; seen != nil && is.Released > *seen+max(100, *seen/10) {
+	if seen := order.ExpectedReleased; seen != nil && !outbox.GrownAlike(*seen, is.Released) {
 		changes = append(changes, fmt.Sprintf("%d rows would be released now, not %d", is.Released, *seen))
 	}
 	switch {
