@@ -53,7 +53,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		t := table(a.out)
 		fmt.Fprintln(t, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY")
 		for _, v := range views {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, v.Why)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200))
 		}
 		return t.Flush()
 	})

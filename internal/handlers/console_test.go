@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -88,6 +89,22 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	}
 }
 
+// What all readers share must be nobody's in particular.
+func TestOverview_isSharedWithoutItsReader(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*site{
+		"empty": newSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }),
+		"full":  newSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble(),
+	} {
+		s.get("/", host("one.example")).want(t, 200, "one.example")
+		s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
+		part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
+		if name == "full" && part.body != s.get("/", host("one.example"), header("HX-Target", "live")).body {
+			t.Error("two readers are shown something else at the same time")
+		}
+	}
+}
+
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
@@ -106,6 +123,10 @@ func TestActs_thatNeedAReasonAskForOne(t *testing.T) {
 	s.get("/").want(t, 200, "Requeue…").lacks(t, `data-testid="requeue"`)
 	s.get("/rows/c-1/2/requeue").want(t, 200, "(required)")
 	s.get("/campaigns/c-1").want(t, 200, "Requeue event 2…").lacks(t, `data-testid="requeue"`)
+	s.seed("c-9", poison, "a", "b", "c")
+	s.pass() // fails once; nothing is released by a retry
+	s.get("/campaigns/c-9").want(t, 200, `id="head-reason"`).lacks(t, "(required)")
+	s.submit("/rows/c-9/1/retry", "expected_status=failed&return_to=campaign").want(t, http.StatusSeeOther)
 }
 
 var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z0-9-]+)" value="([^"]+)"`)
@@ -146,6 +167,19 @@ func (s *site) twice(page, form, target, body, action string) {
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
 	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: action}); err != nil || len(acts.Items) != 1 {
 		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
+	}
+}
+
+// What an act has done is done, also when the page that shows it cannot name it.
+func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	rec := httptest.NewRecorder()
+	err := s.srv.done(rec, httptest.NewRequestWithContext(gone, "POST", "http://127.0.0.1/", nil), "/campaigns/c-1")
+	if err != nil || rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != "/campaigns/c-1" {
+		t.Errorf("%d to %q, %v", rec.Code, rec.Header().Get("Location"), err)
 	}
 }
 

@@ -52,8 +52,34 @@ func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(campaign), seq))
 	h.Set("ETag", `"`+hash+`"`)
-	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text))
+	answer := &ranged{ResponseWriter: w}
+	http.ServeContent(answer, r, "", time.Time{}, strings.NewReader(text))
+	if answer.beyond {
+		h.Del("Content-Disposition")
+		h.Del("ETag")
+		return &outbox.Refusal{Err: errRange, Detail: fmt.Sprintf("the payload is %d bytes long and has no such range", len(text))}
+	}
 	return nil
+}
+
+// ranged passes on what http.ServeContent answers, except that there is no such
+// range: that is told like any other error.
+type ranged struct {
+	http.ResponseWriter
+	beyond bool
+}
+
+func (w *ranged) WriteHeader(status int) {
+	if w.beyond = status == http.StatusRequestedRangeNotSatisfiable; !w.beyond {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *ranged) Write(text []byte) (int, error) {
+	if w.beyond {
+		return len(text), nil
+	}
+	return w.ResponseWriter.Write(text)
 }
 
 // fileName is a campaign's id as part of a file's name that every system takes.

@@ -118,7 +118,11 @@ func TestPayload_isTheStoredBytesAndCanBeReadInRanges(t *testing.T) {
 		if a := s.get(target, header("Range", "bytes=5-20")).want(t, 206); a.body != payload[5:21] {
 			t.Errorf("%s: the range is %q", target, a.body)
 		}
-		s.get(target, header("Range", "bytes=5000-")).want(t, 416)
+		beyond := s.get(target, header("Range", "bytes=5000-")).want(t, 416, "bytes long")
+		want := map[string]string{"": "text/html; charset=utf-8", "/api/v1": "application/problem+json"}[prefix]
+		if h := beyond.Header; h.Get("Content-Type") != want || h.Get("Content-Disposition") != "" || h.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(payload)) {
+			t.Errorf("%s: a range beyond the end is answered with %v", target, h)
+		}
 		s.get(prefix+"/campaigns/c-1/events/9/payload").want(t, 404)
 	}
 	if a := s.do("HEAD", "/campaigns/c-1/events/1/payload", ""); a.body != "" || a.Header.Get("Content-Length") != fmt.Sprint(len(payload)) {

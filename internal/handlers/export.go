@@ -57,7 +57,7 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 	return export(s, w, r, s.Store.CampaignsInPages(r.Context(), filter), table[outbox.Campaign]{
 		name: "campaigns",
 		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
-			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "lease_owner", "lease_expires_at",
+			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "skips", "lease_owner", "lease_expires_at",
 			"paused_by", "paused_at", "paused_reason", "why"},
 		cells: func(c outbox.Campaign) []any { return campaignCells(c, s.Now(), around()) },
 		view:  func(c outbox.Campaign) any { return s.viewCampaign(c, around()) },
@@ -73,7 +73,7 @@ func campaignCells(c outbox.Campaign, now time.Time, around outbox.Surroundings)
 		pause = *c.Paused
 	}
 	return []any{c.CampaignID, string(c.State()), c.HighWaterSeq, c.AppliedSeq, c.LagEvents(), c.Lag(now).Seconds(), c.HeadSeq, string(c.HeadStatus),
-		c.HeadNextAttempt, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.Counts.Dead, c.BlockedBehind(), c.Gap(), lease.Owner, lease.ExpiresAt,
+		c.HeadNextAttempt, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.Counts.Dead, c.BlockedBehind(), c.Gap(), c.Skips, lease.Owner, lease.ExpiresAt,
 		pause.By, pause.At, pause.Reason, c.Why(now, around)}
 }
 

@@ -186,7 +186,7 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 // actForm is actBody as the pages send it.
 type actForm struct {
 	Reason       string `json:"reason" validate:"text,maxbytes=500"`
-	Confirm      string `json:"confirm" validate:"text,maxbytes=200"`
+	Confirm      string `json:"confirm" validate:"text,maxbytes=300"`
 	Status       string `json:"expected_status" validate:"omitempty,oneof=pending processing failed dead"`
 	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`

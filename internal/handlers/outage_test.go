@@ -103,7 +103,7 @@ func (s *site) wantAway(r request, a answer) {
 	s.t.Helper()
 	want := 503
 	switch r.target {
-	case "/healthz", "/metrics", apiPrefix + "/openapi.json":
+	case "/healthz", "/metrics", "/operating", apiPrefix + "/openapi.json":
 		want = 200
 	case "/static/none":
 		want = 404

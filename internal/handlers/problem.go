@@ -22,6 +22,7 @@ var (
 	errHost      = errors.New("misdirected request")
 	errOrigin    = errors.New("cross-origin request")
 	errMediaType = errors.New("unsupported media type")
+	errRange     = errors.New("no such range")
 )
 
 // statuses is the one table from kinds of error to answers, the first that
@@ -44,6 +45,7 @@ var statuses = []struct {
 	{errHost, http.StatusMisdirectedRequest, "host"},
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
+	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 }
 
 // problem is the body of an error, application/problem+json.

@@ -138,14 +138,16 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 	return err
 }
 
-// done sends a browser from an act to the page that shows what it did.
+// done sends a browser from an act to the page that shows what it did. When its
+// record cannot be read just now, the page shows it all the same, without the
+// sentence about it.
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
 	for _, c := range s.overviews {
 		c.forget()
 	}
 	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
 	if err != nil {
-		return err
+		s.Logger.Warn("read the record of an act", "request_id", requestID(r), "err", err)
 	}
 	for _, a := range latest.Items {
 		if a.RequestID == requestID(r) {

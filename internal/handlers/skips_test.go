@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"outboxweb/internal/outbox"
@@ -32,6 +33,7 @@ func TestSkip_throughTheAPI(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events/2/unskip", `{"reason":"no"}`).want(t, 409, "events 3 to 4", "were applied after event 2")
 	s.post("/api/v1/campaigns/c-1/events/3/unskip", `{}`).want(t, 409, "is not skipped")
 	s.get("/api/v1/campaigns/nobody/skips").want(t, 404)
+	s.get("/export/campaigns").want(t, 200, ",blocked_behind,gap,skips,lease_owner,", ",0,0,1,")
 	s.get("/api/v1/audit?action=skip").want(t, 200, `"action":"skip"`, "it names nobody")
 }
 
@@ -71,6 +73,15 @@ func TestSkip_throughFormsWithoutJavaScript(t *testing.T) {
 	s.get("/").want(t, 200, "1 event is skipped and never applied.", `data-testid="count-skips">1<`)
 	to = landing(s.submit("/campaigns/c-1/events/2/unskip", "return_to=campaign"))
 	s.get(to).want(t, 200, "Took back the skip of event 2", "taken back").lacks(t, `data-testid="unskip"`, "s-skipped")
+}
+
+func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id := strings.Repeat("c", outbox.MaxIDLength)
+	s.seed(id, poison)
+	s.work()
+	s.submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
 }
 
 func TestSkip_isNotOfferedWhereItIsRefused(t *testing.T) {

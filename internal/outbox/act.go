@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,22 @@ func ReleasePhrase(released int64) string {
 		return ""
 	}
 	return fmt.Sprintf("release %d rows", released)
+}
+
+// GrownAlike reports whether a number of rows that a person was shown may have
+// grown to what it is without being another blast radius: by a hundred, or by a
+// tenth.
+func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
+
+// Confirms reports whether what was typed confirms that so many rows are
+// released. Events keep coming meanwhile, so that it may name a few less.
+func Confirms(typed string, released int64) bool {
+	typed = strings.TrimSpace(typed)
+	var shown int64
+	if _, err := fmt.Sscanf(typed, "release %d rows", &shown); err != nil {
+		return false
+	}
+	return typed == ReleasePhrase(shown) && shown <= released && GrownAlike(shown, released)
 }
 
 // Expected is the state an operator saw before acting. Zero fields are not

@@ -73,7 +73,7 @@ func (s *Store) require(o outbox.Order, released int64) error {
 		return err
 	}
 	phrase := outbox.ReleasePhrase(released)
-	if o.By.Via == "page" && phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
+	if o.By.Via == "page" && phrase != "" && !outbox.Confirms(o.Confirm, released) {
 		return outbox.Invalid("confirm", "this act releases %d rows; to confirm it, type: %s", released, phrase)
 	}
 	return nil

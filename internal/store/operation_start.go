@@ -251,6 +251,9 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if err := t.freeze(&op, chosen, now); err != nil {
 			return outbox.Operation{}, err
 		}
+		if op.Totals.Chosen == 0 { // all of it was taken in this moment
+			return outbox.Operation{}, t.nothingToRequeue(order, now)
+		}
 		a.after = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
 		return op, nil
 	})
@@ -284,18 +287,22 @@ func (t *tx) asShown(order outbox.OperationOrder, is outbox.OperationPreview, no
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
 	}
-	if seen := order.ExpectedReleased; seen != nil && is.Released > *seen+max(100, *seen/10) {
+	if seen := order.ExpectedReleased; seen != nil && !outbox.GrownAlike(*seen, is.Released) {
 		changes = append(changes, fmt.Sprintf("%d rows would be released now, not %d", is.Released, *seen))
 	}
 	switch {
 	case len(changes) > 0:
 		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.lastAct(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
-		return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.lastAct(order.Filter.CampaignID, 0, now))
+		return t.nothingToRequeue(order, now)
 	case is.Confirm != "" && order.Confirm != is.Confirm:
 		return outbox.Invalid("confirm", "this requeues %d rows and releases %d; confirm it with the phrase %q", is.Rows, is.Released, is.Confirm)
 	}
 	return nil
+}
+
+func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
+	return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.lastAct(order.Filter.CampaignID, 0, now))
 }
 
 const insertOperation = `

@@ -483,6 +483,34 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	}
 }
 
+// Of two operators who start the same one at once, the second finds nothing left.
+func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.killed("a", 1)
+	holder := f.somebody(f.pair.Journal)
+	for _, statement := range []string{`begin`, `
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
+values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
+		if _, err := holder.Exec(f.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := make(chan error, 1)
+	go func() {
+		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		started <- err
+	}()
+	f.waiting(1)
+	if _, err := holder.Exec(f.ctx, `commit`); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, <-started, outbox.ErrConflict, "nothing to requeue")
+	if n := f.number(`select count(*) from operations`); n != 0 {
+		t.Errorf("%d operations of no row are left, which nothing would ever end", n)
+	}
+}
+
 // Nothing but a claim's own failure ends a watch: a program that knows no
 // operations may have settled it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {

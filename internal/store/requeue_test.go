@@ -171,6 +171,28 @@ func TestRequeueRow_ofWideReachIsConfirmedOnPages(t *testing.T) {
 	}
 }
 
+// Events keep coming while somebody types: a few more are no other act.
+func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 1002)
+	f.kill("a")
+	o := ana("mended")
+	o.By.Via, o.Confirm = "page", "release 1001 rows"
+	f.append("a", 101)
+	f.unchanged(func() {
+		_, err := f.RequeueRow(f.ctx, o, "a", 1)
+		refused(t, err, outbox.ErrInvalid, "type: release 1102 rows")
+		o.Confirm = "release 1001 rows or so"
+		_, err = f.RequeueRow(f.ctx, o, "a", 1)
+		refused(t, err, outbox.ErrInvalid, "type: release 1102 rows")
+	})
+	o.Confirm = "release 1002 rows"
+	if _, err := f.RequeueRow(f.ctx, o, "a", 1); err != nil {
+		t.Error(err)
+	}
+}
+
 // A retry only brings forward what happens anyway, and a skip has a phrase of
 // its own.
 func TestPageActs_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {

@@ -84,6 +84,15 @@ func (p Page) needsReason(released int64) bool {
 	return p.ReasonFrom > 0 && max(released, 1) >= p.ReasonFrom
 }
 
+// releasedByHead is how many rows an act on a campaign's head releases. A retry
+// releases none that would not be released by itself.
+func releasedByHead(c outbox.Campaign) int64 {
+	if c.HeadStatus != outbox.Dead {
+		return 0
+	}
+	return c.BlockedBehind()
+}
+
 // releasedBy is how many rows wait for this one and no other.
 func releasedBy(r outbox.Row) int64 {
 	if !r.IsHead {

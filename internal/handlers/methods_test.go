@@ -1,0 +1,76 @@
+package handlers
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestRoutes_answerEveryMethodLikeTheOthers asks every address with a method it
+// does not take, with HEAD, and for a change of a read-only server.
+func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
+	t.Parallel()
+	s, closed := newSite(t).trouble(), newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
+	isProblem := func(r request, a answer, status int) {
+		t.Helper()
+		kind := "text/html; charset=utf-8"
+		if strings.HasPrefix(r.target, apiPrefix) {
+			kind = "application/problem+json"
+		}
+		if a.StatusCode != status || a.Header.Get("Content-Type") != kind {
+			t.Errorf("%s is answered with %d as %s, want %d as %s", r, a.StatusCode, a.Header.Get("Content-Type"), status, kind)
+		}
+	}
+	for _, r := range everyRequest(t, s) {
+		if r.target == "/metrics" {
+			continue
+		}
+		deleting := r
+		deleting.method = http.MethodDelete
+		a := s.send(deleting)
+		isProblem(deleting, a, http.StatusMethodNotAllowed)
+		if allow := strings.Join(a.Header.Values("Allow"), ","); !strings.Contains(allow, r.method) {
+			t.Errorf("%s allows %q, and takes %s", r, allow, r.method)
+		}
+		switch r.method {
+		case http.MethodGet:
+			asked := s.send(r)
+			r.method = http.MethodHead
+			if a := s.send(r); a.StatusCode != asked.StatusCode || a.Header.Get("Content-Type") != asked.Header.Get("Content-Type") {
+				t.Errorf("%s is answered with %d %v, GET with %d %v", r, a.StatusCode, a.Header, asked.StatusCode, asked.Header)
+			}
+		case http.MethodPost:
+			if r.target != apiPrefix+"/operations/preview" {
+				isProblem(r, closed.send(r), http.StatusForbidden)
+			}
+		}
+	}
+}
+
+func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/rows/c-1/2", "/rows/c-1/99", "/c-1", "/nobody", "/operations/1", "/operations/99")
+	for _, r := range everyRequest(t, s) {
+		to := absent.Replace(r.target)
+		if to == r.target || r.method == http.MethodPost && strings.HasSuffix(r.target, "/events") { // the first event makes a campaign
+			continue
+		}
+		for _, target := range []string{to, strings.Replace(strings.Replace(to, "/c-1/", "/nobody/", 1), "/99", "/2", 1)} {
+			r.target = target
+			if strings.HasPrefix(strings.TrimPrefix(target, apiPrefix), "/operations/2") {
+				continue
+			}
+			a := s.send(r)
+			if a.StatusCode != http.StatusNotFound {
+				t.Errorf("%s is answered with %d: %.200s", r, a.StatusCode, a.body)
+			}
+			if !strings.HasPrefix(target, apiPrefix) {
+				continue
+			}
+			if p := decodeAs[problem](t, a); p.Detail == "" || p.RequestID == "" || strings.Contains(p.Detail, "sql") || p.Type != "urn:outboxweb:not-found" {
+				t.Errorf("%s is answered with %+v", r, p)
+			}
+		}
+	}
+}
