@@ -85,17 +85,25 @@ func (d *database) peek(ctx context.Context, dest any, query string, args ...any
 	return t.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
-// migrate brings the schema to this program's version. Two processes may
-// start at once: the one that loses the race finds the work done.
+// migrateTries is how often in a row bringing a schema further may fail without
+// getting anywhere.
+const migrateTries = 5
+
+// migrate brings the schema to this program's version. Several processes may
+// start at once: one that loses the race to a step finds that step done.
 func (d *database) migrate(ctx context.Context, refuse bool) error {
 	provider, err := d.provider()
 	if err != nil {
 		return fmt.Errorf("read migrations of the %s database: %w", d.name, err)
 	}
-	for attempt := 1; ; attempt++ {
+	reached, tries := int64(-1), 0
+	for {
 		have, want, err := d.versions(ctx, provider)
+		if tries++; err == nil && have > reached {
+			reached, tries = have, 1
+		}
 		switch {
-		case err != nil && attempt == 5:
+		case err != nil && tries == migrateTries:
 			return d.failedTo("read the version of", err)
 		case err != nil:
 			continue
@@ -116,7 +124,7 @@ func (d *database) migrate(ctx context.Context, refuse bool) error {
 			_, err := provider.Up(ctx)
 			return err
 		})
-		if err != nil && attempt == 5 {
+		if err != nil && tries == migrateTries {
 			return d.failedTo("migrate", err)
 		}
 	}
