@@ -262,3 +262,30 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 		})
 	}
 }
+
+// A button that is pressed twice in haste acts once, and says so.
+func TestBrowser_pressedTwiceActsOnce(t *testing.T) {
+	t.Parallel()
+	for _, kind := range tabs {
+		for _, page := range []string{"/", "/rows/table/2", "/campaigns/table"} {
+			t.Run(kind.name+" on "+page, func(t *testing.T) {
+				t.Parallel()
+				s, d := startSeats(t, quickDeath...)
+				appendTo(t, s, "", "table", seats("ana", "ana", "cem"))
+				awaitCounts(t, s, "", 1, 0, 1)
+				change(t, d.projections(), freeSeat, "table", "ana")
+				b := kind.open(t, s)
+				b.open(page)
+				b.lookUntil("the row can be requeued", `!!document.querySelector(`+js(marked("requeue"))+`)`)
+				b.clickTwice(marked("requeue"))
+				b.await("it is confirmed", telling(marked("flash"), "Requeued event 2 of campaign table"))
+				s.awaitSettled(t)
+				var audit struct{ Items []struct{ Action string } }
+				s.get(t, "/api/v1/audit?action=requeue", &audit)
+				if len(audit.Items) != 1 {
+					t.Errorf("the audit has %d requeues, want one", len(audit.Items))
+				}
+			})
+		}
+	}
+}

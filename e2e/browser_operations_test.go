@@ -87,6 +87,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.at("/operations/new")
 			b.await("the page says what it will do", telling("main", "43 dead rows of 43 campaigns")+" && "+telling("main", "86 rows that wait behind are released"))
 			b.await("it names campaigns and groups", telling("main", "few-0")+" && "+telling("main", "and 23 others")+` && document.querySelectorAll(".causes li").length === 2`)
+			b.sound("an operation of 43 rows before it starts")
 			b.await("the canary is the default", `document.querySelector("#canary").checked`)
 			b.typeInto("input[name=reason]", "perhaps mended")
 			b.click(marked("requeue-confirm"))
@@ -96,6 +97,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.await("each group says why", telling(marked("group-1"), "failed again with the same error")+" && "+telling(marked("group-2"), "failed again with the same error"))
 			b.await("its rows are counted", telling("#live", "✕ failed again 2")+" && "+telling("#live", "‖ left 41"))
 			b.await("nothing else failed", telling("#live", "Nothing else failed"))
+			b.sound("an operation that stopped")
 			if o := awaitOperation(t, s, 1); o.Totals.FailedAgain != 2 || o.Totals.Left != 41 {
 				t.Errorf("the API tells of %+v", o)
 			}
@@ -124,7 +126,9 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 				t.Errorf("the API tells of %+v, want all done, the larger group in its sixth wave", o)
 			}
 			s.awaitSettled(t)
+			b.sound("an operation that is done")
 			b.open("/")
+			b.agrees()
 			b.lookUntil("the overview remembers", telling(marked("health"), "All 43 campaigns are current")+" && "+telling(marked("health"), "1 operation has ended and is not acknowledged"))
 			b.click(`nav a[href="/operations"]`)
 			b.at("/operations")

@@ -322,9 +322,23 @@ func marked(id string) string {
 // point is a place in the window, in CSS pixels.
 type point struct{ X, Y float64 }
 
-// click clicks with the mouse on the first element that matches, once it can
-// be seen there and holds still.
+// click clicks with the mouse on the first element that matches.
 func (b *tab) click(selector string, options ...chromedp.MouseOption) {
+	b.t.Helper()
+	at := b.placeOf(selector)
+	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
+}
+
+// clickTwice clicks twice in a row, as fast as a hand that is impatient.
+func (b *tab) clickTwice(selector string) {
+	b.t.Helper()
+	at := b.placeOf(selector)
+	b.do("click twice "+selector, chromedp.MouseClickXY(at.X, at.Y), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(2)))
+}
+
+// placeOf is where the first element that matches can be clicked, once it can
+// be seen there and holds still.
+func (b *tab) placeOf(selector string) point {
 	b.t.Helper()
 	const still = 3 // looks in a row
 	var at *point
@@ -350,7 +364,7 @@ func (b *tab) click(selector string, options ...chromedp.MouseOption) {
 		seen++
 		return seen >= still, "it moves"
 	})
-	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
+	return *at
 }
 
 // typeInto clicks into a field and types.

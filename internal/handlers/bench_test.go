@@ -26,7 +26,7 @@ func BenchmarkRender(b *testing.B) {
 		overview.Blocked = append(overview.Blocked, outbox.Blocked{Campaign: c, Error: "constraint failed"})
 	}
 	for name, c := range map[string]templ.Component{
-		"overview":  templates.OverviewPage(p, outbox.SpanHour, templates.OverviewLive(p, overview)),
+		"overview":  templates.OverviewPage(p, overview, templates.OverviewLive(p, overview)),
 		"rows":      templates.RowsPage(p, templates.RowsView{Page: outbox.Page[outbox.Row]{Items: rows}}),
 		"row":       templates.RowPage(p, outbox.RowDetail{Row: rows[0], Event: event, Campaign: campaigns[0]}),
 		"campaigns": templates.CampaignsPage(p, templates.CampaignsView{Page: outbox.Page[outbox.Campaign]{Items: campaigns}}),

@@ -141,7 +141,9 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	}
 	form := "expected_status=dead&expected_attempt_count=2&idempotency_key=" + found[2]
 	first := s.submit("/rows/c-1/2/requeue", form).want(t, http.StatusSeeOther)
-	s.submit("/rows/c-1/2/requeue", form).want(t, http.StatusSeeOther)
+	if again := s.submit("/rows/c-1/2/requeue", form).want(t, http.StatusSeeOther); again.Header.Get("Location") != first.Header.Get("Location") {
+		t.Errorf("sent again it leads to %s and not to %s", again.Header.Get("Location"), first.Header.Get("Location"))
+	}
 	s.get(first.Header.Get("Location")).want(t, 200, "Requeued event 2")
 	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{}); err != nil || len(acts.Items) != 1 {
 		t.Errorf("%d acts on record, %v, want one", len(acts.Items), err)

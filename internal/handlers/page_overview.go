@@ -153,7 +153,7 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 	if shown.view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
 		content = templates.OverviewLive(p, shown.view)
 	}
-	return s.renderLive(w, r, p, templates.OverviewPage(p, span, content), content)
+	return s.renderLive(w, r, p, templates.OverviewPage(p, shown.view, content), content)
 }
 
 func renderBytes(ctx context.Context, c templ.Component) ([]byte, error) {

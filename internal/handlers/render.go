@@ -145,16 +145,28 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 	for _, c := range s.overviews {
 		c.forget()
 	}
-	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
+	act, err := s.recorded(r)
 	if err != nil {
 		s.Logger.Warn("read the record of an act", "request_id", requestID(r), "err", err)
 	}
-	for _, a := range latest.Items {
-		if a.RequestID == requestID(r) {
-			to = templates.WithAct(to, a.ID)
-		}
-	}
+	to = templates.WithAct(to, act)
 	w.Header().Set("Location", string(to))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
+}
+
+// recorded finds the record of the act that a request asked for: the one it
+// made or, when the act had been done before under the same key, that one. It
+// is 0 when there is none.
+func (s *server) recorded(r *http.Request) (int64, error) {
+	if key := idempotencyKey(r); key != "" {
+		return s.Store.ActOfKey(r.Context(), key)
+	}
+	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
+	for _, a := range latest.Items {
+		if a.RequestID == requestID(r) {
+			return a.ID, err
+		}
+	}
+	return 0, err
 }

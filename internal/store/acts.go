@@ -242,6 +242,19 @@ func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 	return found.items[0], nil
 }
 
+// ActOfKey finds the audit record that was made under an idempotency key; 0
+// when there is none.
+func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		_, err := t.one([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("find the act of a key: %w", err)
+	}
+	return id, nil
+}
+
 // Acts pages through the audit records, newest first unless the filter says
 // otherwise. A page looks through a bounded number of them and may end early,
 // with Partial set.

@@ -339,6 +339,8 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.Databases(f.ctx)
 	must(err)
+	_, err = f.ActOfKey(f.ctx, "k")
+	must(err)
 	_, err = f.SelfCheck(f.ctx, "", 10)
 	must(err)
 	f.gaps()

@@ -126,6 +126,19 @@
   });
   // In the same step as the swap, so that nobody sees what the server wrote.
   document.addEventListener("htmx:afterSwap", function () { reveal(); tick(); });
+
+  // The second click of a double one must not meet the button that the answer
+  // to the first has put in that place.
+  var answered = 0, hasty = 600;
+  document.addEventListener("htmx:afterSwap", function (evt) {
+    if (evt.detail.boosted) answered = Date.now();
+  });
+  document.addEventListener("click", function (evt) {
+    if (evt.detail > 1 && Date.now() - answered < hasty && evt.target.closest && evt.target.closest("form button")) {
+      evt.preventDefault();
+      evt.stopPropagation();
+    }
+  }, true);
   document.addEventListener("htmx:sendError", function (evt) {
     if (live(evt)) setStale("The server cannot be reached; what is shown is old.");
   });

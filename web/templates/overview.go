@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -112,4 +114,18 @@ func workTime(p Page, rows int64) string {
 		return ", about a second of work"
 	}
 	return ", at most " + outbox.Age(d) + " of work at the pace of the last day"
+}
+
+// boardForm names the form that acts on the head of a campaign on the board.
+func boardForm(c outbox.Campaign) string {
+	sum := sha256.Sum256([]byte(c.CampaignID))
+	return "head-" + hex.EncodeToString(sum[:6])
+}
+
+func boardForms(v Overview) []string {
+	forms := make([]string, len(v.Blocked))
+	for i, c := range v.Blocked {
+		forms[i] = boardForm(c.Campaign)
+	}
+	return forms
 }
