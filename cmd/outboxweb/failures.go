@@ -18,13 +18,6 @@ type failuresListCmd struct {
 	JSON bool `name:"json" help:"Print one JSON document."`
 }
 
-// failureGroup is an error group with what is to be thought of it.
-type failureGroup struct {
-	outbox.ErrorGroup
-	Hope    outbox.Hope `json:"hope"`
-	Verdict string      `json:"verdict"`
-}
-
 // Run lists the groups.
 func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *store.Store) error {
@@ -32,11 +25,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		groups := make([]failureGroup, len(all.Groups))
-		for i, g := range all.Groups {
-			groups[i].ErrorGroup = g
-			groups[i].Hope, groups[i].Verdict = g.Verdict(version)
-		}
+		groups := all.Judged(version)
 		if c.JSON {
 			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
 		}
@@ -44,7 +33,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (a *app) printGroups(groups []failureGroup) error {
+func (a *app) printGroups(groups []outbox.JudgedGroup) error {
 	if len(groups) == 0 {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil

@@ -11,8 +11,9 @@ import (
 
 // operation starts an operation and, when asked to, follows it.
 func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store) error {
-	op, err := st.StartOperation(ctx, order(c.Reason), outbox.OperationOrder{
-		Selection: outbox.Selection{Filter: c.filter()}, Canary: true, Confirm: c.Confirm})
+	o := order(c.Reason)
+	o.Confirm = c.Confirm
+	op, err := st.StartOperation(ctx, o, outbox.OperationOrder{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ type operationBody struct {
 // order is the body as the store takes it. Every dead row is a selection that
 // has to be asked for in so many words.
 func (b operationBody) order() (outbox.OperationOrder, error) {
-	o := outbox.OperationOrder{Canary: b.Canary, Confirm: b.Confirm, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
+	o := outbox.OperationOrder{Canary: b.Canary, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
 	switch {
 	case len(b.Rows) > 0 && b.Filter != nil:
 		return o, outbox.Invalid("rows", "name the rows or give a filter, not both")
@@ -78,7 +78,7 @@ type operationForm struct {
 }
 
 func (f operationForm) order() (outbox.OperationOrder, error) {
-	b := operationBody{Canary: f.Canary == "yes", Confirm: f.Confirm, ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
+	b := operationBody{Canary: f.Canary == "yes", ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
 	if len(f.Rows) == 0 && f.Chosen != "" {
 		return outbox.OperationOrder{}, outbox.Invalid("rows", "no row is ticked; go back and tick the dead rows to requeue, or requeue all that match")
 	}
@@ -170,7 +170,9 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	op, err := s.Store.StartOperation(r.Context(), s.order(r, "api", body.Reason, nil), order)
+	by := s.order(r, "api", body.Reason, nil)
+	by.Confirm = body.Confirm
+	op, err := s.Store.StartOperation(r.Context(), by, order)
 	if err != nil {
 		return err
 	}

@@ -88,27 +88,15 @@ func (s *server) apiNoteGroup(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
 }
 
-// groupView is an error group as the API shows it.
-type groupView struct {
-	outbox.ErrorGroup
-	Hope    outbox.Hope `json:"hope"`
-	Verdict string      `json:"verdict"`
-}
-
 func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.Store.ErrorGroups(r.Context())
 	if err != nil {
 		return err
 	}
-	views := make([]groupView, len(all.Groups))
-	for i, g := range all.Groups {
-		views[i].ErrorGroup = g
-		views[i].Hope, views[i].Verdict = g.Verdict(s.Version)
-	}
 	return writeJSON(w, http.StatusOK, struct {
-		items[groupView]
+		items[outbox.JudgedGroup]
 		Capped bool `json:"capped"`
-	}{listOf(views), all.Capped})
+	}{listOf(all.Judged(s.Version)), all.Capped})
 }
 
 func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {

@@ -83,7 +83,6 @@ func (s *server) skipForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order.Confirm = fields.Confirm
 	if _, err := s.Store.SkipEvent(r.Context(), order, campaign, seq); err != nil {
 		return err
 	}

@@ -44,6 +44,24 @@ type ErrorGroups struct {
 	Capped bool
 }
 
+// JudgedGroup is an error group with what is to be thought of it, as the API and
+// the commands show it.
+type JudgedGroup struct {
+	ErrorGroup
+	Hope    Hope   `json:"hope"`
+	Verdict string `json:"verdict"`
+}
+
+// Judged adds the verdicts to all groups; build is the version that would retry.
+func (all ErrorGroups) Judged(build string) []JudgedGroup {
+	judged := make([]JudgedGroup, len(all.Groups))
+	for i, g := range all.Groups {
+		judged[i].ErrorGroup = g
+		judged[i].Hope, judged[i].Verdict = g.Verdict(build)
+	}
+	return judged
+}
+
 // Hope says whether retrying can help.
 type Hope string
 

@@ -251,8 +251,6 @@ type OperationOrder struct {
 	// ExpectedRows and ExpectedReleased are what the preview said; nil skips
 	// the comparison.
 	ExpectedRows, ExpectedReleased *int64
-	// Confirm is the phrase that large operations want, see ConfirmPhrase.
-	Confirm string
 }
 
 // ConfirmPhrase is what has to be typed to requeue as many rows.

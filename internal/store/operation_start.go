@@ -237,7 +237,7 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 			return outbox.Operation{}, err
 		}
 		is := preview(chosen, refused)
-		if err := t.asShown(order, is, now); err != nil {
+		if err := t.asShown(o, order, is, now); err != nil {
 			return outbox.Operation{}, err
 		}
 		if err := s.requireReason(o, is.Released); err != nil {
@@ -282,7 +282,7 @@ func askedOf(order outbox.OperationOrder) map[string]any {
 // asShown refuses an operation on other rows than the operator was shown. More
 // rows may wait behind the heads than before, since events keep coming; more
 // than a tenth, and more than a hundred, is another blast radius.
-func (t *tx) asShown(order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
+func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
@@ -295,7 +295,7 @@ func (t *tx) asShown(order outbox.OperationOrder, is outbox.OperationPreview, no
 		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.lastAct(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
-	case is.Confirm != "" && order.Confirm != is.Confirm:
+	case is.Confirm != "" && o.Confirm != is.Confirm:
 		return outbox.Invalid("confirm", "this requeues %d rows and releases %d; confirm it with the phrase %q", is.Rows, is.Released, is.Confirm)
 	}
 	return nil

@@ -138,7 +138,7 @@ func campaignChart(p Page, points []outbox.CampaignPoint) chart {
 	bars, most := draw(h, func(x outbox.Point) string {
 		return count(x.LagEvents, "event", "events") + " behind, the oldest for " + seconds(x.OldestAgeSeconds)
 	}, func(x outbox.Point) []portion { return []portion{{"lagging", float64(x.LagEvents)}} })
-	c := chart{name: "Behind, last hour", width: h.Span.Points() * barStep, bars: bars, most: num(int64(most)), from: "60 min ago"}
+	c := chart{name: "Events behind, last hour", width: h.Span.Points() * barStep, bars: bars, most: num(int64(most)), from: "60 min ago"}
 	c.alt = fmt.Sprintf("Events behind over the last hour: at most %s", c.most)
 	return c
 }
