@@ -67,7 +67,9 @@ type EventLine struct {
 // The states of a cursor.
 const (
 	CursorLive        = "live"        // it follows the watermark
-	CursorQuarantined = "quarantined" // set aside for this campaign until a run brings it back
+	CursorQuarantined = "quarantined" // set aside for this campaign after a failure, until a run brings it back
+	CursorPaused      = "paused"      // set aside by an operator, for this campaign or for all
+	CursorBehind      = "behind"      // resumed, and waiting for a replay to bring it level
 )
 
 // Cursor is how far one projection is in one campaign.

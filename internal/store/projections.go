@@ -136,7 +136,7 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 			described[i] = p
 			v, known := versions[p.Name]
 			described[i].BuiltByOtherVersion = known && v.built != p.Version
-			_, err := t.one([]any{&described[i].Quarantined}, `select count(*) from projection_cursors where projection = $1 and state = 'quarantined'`, p.Name)
+			_, err := t.one([]any{&described[i].Quarantined}, `select count(*) from projection_cursors where projection = $1 and state = 'quarantined' and state <> 'live'`, p.Name)
 			if err != nil {
 				return err
 			}

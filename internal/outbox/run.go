@@ -1,0 +1,363 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// RunKind is what a run does to its scope.
+type RunKind string
+
+// The kinds of runs.
+const (
+	RunReplay  RunKind = "replay"  // unapplied events get their rows back; projections that are set aside catch up
+	RunVerify  RunKind = "verify"  // the journal is folded and compared with the live rows, which stay as they are
+	RunRebuild RunKind = "rebuild" // the journal is folded and the live rows are replaced
+)
+
+// RunKinds lists every kind.
+var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
+
+// ParseRunKind reads a kind by its name; the empty name stands for any.
+func ParseRunKind(name string) (RunKind, error) {
+	if k := RunKind(name); name == "" || slices.Contains(RunKinds, k) {
+		return k, nil
+	}
+	return "", Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", name)
+}
+
+// RunStatus is where a run stands.
+type RunStatus string
+
+// The statuses of a run. The last four are ends; of them only an interrupted
+// one can be resumed.
+const (
+	RunQueued      RunStatus = "queued"
+	RunRunning     RunStatus = "running"
+	RunCancelling  RunStatus = "cancelling" // an operator has cancelled it, and it has not stopped yet
+	RunCompleted   RunStatus = "completed"
+	RunFailed      RunStatus = "failed" // at its end some campaign could not be done
+	RunCancelled   RunStatus = "cancelled"
+	RunInterrupted RunStatus = "interrupted" // its processes died, or none has its projections any more
+)
+
+// RunStatuses lists every status in the order of a run's life.
+var RunStatuses = []RunStatus{RunQueued, RunRunning, RunCancelling, RunCompleted, RunFailed, RunCancelled, RunInterrupted}
+
+// Active reports whether the run keeps others out of its scope.
+func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunCancelling }
+
+// ParseRunStatus reads a status by its name; the empty name stands for any.
+func ParseRunStatus(name string) (RunStatus, error) {
+	if s := RunStatus(name); name == "" || slices.Contains(RunStatuses, s) {
+		return s, nil
+	}
+	return "", Invalid("status", "status %q is unknown; use queued, running, cancelling, completed, failed, cancelled or interrupted", name)
+}
+
+// RunOrder says what a run shall do, and to what.
+type RunOrder struct {
+	Kind RunKind
+	// Campaigns are the ids of the campaigns of the scope, at most
+	// MaxRunCampaigns; All stands for every campaign there is. Exactly one of
+	// the two is given.
+	Campaigns []string
+	All       bool
+	// Projections are names of loaded projections; none stands for all.
+	Projections []string
+	// UntilSeq is the last seq to fold, of a verify run over one campaign; 0
+	// means as far as the live rows are.
+	UntilSeq int64
+	Rate     int64 // events per second at the most; 0 means no limit
+}
+
+// MaxRunCampaigns is the most campaigns that a run names one by one.
+const MaxRunCampaigns = 1000
+
+// Verdict tells whether live rows are those that a fold of the journal makes.
+type Verdict string
+
+// The verdicts. A run has none until it ends; a replay has none at all.
+const (
+	VerdictMatch Verdict = "match"
+	VerdictDrift Verdict = "drift" // of a rebuild: the rows were others before it
+)
+
+// Progress is how much of something is done.
+type Progress struct {
+	Done  int64 `json:"done"`
+	Total int64 `json:"total"` // as it was when the run began; 0 before that
+}
+
+// Share is the part that is done, from 0 to 1.
+func (p Progress) Share() float64 {
+	if p.Total <= 0 {
+		return 0
+	}
+	return min(1, float64(p.Done)/float64(p.Total))
+}
+
+// RunCounts counts the campaigns of a run by what became of them.
+type RunCounts struct {
+	Matched  int64 `json:"matched"`  // live rows and fold agree
+	Drifted  int64 `json:"drifted"`  // they do not, or did not before the rebuild
+	Replayed int64 `json:"replayed"` // brought level, or nothing was to be done
+	Failed   int64 `json:"failed"`
+}
+
+// Run is a replay, verify or rebuild over a scope of campaigns × projections.
+type Run struct {
+	ID          int64             `json:"id"`
+	Kind        RunKind           `json:"kind"`
+	Status      RunStatus         `json:"status"`
+	CampaignID  string            `json:"campaign_id"`  // of a run over one campaign; empty otherwise
+	CampaignIDs []string          `json:"campaign_ids"` // those named one by one; empty for all
+	All         bool              `json:"all_campaigns"`
+	Projections []string          `json:"projections"` // in load order
+	Versions    map[string]string `json:"versions"`    // of the projections, by name, when the run was started
+	UntilSeq    int64             `json:"until_seq"`
+	Rate        int64             `json:"rate"` // events per second at the most; 0 is no limit
+	Reason      string            `json:"reason"`
+	RequestedBy string            `json:"requested_by"`
+	Via         string            `json:"via"`
+	RequestID   string            `json:"request_id"`
+	RequestedAt time.Time         `json:"requested_at"`
+	StartedAt   *time.Time        `json:"started_at"`
+	UpdatedAt   time.Time         `json:"updated_at"`
+	FinishedAt  *time.Time        `json:"finished_at"`
+	Campaigns   Progress          `json:"campaigns"`
+	Events      Progress          `json:"events"`
+	Counts      RunCounts         `json:"counts"`
+	// EventsPerSecond is the recent rate; 0 while it does not run.
+	EventsPerSecond float64  `json:"events_per_second"`
+	SecondsLeft     *float64 `json:"seconds_left"` // nil while that cannot be told
+	// Digests are those of the fold of a run over one campaign, by
+	// projection, and the full one; Before those of the live rows before.
+	Digests map[string]string `json:"digests"`
+	Before  map[string]string `json:"digests_before"`
+	// Seq is what Digests cover; 0 without them.
+	Seq         int64   `json:"seq"`
+	Verdict     Verdict `json:"verdict"` // empty until the end
+	Error       string  `json:"error"`   // why it failed or was interrupted
+	CancelledBy string  `json:"cancelled_by"`
+	Attempts    int64   `json:"attempts"` // how often a process has taken it up
+	Lease       *Lease  `json:"lease"`    // nil when no process holds it
+}
+
+// FullDigest is the key of the digest over all projections in Run.Digests.
+const FullDigest = "full"
+
+// Scope says in words what the run is about.
+func (r Run) Scope() string {
+	what := strings.Join(r.Projections, ", ")
+	switch {
+	case r.All:
+		return what + " of all campaigns"
+	case r.CampaignID != "":
+		return what + " of campaign " + r.CampaignID
+	default:
+		return fmt.Sprintf("%s of %d campaigns", what, len(r.CampaignIDs))
+	}
+}
+
+// RunFilter selects runs for a page. Zero fields select all.
+type RunFilter struct {
+	Kind       RunKind
+	Status     RunStatus
+	CampaignID string // runs whose scope has this campaign, also as one of all
+	Cursor     string
+	Limit      int // 0 means 50; at most 200
+}
+
+// The outcomes of a run in one campaign.
+const (
+	OutcomeMatch    = "match"
+	OutcomeDrift    = "drift"
+	OutcomeReplayed = "replayed"
+	OutcomeFailed   = "failed"
+)
+
+// RunResult is what became of one campaign of a run.
+type RunResult struct {
+	CampaignID  string             `json:"campaign_id"`
+	Outcome     string             `json:"outcome"`
+	Seq         int64              `json:"seq"`    // folded up to here
+	Events      int64              `json:"events"` // of the scope's total, so many were this campaign's
+	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
+	Projections []ProjectionResult `json:"projections"`
+	Error       string             `json:"error"` // in full; empty unless failed
+	At          time.Time          `json:"at"`
+}
+
+// ProjectionResult is what became of one projection in one campaign of a run.
+type ProjectionResult struct {
+	Projection string  `json:"projection"`
+	Verdict    Verdict `json:"verdict"`
+	Digest     string  `json:"digest"`        // of the fold
+	Before     string  `json:"digest_before"` // of the live rows
+	Generation int64   `json:"generation"`    // after a rebuild or a catching up; 0 otherwise
+	// Seq is where the projection stands now; a projection that failed again
+	// may stand before the campaign's.
+	Seq int64 `json:"seq"`
+	// Comparison says how the live rows differ from the fold; nil when they
+	// were not compared row by row.
+	Comparison *Comparison `json:"comparison"`
+	// Error is why it could not be folded, and ErrorSeq the event it failed at.
+	Error    string `json:"error"`
+	ErrorSeq int64  `json:"error_seq"`
+}
+
+// Comparison is how live rows differ from those of a fold: what a rebuild
+// would change about them.
+type Comparison struct {
+	Added   int64 `json:"added"`   // missing from the live rows
+	Changed int64 `json:"changed"` // there, with other fields
+	Removed int64 `json:"removed"` // in the live rows only
+	// FirstSeq is the event from which on the fold has what the live rows
+	// lack; 0 when no event made the difference, as with a row that nothing
+	// in the journal explains.
+	FirstSeq int64       `json:"first_seq"`
+	Samples  []RowChange `json:"samples"` // at most MaxSamples, spread over the tables; the counts are exact
+}
+
+// MaxSamples is the most rows that a comparison shows.
+const MaxSamples = 20
+
+// Differs reports whether anything does.
+func (c Comparison) Differs() bool { return c.Added+c.Changed+c.Removed > 0 }
+
+// The kinds of row changes.
+const (
+	RowAdded   = "added"
+	RowChanged = "changed"
+	RowRemoved = "removed"
+)
+
+// RowChange is one row of a read model that would change.
+type RowChange struct {
+	Table  string        `json:"table"`
+	Kind   string        `json:"kind"`
+	Key    []Field       `json:"key"`    // the primary key, without the campaign
+	Fields []FieldChange `json:"fields"` // those that differ; of a row that is added or removed all but the key
+}
+
+// Field is a column's name and value as canonical JSON.
+type Field struct {
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value"`
+}
+
+// FieldChange is a column in which two versions of a row differ. A side that
+// has no such row, or no such column, is nil.
+type FieldChange struct {
+	Name string          `json:"name"`
+	Live json.RawMessage `json:"live"`
+	Fold json.RawMessage `json:"fold"`
+}
+
+// ResultFilter selects results of a run. Zero fields select all.
+type ResultFilter struct {
+	RunID   int64
+	Outcome string
+	Cursor  string
+	Limit   int // 0 means 50; at most 200
+}
+
+// ParseOutcome reads an outcome by its name; the empty name stands for any.
+func ParseOutcome(name string) (string, error) {
+	if name == "" || slices.Contains([]string{OutcomeMatch, OutcomeDrift, OutcomeReplayed, OutcomeFailed}, name) {
+		return name, nil
+	}
+	return "", Invalid("outcome", "outcome %q is unknown; use match, drift, replayed or failed", name)
+}
+
+// RunLine is a line of a run's log.
+type RunLine struct {
+	ID         int64     `json:"id"`
+	At         time.Time `json:"at"`
+	CampaignID string    `json:"campaign_id"` // empty when it is about the run
+	Text       string    `json:"text"`        // errors in full, with their stack where there is one
+}
+
+// Verification is when a projection of a campaign was last compared with its
+// journal, by a run or in the background.
+type Verification struct {
+	CampaignID string    `json:"campaign_id"`
+	Projection string    `json:"projection"`
+	At         time.Time `json:"at"`
+	Seq        int64     `json:"seq"`
+	Verdict    Verdict   `json:"verdict"`
+	RunID      int64     `json:"run_id"` // 0 for one in the background
+	Digest     string    `json:"digest"` // of the fold
+	Added      int64     `json:"added"`
+	Changed    int64     `json:"changed"`
+	Removed    int64     `json:"removed"`
+	FirstSeq   int64     `json:"first_seq"`
+}
+
+// DryRun is what applying events would do, found out in scratch tables.
+type DryRun struct {
+	CampaignID string `json:"campaign_id"`
+	FromSeq    int64  `json:"from_seq"` // the first event tried
+	UntilSeq   int64  `json:"until_seq"`
+	Applied    int64  `json:"applied"` // events that went through
+	// Failed is the event that did not, with its error; nil when all did.
+	Failed *DryRunFailure `json:"failed"`
+	// Projections are how the rows would change up to there, in load order.
+	Projections []ProjectionResult `json:"projections"`
+}
+
+// DryRunFailure is the event at which a dry run ended.
+type DryRunFailure struct {
+	Seq        int64  `json:"seq"`
+	EventType  string `json:"event_type"`
+	Projection string `json:"projection"` // empty when the event itself is not sound
+	Message    string `json:"message"`
+}
+
+// FailureStatus is whether a failure of a projection still stands.
+type FailureStatus string
+
+// The statuses of a failure.
+const (
+	FailureOpen     FailureStatus = "open"
+	FailureResolved FailureStatus = "resolved" // the projection's cursor has passed the event
+)
+
+// ParseFailureStatus reads a status by its name; the empty name stands for any.
+func ParseFailureStatus(name string) (FailureStatus, error) {
+	if s := FailureStatus(name); name == "" || s == FailureOpen || s == FailureResolved {
+		return s, nil
+	}
+	return "", Invalid("status", "status %q is unknown; use open or resolved", name)
+}
+
+// ProjectionFailure is an event that a projection could not follow. There is
+// one open record for each campaign, projection and seq; it outlives rebuilds.
+type ProjectionFailure struct {
+	ID          int64         `json:"id"`
+	CampaignID  string        `json:"campaign_id"`
+	Projection  string        `json:"projection"`
+	Seq         int64         `json:"seq"`
+	EventType   string        `json:"event_type"`
+	Fingerprint string        `json:"fingerprint"`
+	Message     string        `json:"message"`
+	Attempts    int64         `json:"attempts"`
+	FirstAt     time.Time     `json:"first_at"`
+	LastAt      time.Time     `json:"last_at"`
+	Status      FailureStatus `json:"status"`
+	ResolvedAt  *time.Time    `json:"resolved_at"`
+}
+
+// FailureFilter selects failures for a page. Zero fields select all.
+type FailureFilter struct {
+	Status      FailureStatus
+	CampaignID  string
+	Projection  string
+	Fingerprint string
+	Cursor      string
+	Limit       int // 0 means 50; at most 200
+}
