@@ -81,13 +81,27 @@ func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 			}
 			continue
 		}
-		if decimal, ok := enc.values[f.column].(string); ok && f.decimal {
-			b = appendDecimal(b, decimal)
-			continue
-		}
-		b = appendValue(b, enc.values[f.column])
+		b = appendTyped(b, enc.values[f.column], f.decimal)
 	}
 	return append(b, '}'), nil
+}
+
+// value is column i of the row that was scanned last.
+func (enc *rowEncoder) value(i int) []byte {
+	for _, f := range enc.fields {
+		if f.column == i {
+			return appendTyped(nil, enc.values[i], f.decimal)
+		}
+	}
+	return nil
+}
+
+// appendTyped is appendValue for a value that may be a decimal.
+func appendTyped(b []byte, v any, decimal bool) []byte {
+	if text, ok := v.(string); ok && decimal {
+		return appendDecimal(b, text)
+	}
+	return appendValue(b, v)
 }
 
 // appendDecimal writes a decimal without the zeros that end its fraction.

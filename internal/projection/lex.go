@@ -3,6 +3,7 @@ package projection
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -32,6 +33,9 @@ type token struct {
 func (t token) is(keyword string) bool {
 	return t.kind == word && strings.EqualFold(t.text, keyword)
 }
+
+// oneOf reports whether the token is one of the lower-case keywords.
+func (t token) oneOf(keywords ...string) bool { return slices.ContainsFunc(keywords, t.is) }
 
 // name is the identifier the token spells, folded as databases fold it, or
 // empty when it spells none.

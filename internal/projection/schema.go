@@ -14,8 +14,9 @@ type table struct {
 }
 
 type column struct {
-	name string
-	text bool // declared as text, so that PostgreSQL would order it by locale
+	name    string
+	text    bool // declared as text, so that PostgreSQL would order it by locale
+	integer bool // declared as a whole number
 }
 
 func (r *parser) addSchema(statements [][]token) error {
@@ -145,7 +146,8 @@ func (t *table) readItem(item []token) {
 	case slices.ContainsFunc([]string{"unique", "check", "foreign", "exclude"}, first.is):
 	case first.name() != "":
 		kind := next(item, 1)
-		t.columns = append(t.columns, column{first.name(), kind.is("text") || kind.is("varchar") || kind.is("character") || kind.is("char")})
+		t.columns = append(t.columns, column{name: first.name(), text: kind.oneOf("text", "varchar", "character", "char"),
+			integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial")})
 		if primary > 0 && next(item, primary+1).is("key") {
 			t.key = append(t.key, first.name())
 		}

@@ -1,0 +1,408 @@
+package projection
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Difference is a row in which live rows and fold differ, as far as it takes to
+// look for it again.
+type Difference struct {
+	Change outbox.RowChange
+	table  *table
+	key    []any // the values of the key columns
+}
+
+// MaxDifferences is the most differences that a comparison remembers; it counts
+// all of them.
+const MaxDifferences = 1000
+
+// Compare holds the live rows of one projection and campaign against those of a
+// fold. Both are read in the order of their keys and never kept, so that memory
+// does not grow with them; the two readers must not be one connection. A column
+// that the live table does not have is a difference in every row; a table that
+// is not there has no rows.
+//
+// The comparison's samples are the first differences of each table. They and
+// the differences that are returned beside it are the same rows, up to
+// MaxDifferences of them.
+func (s *Set) Compare(ctx context.Context, live, fold Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
+	c := outbox.Comparison{Samples: []outbox.RowChange{}}
+	p := s.find(name)
+	if p == nil {
+		return c, nil, outbox.NotFound("there is no projection %q", name)
+	}
+	var found []Difference
+	for _, t := range p.tables {
+		m := &merge{dialect: s.dialect, table: t, counts: &c, campaign: campaignID}
+		if err := m.run(ctx, live, fold); err != nil {
+			return c, nil, fmt.Errorf("compare table %q of projection %q for campaign %q: %w", t.name, name, campaignID, err)
+		}
+		share := max(1, outbox.MaxSamples/len(p.tables))
+		for _, d := range m.found[:min(share, len(m.found))] {
+			if len(c.Samples) < outbox.MaxSamples {
+				c.Samples = append(c.Samples, d.Change)
+			}
+		}
+		found = append(found, m.found[:min(len(m.found), MaxDifferences-len(found))]...)
+	}
+	return c, found, nil
+}
+
+// merge compares one table by reading both sides in the order of the key.
+type merge struct {
+	dialect  string
+	table    *table
+	campaign string
+	counts   *outbox.Comparison
+	found    []Difference
+}
+
+// side is one reader of the two.
+type side struct {
+	rows    *sql.Rows
+	keys    int
+	columns []string
+	values  []any // key expressions, then columns
+	into    []any
+	decimal []bool
+	more    bool
+}
+
+func (m *merge) run(ctx context.Context, live, fold Queryer) error {
+	a, err := m.open(ctx, live)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	b, err := m.open(ctx, fold)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	for a.more || b.more {
+		order := 0
+		switch {
+		case !a.more:
+			order = 1
+		case !b.more:
+			order = -1
+		default:
+			order = slices.CompareFunc(a.values[:a.keys], b.values[:b.keys], compareValues)
+		}
+		switch {
+		case order < 0:
+			m.counts.Removed++
+			m.note(outbox.RowRemoved, a, nil)
+		case order > 0:
+			m.counts.Added++
+			m.note(outbox.RowAdded, nil, b)
+		case !a.same(b):
+			m.counts.Changed++
+			m.note(outbox.RowChanged, a, b)
+		}
+		if order <= 0 {
+			if err := a.next(); err != nil {
+				return err
+			}
+		}
+		if order >= 0 {
+			if err := b.next(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keyColumns are the columns that tell rows of one campaign apart, which are
+// all of them where there is no primary key.
+func (t *table) keyColumns() []string {
+	if len(t.key) == 0 {
+		names := make([]string, len(t.columns))
+		for i, c := range t.columns {
+			names[i] = c.name
+		}
+		return names
+	}
+	return t.key
+}
+
+// keyTerm is a key column as a value whose order is the same here and in the
+// database. The plus keeps the driver from reading a date into it.
+func (t *table) keyTerm(dialect, name string) string {
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
+	switch quoted := quoteName(name); {
+	case dialect != "postgres":
+		return "+" + quoted
+	case i >= 0 && t.columns[i].integer:
+		return quoted
+	default:
+		return "cast(" + quoted + " as text)"
+	}
+}
+
+// open begins to read the rows that the merge is about.
+func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
+	there, err := m.columnsThere(ctx, q)
+	if err != nil || len(there) == 0 {
+		return &side{}, err
+	}
+	var terms, order, names []string
+	for _, name := range m.table.keyColumns() {
+		if !slices.Contains(there, name) && len(m.table.key) > 0 {
+			return nil, outbox.Conflict("the table has no column %q, which is part of the key in the projection's file; its rows cannot be compared, since the table would have to be made anew", name)
+		}
+		if !slices.Contains(there, name) {
+			continue
+		}
+		term := m.table.keyTerm(m.dialect, name)
+		terms, order = append(terms, term), append(order, term+m.collation(name))
+	}
+	for _, c := range m.table.columns {
+		if slices.Contains(there, c.name) {
+			names = append(names, c.name)
+			terms = append(terms, quoteName(c.name))
+		}
+	}
+	rows, err := q.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s = $1 order by %s",
+		strings.Join(terms, ", "), quoteName(m.table.name), quoteName("campaign_id"), strings.Join(order, ", ")), m.campaign)
+	if err != nil {
+		return nil, err
+	}
+	s := &side{rows: rows, keys: len(order), columns: names, values: make([]any, len(terms)), into: make([]any, len(terms)), decimal: make([]bool, len(terms))}
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		rows.Close()
+		return nil, err
+	}
+	for i := range s.values {
+		s.into[i], s.decimal[i] = &s.values[i], types[i].DatabaseTypeName() == "NUMERIC"
+	}
+	return s, s.next()
+}
+
+func (m *merge) collation(name string) string {
+	i := slices.IndexFunc(m.table.columns, func(c column) bool { return c.name == name })
+	switch {
+	case m.dialect != "postgres":
+		return " collate binary"
+	case i >= 0 && m.table.columns[i].integer:
+		return " nulls first"
+	default:
+		return ` collate "C" nulls first`
+	}
+}
+
+// columnsOf lists the columns of a table that a reader sees.
+var columnsOf = map[string]string{
+	"sqlite": `select name from pragma_table_xinfo($1) where hidden <> 1`,
+	"postgres": `
+select attname::text
+from pg_attribute
+where attrelid = to_regclass(quote_ident($1))
+  and attnum > 0
+  and not attisdropped`,
+}
+
+func (m *merge) columnsThere(ctx context.Context, q Queryer) ([]string, error) {
+	rows, err := q.QueryContext(ctx, columnsOf[m.dialect], m.table.name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+func (s *side) next() error {
+	if s.rows == nil {
+		return nil
+	}
+	if s.more = s.rows.Next(); !s.more {
+		return s.rows.Err()
+	}
+	return s.rows.Scan(s.into...)
+}
+
+func (s *side) close() {
+	if s.rows != nil {
+		s.rows.Close()
+	}
+}
+
+// of is the value of a column as canonical JSON; false where there is no such
+// column.
+func (s *side) of(name string) (json.RawMessage, bool) {
+	if s == nil {
+		return nil, false
+	}
+	i := slices.Index(s.columns, name)
+	if i < 0 {
+		return nil, false
+	}
+	return s.canonical(s.keys + i), true
+}
+
+func (s *side) canonical(i int) json.RawMessage {
+	return appendTyped(nil, s.values[i], s.decimal[i])
+}
+
+func (s *side) same(o *side) bool {
+	if len(s.columns) != len(o.columns) {
+		return false
+	}
+	for i := range s.columns {
+		at := s.keys + i
+		if s.columns[i] != o.columns[i] || compareValues(s.values[at], o.values[at]) != 0 && !bytes.Equal(s.canonical(at), o.canonical(at)) {
+			return false
+		}
+	}
+	return true
+}
+
+// note remembers a difference between the row of the live side and that of the
+// fold; one of them is nil where only the other has the row.
+func (m *merge) note(kind string, live, fold *side) {
+	if len(m.found) == MaxDifferences {
+		return
+	}
+	either := cmp.Or(fold, live)
+	d := Difference{table: m.table, Change: outbox.RowChange{Table: m.table.name, Kind: kind, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}}}
+	keys := m.table.keyColumns()
+	for _, name := range keys {
+		value, there := either.of(name)
+		if !there {
+			continue
+		}
+		d.key = append(d.key, either.values[either.keys+slices.Index(either.columns, name)])
+		if name != "campaign_id" {
+			d.Change.Key = append(d.Change.Key, outbox.Field{Name: name, Value: value})
+		}
+	}
+	for _, c := range m.table.columns {
+		if slices.Contains(keys, c.name) || c.name == "campaign_id" {
+			continue
+		}
+		was, inLive := live.of(c.name)
+		is, inFold := fold.of(c.name)
+		if kind != outbox.RowChanged || inLive != inFold || !bytes.Equal(was, is) {
+			d.Change.Fields = append(d.Change.Fields, outbox.FieldChange{Name: c.name, Live: was, Fold: is})
+		}
+	}
+	m.found = append(m.found, d)
+}
+
+// compareValues orders values as both databases order the key terms: NULL,
+// numbers, texts by their bytes, blobs.
+func compareValues(a, b any) int {
+	ra, rb := rank(a), rank(b)
+	if ra != rb {
+		return cmp.Compare(ra, rb)
+	}
+	switch a := a.(type) {
+	case int64:
+		if b, ok := b.(int64); ok {
+			return cmp.Compare(a, b)
+		}
+	case string:
+		return strings.Compare(a, b.(string))
+	case []byte:
+		return bytes.Compare(a, b.([]byte))
+	case bool:
+		return cmp.Compare(numeric(a), numeric(b))
+	case time.Time:
+		return a.Compare(b.(time.Time))
+	}
+	return cmp.Compare(numeric(a), numeric(b))
+}
+
+func rank(v any) int {
+	switch v.(type) {
+	case nil:
+		return 0
+	case int64, float64, bool:
+		return 1
+	case string:
+		return 2
+	case []byte:
+		return 3
+	case time.Time:
+		return 4
+	}
+	return 5
+}
+
+func numeric(v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case float64:
+		return v
+	case bool:
+		if v {
+			return 1
+		}
+	}
+	return 0
+}
+
+// Standing says of a row that differs how it is in a fold that has come to some
+// seq: whether it is as the live row is, and whether it is as in the whole fold.
+type Standing struct{ AsLive, AsFold bool }
+
+// Look reads how the row of a difference stands in a fold. Only the fields that
+// differ count.
+func (d *Difference) Look(ctx context.Context, fold Queryer, dialect string) (Standing, error) {
+	var columns, where []string
+	for _, f := range d.Change.Fields {
+		columns = append(columns, quoteName(f.Name))
+	}
+	for i, name := range d.table.keyColumns() {
+		comparison := "is not distinct from"
+		if dialect == "sqlite" {
+			comparison = "is"
+		}
+		where = append(where, fmt.Sprintf("%s %s $%d", quoteName(name), comparison, i+1))
+	}
+	rows, err := fold.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s", strings.Join(append(columns, "1"), ", "),
+		quoteName(d.table.name), strings.Join(where, " and ")), d.key...)
+	if err != nil {
+		return Standing{}, err
+	}
+	defer rows.Close()
+	enc, err := newRowEncoder(rows, nil)
+	if err != nil {
+		return Standing{}, err
+	}
+	there := rows.Next()
+	if !there {
+		return Standing{AsLive: d.Change.Kind == outbox.RowAdded, AsFold: d.Change.Kind == outbox.RowRemoved}, rows.Err()
+	}
+	if err := enc.rows.Scan(enc.into...); err != nil {
+		return Standing{}, err
+	}
+	st := Standing{AsLive: d.Change.Kind != outbox.RowAdded, AsFold: d.Change.Kind != outbox.RowRemoved}
+	for i, f := range d.Change.Fields {
+		is := enc.value(i)
+		st.AsLive = st.AsLive && bytes.Equal(is, f.Live)
+		st.AsFold = st.AsFold && bytes.Equal(is, f.Fold)
+	}
+	return st, nil
+}

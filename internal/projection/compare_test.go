@@ -1,0 +1,255 @@
+package projection
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+func setOf(f fold) *Set {
+	if c, ok := f.(*Scratch); ok {
+		return c.set
+	}
+	return f.(*live).set
+}
+
+// change runs one statement on the tables of a fold, as somebody who has no
+// business there would.
+func change(t *testing.T, f fold, statement string) {
+	t.Helper()
+	var err error
+	if c, ok := f.(*Scratch); ok {
+		err = c.exec(t.Context(), statement, nil)
+	} else {
+		_, err = f.(*live).writing.ExecContext(t.Context(), statement)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compare(t *testing.T, live, fold fold, name string) (outbox.Comparison, []Difference) {
+	t.Helper()
+	c, found, err := setOf(live).Compare(t.Context(), live, fold, "c", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, found
+}
+
+func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, kinds...)
+	a, b := newFold(t, dir), newFold(t, dir)
+	for i, payload := range ofEveryKind {
+		for _, f := range []fold{a, b} {
+			for _, campaign := range []string{"c", "other"} {
+				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
+				if err := f.Apply(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	change(t, a, `delete from keyed where campaign_id = 'other'`)
+	for _, name := range []string{"tables", "selects"} {
+		if c, found := compare(t, a, b, name); c.Differs() || len(found) > 0 {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	change(t, a, `delete from keyed where campaign_id = 'c' and n = 3`)
+	change(t, b, `delete from keyless where campaign_id = 'c' and n = 3 and t = 'b'`)
+	if c, _ := compare(t, a, b, "tables"); c.Added != 5 || c.Removed != 1 || c.Changed != 0 {
+		t.Errorf("rows taken away on both sides: %+v", c)
+	}
+}
+
+const pets = `-- projection: pets
+-- tables: dogs, cats
+-- schema
+create table dogs (campaign_id text not null, id integer not null, name text, age integer, primary key (campaign_id, id));
+create table cats (campaign_id text not null, name text collate "C", lives integer, primary key (name, campaign_id));
+-- on: dog
+insert into dogs values (:campaign_id, :payload.id, :payload.name, :payload.age);
+-- on: cat
+insert into cats values (:campaign_id, :payload.name, :payload.lives);
+`
+
+func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
+	t.Parallel()
+	live, fold := foldText(t, pets), foldText(t, pets)
+	for _, id := range []int{2, 10, 9} {
+		dog := fmt.Sprintf(`{"id":%d,"name":"rex","age":3}`, id)
+		foldInto(t, live, "c", "dog", dog)
+		foldInto(t, fold, "c", "dog", dog)
+	}
+	foldInto(t, live, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"éclair","lives":9}`)
+	foldInto(t, fold, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"a","lives":1}`)
+	change(t, live, `update dogs set name = 'x"y', age = null where id = 9`)
+	change(t, live, `update dogs set age = 4 where id = 10`)
+	got, _ := compare(t, live, fold, "pets")
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	want := outbox.Comparison{Added: 1, Changed: 2, Removed: 1, Samples: []outbox.RowChange{
+		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("9")}}, Fields: []outbox.FieldChange{
+			{Name: "name", Live: raw(`"x\"y"`), Fold: raw(`"rex"`)}, {Name: "age", Live: raw("null"), Fold: raw("3")}}},
+		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("10")}}, Fields: []outbox.FieldChange{{Name: "age", Live: raw("4"), Fold: raw("3")}}},
+		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Fold: raw("1")}}},
+		{Table: "cats", Kind: "removed", Key: []outbox.Field{{Name: "name", Value: raw(`"éclair"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Live: raw("9")}}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// However many rows differ, they are all counted, and few are kept.
+func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
+	t.Parallel()
+	live, fold := foldText(t, pets), foldText(t, pets)
+	rows := MaxDifferences + 30
+	for i := range rows {
+		foldInto(t, fold, "c", "dog", fmt.Sprintf(`{"id":%d}`, i))
+	}
+	for i := range 30 {
+		foldInto(t, live, "c", "cat", fmt.Sprintf(`{"name":"%d"}`, i))
+	}
+	c, found := compare(t, live, fold, "pets")
+	if c.Added != int64(rows) || c.Removed != 30 || c.Changed != 0 {
+		t.Errorf("counted %d added, %d removed, %d changed; want %d, 30, 0", c.Added, c.Removed, c.Changed, rows)
+	}
+	tables := map[string]int{}
+	for _, s := range c.Samples {
+		tables[s.Table]++
+	}
+	if tables["dogs"] != outbox.MaxSamples/2 || tables["cats"] != outbox.MaxSamples/2 {
+		t.Errorf("sampled %v", tables)
+	}
+	if len(found) != MaxDifferences {
+		t.Errorf("%d differences are remembered, want %d", len(found), MaxDifferences)
+	}
+}
+
+// The live tables may have been made by another version of the file.
+func TestCompare_withLiveTablesOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	live, fold := foldText(t, pets), foldText(t, pets)
+	foldInto(t, live, "c", "dog", `{"id":1,"name":"rex","age":3}`)
+	foldInto(t, fold, "c", "dog", `{"id":1,"name":"rex","age":3}`)
+	foldInto(t, fold, "c", "cat", `{"name":"a","lives":1}`)
+	change(t, live, `drop table cats`)
+	change(t, live, `alter table dogs drop column age`)
+	c, _ := compare(t, live, fold, "pets")
+	want := []outbox.RowChange{
+		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []outbox.FieldChange{{Name: "age", Fold: json.RawMessage("3")}}},
+		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Fold: json.RawMessage("1")}}},
+	}
+	if diff := cmp.Diff(want, c.Samples); diff != "" {
+		t.Error(diff)
+	}
+	change(t, live, `drop table dogs`)
+	change(t, live, `create table dogs (campaign_id text, name text)`)
+	if _, _, err := setOf(live).Compare(t.Context(), live, fold, "c", "pets"); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("without a column of the key: %v", err)
+	}
+}
+
+func TestDifference_standsAsTheLiveRowOrAsTheFoldDoes(t *testing.T) {
+	t.Parallel()
+	live, fold := foldText(t, pets), foldText(t, pets)
+	foldInto(t, live, "c", "dog", `{"id":1,"name":"old","age":1}`, `{"id":2}`)
+	foldInto(t, fold, "c", "dog", `{"id":1,"name":"new","age":1}`, `{"id":3}`)
+	_, found := compare(t, live, fold, "pets")
+	if len(found) != 3 {
+		t.Fatalf("found %d differences", len(found))
+	}
+	look := func(what string, want ...Standing) {
+		t.Helper()
+		for i := range found {
+			got, err := found[i].Look(t.Context(), fold, setOf(fold).dialect)
+			if err != nil || got != want[i] {
+				t.Errorf("%s, %s of dog %s: %+v, %v; want %+v", what, found[i].Change.Kind, found[i].Change.Key[0].Value, got, err, want[i])
+			}
+		}
+	}
+	none, asLive, asFold := Standing{}, Standing{AsLive: true}, Standing{AsFold: true}
+	look("at the end", asFold, asFold, asFold)
+	change(t, fold, `update dogs set name = 'old', age = 7 where id = 1`) // only fields that differ count
+	change(t, fold, `delete from dogs where id = 3`)
+	change(t, fold, `insert into dogs (campaign_id, id) values ('c', 2)`)
+	look("earlier", asLive, asLive, asLive)
+	change(t, fold, `update dogs set name = 'other'`)
+	look("in between", none, none, asLive)
+	change(t, fold, `delete from dogs where id = 1`)
+	look("before the row", none, none, asLive)
+}
+
+func TestCompare_ofRowsWithoutAKeyCountsThem(t *testing.T) {
+	t.Parallel()
+	const bag = `-- projection: bag
+-- tables: bag
+-- schema
+create table bag (campaign_id text, n integer, t text);
+-- on: put
+insert into bag values (:campaign_id, :payload.n, :payload.t);
+`
+	live, fold := foldText(t, bag), foldText(t, bag)
+	foldInto(t, live, "c", "put", `{"n":1}`, `{"n":1}`, `{"t":"a"}`, `{"n":2,"t":"é"}`)
+	foldInto(t, fold, "c", "put", `{"n":2,"t":"é"}`, `{"t":"a"}`, `{"n":1}`, `{"n":1}`)
+	if c, _ := compare(t, live, fold, "bag"); c.Differs() {
+		t.Errorf("the same rows in another order differ: %+v", c)
+	}
+	foldInto(t, live, "c", "put", `{"n":1}`)
+	if c, _ := compare(t, live, fold, "bag"); c.Removed != 1 || c.Added+c.Changed != 0 {
+		t.Errorf("one row too many: %+v", c)
+	}
+}
+
+func TestNeeds_followsTheTablesThatStatementsName(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, writeFiles(t, "1.sql", `-- projection: base
+-- tables: base
+-- schema
+create table base (campaign_id text primary key, n integer);
+-- on: a
+insert into base values (:campaign_id, 1);
+`, "2.sql", `-- projection: alone
+-- tables: alone
+-- schema
+create table alone (campaign_id text primary key);
+-- on: a
+insert into alone values (:campaign_id);
+`, "3.sql", `-- projection: reader
+-- tables: reader
+-- schema
+create table reader (campaign_id text primary key, n integer);
+-- on: a
+insert into reader select campaign_id, n from "base" where campaign_id = :campaign_id;
+`, "4.sql", `-- projection: far
+-- tables: far
+-- schema
+create table far (campaign_id text primary key, n integer);
+-- on: b
+insert into far select campaign_id, n from Reader where campaign_id = :campaign_id;
+`))
+	for _, tt := range []struct{ names, want []string }{
+		{nil, []string{"base", "alone", "reader", "far"}},
+		{[]string{"alone"}, []string{"alone"}},
+		{[]string{"reader"}, []string{"base", "reader"}},
+		{[]string{"far", "alone"}, []string{"base", "alone", "reader", "far"}},
+	} {
+		got, err := s.Needs(tt.names...)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%v: %v\n%s", tt.names, err, diff)
+		}
+	}
+	if _, err := s.Needs("none"); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("an unknown projection: %v", err)
+	}
+	if diff := cmp.Diff(map[string]bool{"base": true, "reader": true}, s.Others([]string{"alone", "far"})); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,81 @@
+package projection
+
+import (
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// Needs lists, in load order, the projections of these names and those whose
+// tables their statements name, directly or by way of others: folded without
+// them they would come out as something else. No names stand for all. An
+// unknown name is outbox.ErrNotFound.
+func (s *Set) Needs(names ...string) ([]string, error) {
+	if len(names) == 0 {
+		return s.names(), nil
+	}
+	needed := map[string]bool{}
+	for _, name := range names {
+		p := s.find(name)
+		if p == nil {
+			return nil, outbox.NotFound("there is no projection %q", name)
+		}
+		s.follow(p, needed)
+	}
+	return slices.DeleteFunc(s.names(), func(name string) bool { return !needed[name] }), nil
+}
+
+// Others lists the projections that are not among the names, as Apply takes
+// them.
+func (s *Set) Others(names []string) map[string]bool {
+	others := map[string]bool{}
+	for _, p := range s.projections {
+		if !slices.Contains(names, p.Name) {
+			others[p.Name] = true
+		}
+	}
+	return others
+}
+
+func (s *Set) names() []string {
+	names := make([]string, len(s.projections))
+	for i, p := range s.projections {
+		names[i] = p.Name
+	}
+	return names
+}
+
+func (s *Set) find(name string) *Projection {
+	for _, p := range s.projections {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *Set) follow(p *Projection, needed map[string]bool) {
+	if needed[p.Name] {
+		return
+	}
+	needed[p.Name] = true
+	for _, other := range s.projections {
+		if !needed[other.Name] && p.reads(other) {
+			s.follow(other, needed)
+		}
+	}
+}
+
+// reads reports whether a statement of p names a table of the other.
+func (p *Projection) reads(other *Projection) bool {
+	named := func(st Statement) bool {
+		return slices.ContainsFunc(st.tokens, func(t token) bool { return t.name() != "" && slices.Contains(other.Tables, t.name()) })
+	}
+	for _, sec := range p.sections {
+		if slices.ContainsFunc(sec.statements, func(h *handlerStatement) bool { return named(h.Statement) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.SchemaStatements, named) ||
+		slices.ContainsFunc(p.digests, func(d *digest) bool { return named(d.Statement) })
+}
