@@ -1,0 +1,343 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// ScratchTables are the tables of one projection as a Scratch has them.
+type ScratchTables struct {
+	Projection string
+	Tables     []string // in the order in which they are created
+	Schema     []string // statements, in order
+}
+
+// Scratch is a private database with empty copies of the tables of some
+// projections, for folding events without touching live rows: a temporary file
+// of SQLite, or temporary tables of one connection to PostgreSQL. What does not
+// fit into its cache is on disk, so that its memory does not grow with what is
+// folded. It belongs to one goroutine.
+//
+// An outbox.ErrBusy from any method means that the connection may be gone, and
+// the rows with it: Close it and open another.
+type Scratch struct {
+	store  *Store
+	tables []ScratchTables
+	pool   *sql.DB // of one connection
+	conn   *sql.Conn
+	link   link // conn again
+
+	t       *tx // of the fold under way; nil outside of one
+	gather  gather
+	columns map[string][]string // that are copied, by table
+	dead    int64               // events whose rows may still take up space
+}
+
+// gather is statements that wait, on PostgreSQL, to travel together.
+type gather struct {
+	on     bool
+	queue  batch
+	weight int   // bytes of arguments
+	first  int   // index of the event that began it
+	ends   []int // how many statements there are at the end of each event
+}
+
+// A gather is sent when it has so many statements, or bytes.
+const (
+	gatherStatements = 2 * journey
+	gatherBytes      = 1 << 20
+)
+
+// OpenScratch makes a Scratch. A wrong schema statement comes back as a
+// *SchemaError. Where a proxy hands out connections by the transaction there can
+// be none, which is an outbox.ErrConflict.
+func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
+	c := &Scratch{store: s, tables: tables, columns: make(map[string][]string)}
+	open := c.openSQLite
+	if s.projections.dialect.several {
+		open = c.openPostgres
+	}
+	err := open(ctx)
+	if err == nil {
+		err = c.createTables()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Scratch) createTables() error {
+	return c.within("begin", func(t *tx) error {
+		for _, p := range c.tables {
+			for i, statement := range p.Schema {
+				if t.database.dialect.several && createsFunction(statement) {
+					continue // those of the live schema serve
+				}
+				if err := t.define(statement); err != nil {
+					return &SchemaError{Projection: p.Projection, Statement: i, Err: err}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func createsFunction(statement string) bool {
+	words := strings.Fields(strings.ToLower(statement))
+	return len(words) > 3 && (words[1] == "function" || words[1] == "or" && words[3] == "function")
+}
+
+// Close drops the Scratch with its rows.
+func (c *Scratch) Close() error {
+	if c.pool == nil {
+		return nil
+	}
+	if l, ok := c.link.(*sqliteLink); ok {
+		l.close()
+		if l.unclosable {
+			return nil // closing the pool would wait for ever
+		}
+	} else if c.conn != nil {
+		c.conn.Close()
+	}
+	return c.pool.Close()
+}
+
+// QueryContext reads the scratch tables. The rows must be closed before anything
+// else is done with the Scratch.
+func (c *Scratch) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return c.conn.QueryContext(ctx, query, append(c.queryMode(), args...)...)
+}
+
+// Exec runs one statement of a projection. ctx carries its deadline, if any; a
+// statement that was cut off is context.DeadlineExceeded. Within Fold it may
+// wait, on PostgreSQL, to travel with others, and reports no error then.
+func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
+	several := c.store.projections.dialect.several
+	if several {
+		args = asTexts(args)
+	}
+	if c.gather.on {
+		c.gather.queue.exec(nil, query, args...)
+		for _, arg := range args {
+			if text, ok := arg.(string); ok {
+				c.gather.weight += len(text)
+			}
+		}
+		return nil
+	}
+	if c.t == nil {
+		return c.within("begin", func(t *tx) error {
+			_, err := t.execContext(ctx, query, args...)
+			return err
+		})
+	}
+	_, err := c.t.execContext(ctx, query, args...)
+	return err
+}
+
+// Fold applies n events in as few transactions as possible: apply writes what
+// event i does, through Exec, and may be called again for an event whose
+// transaction was undone. When an event fails, those before it stay and it
+// leaves nothing; done is its index and err what apply returned for it, alone.
+// When ctx ends, which is looked at between events, err is ctx.Err(), and done
+// is how many events are there.
+func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (done int, err error) {
+	suspect := -1   // an event that failed among others
+	var fault error // of which, when it is known already
+	for done < n {
+		if done == suspect && fault != nil {
+			return done, fault
+		}
+		end := n
+		switch {
+		case suspect == done:
+			end = done + 1
+		case suspect > done:
+			end = suspect
+		}
+		failed, err := c.foldRun(ctx, done, end, apply)
+		switch {
+		case err == nil:
+			done = end
+		case ctx.Err() != nil:
+			return done, ctx.Err()
+		case errors.Is(err, outbox.ErrBusy) || end-done == 1:
+			return done, err
+		case failed == end: // a constraint that is looked at in the end
+			suspect, fault = (done+end)/2, nil
+		case c.store.projections.dialect.several:
+			suspect, fault = failed, nil
+		default:
+			suspect, fault = failed, err
+		}
+	}
+	return done, nil
+}
+
+// foldRun applies the events from first up to, and without, end in one
+// transaction. When one fails nothing is left of them, and its index is
+// returned; end when it is not known.
+func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
+	several := c.store.projections.dialect.several
+	c.gather = gather{on: several && end-first > 1, first: first, queue: c.gather.queue}
+	failed = end
+	err = c.within("begin", func(t *tx) error {
+		c.t = t
+		for i := first; i < end; i++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := apply(i); err != nil {
+				failed = i
+				return err
+			}
+			if t.err != nil {
+				failed = i
+				return t.err
+			}
+			if at, err := c.sendFull(i); err != nil {
+				failed = at
+				return err
+			}
+		}
+		at, err := c.send()
+		if err != nil {
+			failed = at
+		}
+		return err
+	})
+	c.t, c.gather.on = nil, false
+	clear(c.gather.queue.steps)
+	c.gather.queue.steps = c.gather.queue.steps[:0]
+	if err == nil {
+		c.dead += int64(end - first)
+	}
+	return failed, err
+}
+
+// sendFull notes the end of event i and sends what has gathered if it is enough.
+func (c *Scratch) sendFull(i int) (failed int, err error) {
+	g := &c.gather
+	if !g.on {
+		return 0, nil
+	}
+	g.ends = append(g.ends, g.queue.len())
+	if g.queue.len() < gatherStatements && g.weight < gatherBytes {
+		return 0, nil
+	}
+	failed, err = c.send()
+	g.first, g.ends, g.weight = i+1, g.ends[:0], 0
+	return failed, err
+}
+
+// send sends what has gathered and returns the index of the event that fails.
+func (c *Scratch) send() (failed int, err error) {
+	g := &c.gather
+	done, err := c.t.run(&g.queue)
+	if err == nil {
+		return 0, nil
+	}
+	return g.first + min(sort.SearchInts(g.ends, done+1), max(len(g.ends)-1, 0)), err
+}
+
+// within runs fn in one transaction of the Scratch.
+func (c *Scratch) within(begin string, fn func(*tx) error) error {
+	t := &tx{database: c.store.projections, link: c.link}
+	if err := c.link.begin(background, begin); err != nil {
+		return fmt.Errorf("begin on the scratch database: %w", t.note(err))
+	}
+	committed := false
+	defer func() { // also when fn panics
+		if !committed {
+			_ = c.link.rollback() // fails where the database has rolled back by itself
+		}
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if err := c.link.commit(); err != nil {
+		return fmt.Errorf("commit on the scratch database: %w", t.note(err))
+	}
+	committed = true
+	return nil
+}
+
+// Clear empties tables of one campaign, or of all when campaign is empty; all
+// tables when none is named. It fires no triggers.
+func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) error {
+	if len(tables) == 0 {
+		tables = c.allTables()
+	}
+	err := c.within("begin", func(t *tx) error {
+		if campaign == "" && t.database.dialect.several && c.dead > truncateAfter {
+			return t.define("truncate " + quoteNames(tables))
+		}
+		return t.quietly(ctx, "", tables, func() error {
+			for _, name := range slices.Backward(tables) {
+				if err := t.clearTable(name, campaign); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("empty the scratch database: %w", err)
+	}
+	if campaign == "" && c.dead > truncateAfter {
+		c.dead = 0
+	}
+	return nil
+}
+
+// truncateAfter is how many events are folded before tables that are emptied are
+// made anew on PostgreSQL, where deleted rows of a temporary table take up space
+// until then, and nobody cleans up.
+const truncateAfter = 20_000
+
+func (t *tx) clearTable(name, campaign string) error {
+	if campaign == "" {
+		_, err := t.exec("delete from " + quoteName(name))
+		return err
+	}
+	_, err := t.exec("delete from "+quoteName(name)+" where campaign_id = $1", campaign)
+	return err
+}
+
+func (c *Scratch) allTables() []string {
+	var all []string
+	for _, p := range c.tables {
+		all = append(all, p.Tables...)
+	}
+	return all
+}
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func quoteNames(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = quoteName(name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// qualified is a table's name in a schema; of the search path when that is empty.
+func qualified(schema, table string) string {
+	if schema == "" {
+		return quoteName(table)
+	}
+	return quoteName(schema) + "." + quoteName(table)
+}
