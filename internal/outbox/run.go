@@ -32,8 +32,8 @@ func ParseRunKind(name string) (RunKind, error) {
 // RunStatus is where a run stands.
 type RunStatus string
 
-// The statuses of a run. The last four are ends; of them only an interrupted
-// one can be resumed.
+// The statuses of a run. The last four are ends; of them an interrupted one
+// and a failed one can be resumed.
 const (
 	RunQueued      RunStatus = "queued"
 	RunRunning     RunStatus = "running"

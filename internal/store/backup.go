@@ -122,7 +122,7 @@ func Restore(ctx context.Context, dir string, o Options) error {
 	}
 	// The holders of leases that came along work on the databases that were
 	// copied, not on these.
-	if err = s.EndLeases(ctx, ""); err == nil {
+	if err = errors.Join(s.EndLeases(ctx, ""), s.EndRunLeases(ctx, "")); err == nil {
 		_, err = s.Reconcile(ctx)
 	}
 	return errors.Join(err, s.Close())

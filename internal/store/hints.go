@@ -17,6 +17,7 @@ import (
 type hints struct {
 	wake      atomic.Pointer[func()]
 	operation atomic.Pointer[func()]
+	run       atomic.Pointer[func()]
 
 	begin    sync.Once
 	stop     context.CancelFunc

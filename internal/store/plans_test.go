@@ -52,6 +52,9 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
+	{"SCAN runs USING INDEX runs_active", "finished_at is null", "runs that have not ended"},
+	{"SCAN campaigns", "select count(*), coalesce(sum(high_water_seq), 0) from campaigns", "what a run over all is about, once when it begins"},
+	{"SCAN verifications USING INDEX verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
@@ -182,6 +185,7 @@ func (f *fixture) everything() {
 	f.useActs(must)
 	f.useReads(must)
 	f.useOperations(must)
+	f.useRuns(must)
 }
 
 func (f *fixture) useWorker(must func(...error)) {
@@ -347,6 +351,58 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.Check(f.ctx, quiet)
 	must(err)
 	f.Ready(f.ctx)
+}
+
+func (f *fixture) useRuns(must func(...error)) {
+	cancelled, err := f.StartRun(f.ctx, ana(""), rebuild("dead", "known"), loadedRuns)
+	must(err)
+	_, err = f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	refused(f.tb, err, outbox.ErrConflict)
+	l := f.claimRun(one)
+	_, err = f.RunScope(f.ctx, l, "", 10)
+	must(err)
+	_, err = f.CancelRun(f.ctx, ana(""), cancelled.ID)
+	must(err)
+	f.finish(l, outbox.RunCancelled, "")
+	run, err := f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	must(err)
+	l = f.claimRun(one)
+	_, err = f.RunScope(f.ctx, l, "", 10)
+	must(err)
+	known := result("known", outbox.OutcomeMatch, 1)
+	known.Projections = []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}
+	_, err = f.ReportRun(f.ctx, l, store.RunReport{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
+	must(err, f.ReleaseRun(f.ctx, l), f.EndRunLeases(f.ctx, "nobody"))
+	_, err = f.FinishRun(f.ctx, f.claimRun(two), outbox.RunFailed, "boom")
+	must(err)
+	_, err = f.ResumeRun(f.ctx, ana(""), run.ID, loadedRuns)
+	must(err)
+	_, err = f.ActiveRuns(f.ctx)
+	must(err)
+	for _, cursor := range []string{"", ">", "<"} {
+		page := func(name string) string {
+			if cursor == "" {
+				return ""
+			}
+			return base64.RawURLEncoding.EncodeToString([]byte(cursor + name))
+		}
+		_, err = f.Runs(f.ctx, outbox.RunFilter{Cursor: page("runs")})
+		must(err)
+		_, err = f.RunLog(f.ctx, run.ID, page("run-log"), 0)
+		must(err)
+		_, err = f.RunResults(f.ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
+		must(err)
+		_, err = f.RunResults(f.ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
+		must(err)
+	}
+	_, err = f.RunResultOf(f.ctx, run.ID, "known")
+	must(err)
+	_, err = f.Verifications(f.ctx, "known")
+	must(err)
+	_, err = f.Drifted(f.ctx, 0)
+	must(err)
+	_, _, err = f.StalestCampaigns(f.ctx, "", 3)
+	must(err)
 }
 
 // useLists walks every list in both directions, and has each counted.

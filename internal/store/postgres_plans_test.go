@@ -28,6 +28,10 @@ var postgresScans = []scan{
 	{"scan by operation_rows_open", "limit $3", "rows of running operations alone, to be left out of another"},
 	{"scan by operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
 	{"scan by operations_pkey", "order by id desc", "newest first, up to the limit"},
+	{"scan by runs_active", "finished_at is null", "runs that have not ended"},
+	{"scan by runs_pkey", "order by id desc", "newest first, up to the limit"},
+	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
+	{"seq scan of campaigns", "coalesce(sum(high_water_seq), 0) from campaigns", "what a run over all is about, once when it begins"},
 	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
@@ -83,6 +87,24 @@ from generate_series(100, 2000) i, generate_series(1, 3) n`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, wave, status, finished_at)
 select i, 'x-' || i * 20 + n, 1, n, 1 + n % 3, 'counted', 'f-' || n % 3, i, 8, 3, 1, case when i % 50 = 0 then 'waiting' else 'done' end, case when i % 50 = 0 then null else i end
 from generate_series(100, 2000) i, generate_series(1, 20) n`, `
+insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at)
+select case when i % 2 = 0 then 'verify' else 'rebuild' end, case when i % 500 = 0 then 'running' else 'completed' end, '[]', 1, '["p-1"]', '{}', '', 'ana', 'page', '', i, i, case when i % 500 = 0 then null else i end
+from generate_series(100, 3000) i`, `
+insert into run_scopes (run_id, campaign_id, projection, active)
+select i, case when i % 3 = 0 then '' else 'x-' || i end, 'p-' || n, 0
+from generate_series(100, 3000) i, generate_series(1, 3) n`, `
+insert into run_scopes (run_id, campaign_id, projection, active)
+select 90000, 'x-' || i, 'p-' || n, 1
+from generate_series(1, 1000) i, generate_series(1, 3) n`, `
+insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at)
+select n, 'x-' || i, case when i % 100 = 0 then 'drift' else 'match' end, 3, 3, '', '[]', '', i
+from generate_series(1, 5000) i, generate_series(100, 110) n`, `
+insert into run_log (run_id, at, campaign_id, text)
+select 100 + i % 50, i, 'x-' || i, 'boom'
+from generate_series(1, 5000) i`, `
+insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq)
+select 'x-' || i, 'p-' || n, i, 3, case when i % 200 = 0 then 'drift' else 'match' end, 100, '', 0, 0, 0, 0
+from generate_series(1, 5000) i, generate_series(1, 3) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `

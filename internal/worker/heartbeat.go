@@ -33,7 +33,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	now := time.Now().UTC()
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
-			if err := w.Store.EndLeases(ctx, other.ID); err != nil {
+			if err := errors.Join(w.Store.EndLeases(ctx, other.ID), w.Store.EndRunLeases(ctx, other.ID)); err != nil {
 				return false, err
 			}
 			other.StoppedAt = &now

@@ -1,0 +1,416 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// StartRun has workers do a run over a scope of the loaded projections. It is
+// refused with outbox.ErrInvalid when the order makes no sense,
+// outbox.ErrNotFound when it names a campaign that is unknown, and
+// outbox.ErrConflict when another active run has a part of its scope, or where
+// the mode changes nothing.
+func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
+	asked := askedOfRun(order)
+	a := &act{order: o, action: "run_start", before: asked, asked: asked}
+	if len(order.Campaigns) == 1 {
+		a.campaign = order.Campaigns[0]
+	}
+	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
+		run, err := s.admitRun(t, o, order, loaded, now)
+		a.after = map[string]any{"run_id": run.ID, "scope": run.Scope()}
+		return run, err
+	})
+	if err == nil {
+		s.steerRuns()
+	}
+	return run, err
+}
+
+// askedOfRun is an order as its audit record has it. Campaigns that are named
+// one by one are told by their number and a digest.
+func askedOfRun(order outbox.RunOrder) map[string]any {
+	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
+		"projections": order.Projections, "until_seq": order.UntilSeq, "rate": order.Rate}
+	if len(order.Campaigns) > 0 {
+		digest := sha256.New()
+		for _, id := range order.Campaigns {
+			fmt.Fprintln(digest, id)
+		}
+		asked["campaigns_digest"] = hex.EncodeToString(digest.Sum(nil)[:12])
+	}
+	return asked
+}
+
+// admitRun puts a run into the queue, within an act. Whoever calls it tells
+// workers of the run once the act is committed.
+func (s *Store) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: slices.Compact(slices.Sorted(slices.Values(order.Campaigns))), All: order.All,
+		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
+		RequestedAt: at(now), UpdatedAt: at(now), Versions: map[string]string{}}}
+	if len(r.CampaignIDs) == 1 {
+		r.CampaignID = r.CampaignIDs[0]
+	}
+	if err := s.soundRun(r); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := r.chooseProjections(order.Projections, loaded); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := t.knownCampaigns(r); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := s.require(o, 0); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := t.lockAdmission(); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := t.refuseInTheWay(r, now); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := t.insertRun(r, now); err != nil {
+		return outbox.Run{}, err
+	}
+	return r.view(now), nil
+}
+
+// soundRun refuses an order that makes no sense by itself.
+func (s *Store) soundRun(r *runRow) error {
+	switch {
+	case !slices.Contains(outbox.RunKinds, r.Kind):
+		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
+	case r.All && len(r.CampaignIDs) > 0:
+		return outbox.Invalid("campaign_ids", "a run is over the campaigns that are named or over all of them; give one of the two")
+	case !r.All && len(r.CampaignIDs) == 0:
+		return outbox.Invalid("campaign_ids", "say which campaigns the run is over, or that it is over all of them")
+	case len(r.CampaignIDs) > outbox.MaxRunCampaigns:
+		return outbox.Invalid("campaign_ids", "%d campaigns are named; the limit is %d: start a run over all of them instead", len(r.CampaignIDs), outbox.MaxRunCampaigns)
+	case r.UntilSeq < 0:
+		return outbox.Invalid("until_seq", "until_seq must be 1 or more; without it the run goes as far as the live rows are")
+	case r.UntilSeq > 0 && (r.Kind != outbox.RunVerify || r.CampaignID == ""):
+		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
+	case r.Rate < 0:
+		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
+	case r.Kind != outbox.RunVerify && s.options.Mode == outbox.ModeShadow:
+		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.options.Mode, r.Kind)
+	}
+	return nil
+}
+
+// chooseProjections sets the projections of the run, in load order, and their
+// versions. None named stands for all.
+func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInfo) error {
+	var known []string
+	for _, p := range loaded {
+		known = append(known, p.Name)
+		if len(named) == 0 || slices.Contains(named, p.Name) {
+			r.Projections = append(r.Projections, p.Name)
+			r.Versions[p.Name] = p.Version
+		}
+	}
+	for _, name := range named {
+		if !slices.Contains(known, name) {
+			return outbox.Invalid("projections", "projection %q is not loaded; use one of: %s", name, strings.Join(known, ", "))
+		}
+	}
+	if len(r.Projections) == 0 {
+		return outbox.Conflict("no projection is loaded, so there is nothing to %s", r.Kind)
+	}
+	return nil
+}
+
+const selectHighWater = `select high_water_seq from campaigns where campaign_id = $1`
+
+// knownCampaigns refuses a run over campaigns that are not there, or up to an
+// event that is not.
+func (t *tx) knownCampaigns(r *runRow) error {
+	highest := make([]int64, len(r.CampaignIDs))
+	var b batch
+	for i, id := range r.CampaignIDs {
+		highest[i] = -1
+		b.each(func(row scanner) error { return row.Scan(&highest[i]) }, selectHighWater, id)
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("look for the campaigns of a run: %w", err)
+	}
+	for i, high := range highest {
+		if high < 0 {
+			return unknownCampaign(r.CampaignIDs[i])
+		}
+		if r.UntilSeq > high {
+			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %d events", r.UntilSeq, r.CampaignIDs[i], high)
+		}
+	}
+	return nil
+}
+
+// lockAdmission lets one run after the other be admitted. A run over all
+// campaigns and one over a single campaign have no row in common over which
+// two transactions could meet, so that an index cannot tell them apart. On
+// SQLite one transaction writes at a time anyway.
+func (t *tx) lockAdmission() error {
+	if !t.database.dialect.several {
+		return nil
+	}
+	err := t.each(func(scanner) error { return nil }, `select pg_advisory_xact_lock($1, hashtext($2))`, 0x6f757472, t.database.schema)
+	if err != nil {
+		return fmt.Errorf("wait for the admission of other runs: %w", err)
+	}
+	return nil
+}
+
+const (
+	scopeTaken = `
+select run_id
+from run_scopes
+where active = 1
+  and projection = $1
+  and campaign_id = $2`
+
+	scopeTakenAnywhere = `
+select run_id
+from run_scopes
+where active = 1
+  and projection = $1
+order by campaign_id
+limit 1`
+)
+
+// refuseInTheWay refuses a run while another that is active has a part of its
+// scope.
+func (t *tx) refuseInTheWay(r *runRow, now int64) error {
+	var taken []int64
+	collect := func(row scanner) error {
+		var id int64
+		err := row.Scan(&id)
+		taken = append(taken, id)
+		return err
+	}
+	var b batch
+	for _, projection := range r.Projections {
+		if r.All {
+			b.each(collect, scopeTakenAnywhere, projection)
+			continue
+		}
+		b.each(collect, scopeTaken, projection, "")
+		for _, campaign := range r.CampaignIDs {
+			b.each(collect, scopeTaken, projection, campaign)
+		}
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("look for runs in the way: %w", err)
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	other, err := t.existingRun(slices.Min(taken))
+	if err != nil {
+		return err
+	}
+	return inTheWay(other, now)
+}
+
+func inTheWay(other *runRow, now int64) error {
+	return outbox.Conflict("run %d is in the way: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
+		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(at(now).Sub(other.RequestedAt)))
+}
+
+const (
+	insertRun = `
+insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate, reason, requested_by, via, request_id, requested_at, updated_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)
+returning id`
+
+	insertScope = `
+insert into run_scopes (run_id, campaign_id, projection, active)
+values ($1, $2, $3, 1)
+on conflict (projection, campaign_id) where active = 1 do nothing`
+)
+
+func (t *tx) insertRun(r *runRow, now int64) error {
+	var texts [3]string
+	for i, v := range []any{r.CampaignIDs, r.Projections, r.Versions} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("write the scope of a run: %w", err)
+		}
+		texts[i] = string(text)
+	}
+	all := 0
+	scope := r.CampaignIDs
+	if r.All {
+		all, scope = 1, []string{""}
+	}
+	_, err := t.one([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], all, texts[1], texts[2], r.UntilSeq, r.Rate,
+		r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
+	if err != nil {
+		return fmt.Errorf("start a run: %w", err)
+	}
+	free := true
+	var b batch
+	for _, campaign := range scope {
+		for _, projection := range r.Projections {
+			b.exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection)
+		}
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("take the scope of run %d: %w", r.ID, err)
+	}
+	if !free {
+		return outbox.Conflict("another run over a part of this scope was started in this moment; see which runs are active")
+	}
+	return nil
+}
+
+// CancelRun ends a run: at once when no process works on it, otherwise as soon
+// as the one that does has noticed, until when it is cancelling. What it has
+// done to campaigns so far stays; all others are as they were. One that has
+// ended, or is being cancelled already, is outbox.ErrConflict.
+func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+	return s.changeRun(ctx, o, "run_cancel", id, func(t *tx, r *runRow, now int64) error {
+		switch {
+		case !r.Status.Active():
+			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(at(now).Sub(*r.FinishedAt)))
+		case r.Status == outbox.RunCancelling && r.held(now):
+			return outbox.Conflict("run %d is being cancelled already, by %s; it ends as soon as %s has noticed", id, r.CancelledBy, r.owner)
+		}
+		if r.CancelledBy == "" {
+			r.CancelledBy = o.By.Name
+		}
+		if r.Status == outbox.RunQueued || !r.held(now) {
+			return t.endRun(r, outbox.RunCancelled, "", now)
+		}
+		r.Status = outbox.RunCancelling
+		return t.saveRun(r, now)
+	})
+}
+
+const (
+	deleteFailed = `delete from run_results where run_id = $1 and outcome = 'failed'`
+
+	sumResults = `
+select outcome, count(*), sum(events)
+from run_results
+where run_id = $1
+group by outcome`
+)
+
+// ResumeRun puts a run that was interrupted, or failed, into the queue again.
+// It goes on where it stopped: campaigns that are done stay done, those that
+// failed are tried again. Any other run is outbox.ErrConflict, and so is one
+// whose projections have changed meanwhile, or whose scope another run has.
+func (s *Store) ResumeRun(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+	return s.changeRun(ctx, o, "run_resume", id, func(t *tx, r *runRow, now int64) error {
+		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
+			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
+		}
+		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {
+			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)
+		}
+		if err := s.soundRun(r); err != nil { // the mode may be another
+			return err
+		}
+		if err := t.refuseInTheWay(r, now); err != nil {
+			return err
+		}
+		if _, err := t.exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
+			return fmt.Errorf("take the scope of run %d again: %w", id, err)
+		}
+		if _, err := t.exec(deleteFailed, id); err != nil {
+			return fmt.Errorf("forget the failures of run %d: %w", id, err)
+		}
+		r.Status, r.Attempts, r.FinishedAt, r.Verdict, r.Error, r.CancelledBy = outbox.RunQueued, 0, nil, "", "", ""
+		r.Digests, r.Before, r.Seq = nil, nil, 0
+		if err := t.countRun(r); err != nil {
+			return err
+		}
+		return t.saveRun(r, now)
+	})
+}
+
+// versionsOf are the versions of those projections that are loaded.
+func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]string {
+	versions := map[string]string{}
+	for _, p := range loaded {
+		if slices.Contains(names, p.Name) {
+			versions[p.Name] = p.Version
+		}
+	}
+	return versions
+}
+
+// countRun sets what is done from the results.
+func (t *tx) countRun(r *runRow) error {
+	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
+	err := t.each(func(row scanner) error {
+		var outcome string
+		var campaigns, events int64
+		err := row.Scan(&outcome, &campaigns, &events)
+		r.count(outcome, campaigns)
+		r.Events.Done += events
+		return err
+	}, sumResults, r.ID)
+	if err != nil {
+		return fmt.Errorf("count the results of run %d: %w", r.ID, err)
+	}
+	return nil
+}
+
+// count adds n campaigns with an outcome.
+func (r *runRow) count(outcome string, n int64) {
+	switch outcome {
+	case outbox.OutcomeMatch:
+		r.Counts.Matched += n
+	case outbox.OutcomeDrift:
+		r.Counts.Drifted += n
+	case outbox.OutcomeReplayed:
+		r.Counts.Replayed += n
+	case outbox.OutcomeFailed:
+		r.Counts.Failed += n
+	}
+	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed
+}
+
+// changeRun is an act on one run.
+func (s *Store) changeRun(ctx context.Context, o outbox.Order, action string, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+	of, err := s.Run(ctx, id)
+	if err != nil {
+		return outbox.Run{}, err
+	}
+	a := &act{order: o, action: action, campaign: of.CampaignID}
+	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
+		if err := t.lockAdmission(); err != nil {
+			return outbox.Run{}, err
+		}
+		r, err := t.existingRun(id)
+		if err != nil {
+			return outbox.Run{}, err
+		}
+		if err := s.require(o, 0); err != nil {
+			return outbox.Run{}, err
+		}
+		a.before = map[string]any{"run_id": id, "status": r.Status}
+		if err := change(t, r, now); err != nil {
+			return outbox.Run{}, err
+		}
+		a.after = map[string]any{"run_id": id, "status": r.Status, "campaigns": r.Campaigns}
+		return r.view(now), nil
+	})
+	if err == nil && run.ID != id {
+		return outbox.Run{}, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID)
+	}
+	if err == nil {
+		s.steerRuns()
+	}
+	return run, err
+}

@@ -1,0 +1,359 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// RunLease is the right to work on a run until the lease ends. Every call with
+// a lease whose epoch is no longer the run's is outbox.ErrLeaseLost and
+// changes nothing: the caller drops what it has.
+type RunLease struct {
+	Run   outbox.Run // as it was when it was claimed
+	Owner string
+	Epoch int64 // the fencing number
+}
+
+const (
+	// runTries is how often a run is taken up whose processes die of it.
+	runTries = 3
+	// versionsWait is how long a run that has not begun waits for a process
+	// that has its projections in the versions it was started with.
+	versionsWait = 10 * time.Minute
+	// claimableRuns is how many runs a claim looks at.
+	claimableRuns = 100
+)
+
+const selectClaimable = `
+select ` + runColumns + `
+from runs
+where finished_at is null
+  and (lease_owner = '' or lease_expires_at <= $1)
+order by id
+limit $2`
+
+// claimable reads the runs that nobody holds, oldest first.
+func (t *tx) claimable(now int64) (runs []*runRow, err error) {
+	err = t.each(func(row scanner) error {
+		r, err := scanRunRow(row)
+		runs = append(runs, r)
+		return err
+	}, selectClaimable+t.skipLocked, now, claimableRuns)
+	return runs, err
+}
+
+// standing is what is to be done about a run that nobody holds.
+type standing int
+
+const (
+	runWaits standing = iota // another process may have its projections
+	runGoesOn
+	runEnds
+)
+
+// judge says what is to be done about a run that nobody holds by a process
+// that has projections in versions, and if it ends how and why.
+func (r *runRow) judge(versions map[string]string, now int64) (standing, outbox.RunStatus, string) {
+	mine := true
+	for _, name := range r.Projections {
+		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""
+	}
+	switch {
+	case r.Status == outbox.RunCancelling:
+		return runEnds, outbox.RunCancelled, ""
+	case !mine && r.StartedAt != nil && r.Status != outbox.RunQueued:
+		return runEnds, outbox.RunInterrupted, "the projection files have changed since it began; start a new run"
+	case !mine && now-r.UpdatedAt.UnixMicro() >= versionsWait.Microseconds():
+		return runEnds, outbox.RunInterrupted, "no process has had the projection files it was started with since then; start a new run"
+	case !mine:
+		return runWaits, "", ""
+	case r.Attempts >= runTries:
+		return runEnds, outbox.RunInterrupted, "its process died three times while working on it; resume it to try again"
+	}
+	return runGoesOn, "", ""
+}
+
+// ClaimRun takes the oldest run that nobody works on, queued or left by a
+// process that is gone, whose projections are those of the caller in the same
+// versions, by name. False means there is none. On the way it ends runs that
+// nobody can go on with: those that were cancelled, whose projections have
+// changed, or which have taken down three processes.
+//
+// A run that was taken up before goes on: Run.Events.Done of the lease are the
+// events of the campaigns that have their result.
+func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
+	if idle, err := s.noRunFor(ctx, versions); err != nil || idle {
+		return RunLease{}, false, err
+	}
+	var claimed RunLease
+	ok := false
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		runs, err := t.claimable(now)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			switch is, status, reason := r.judge(versions, now); is {
+			case runEnds:
+				if err := t.endRun(r, status, reason, now); err != nil {
+					return err
+				}
+			case runGoesOn:
+				if err := t.takeUp(r, w, lease, now); err != nil {
+					return err
+				}
+				claimed, ok = RunLease{Run: r.view(now), Owner: r.owner, Epoch: r.epoch}, true
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return RunLease{}, false, fmt.Errorf("claim a run: %w", err)
+	}
+	return claimed, ok, nil
+}
+
+// noRunFor looks whether anything is to be done about a run, which costs an
+// idle worker no write lock.
+func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
+	idle := true
+	err := s.journal.read(ctx, func(t *tx) error {
+		now := s.now()
+		runs, err := t.claimable(now)
+		for _, r := range runs {
+			if is, _, _ := r.judge(versions, now); is != runWaits {
+				idle = false
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for runs: %w", err)
+	}
+	return idle, nil
+}
+
+// takeUp gives a worker the run.
+func (t *tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
+	if r.StartedAt == nil {
+		when := at(now)
+		r.StartedAt = &when
+		if err := t.totalRun(r); err != nil {
+			return err
+		}
+	} else if err := t.countRun(r); err != nil {
+		return err
+	}
+	r.Status = outbox.RunRunning
+	r.Attempts++
+	r.owner, r.epoch, r.expires, r.pace = w.ID, r.epoch+1, now+lease.Microseconds(), 0
+	return t.saveRun(r, now)
+}
+
+// totalRun counts what the run is over, as it is now.
+func (t *tx) totalRun(r *runRow) error {
+	if r.All {
+		_, err := t.one([]any{&r.Campaigns.Total, &r.Events.Total}, `select count(*), coalesce(sum(high_water_seq), 0) from campaigns`)
+		return err
+	}
+	r.Campaigns.Total, r.Events.Total = int64(len(r.CampaignIDs)), 0
+	var b batch
+	for _, id := range r.CampaignIDs {
+		b.each(func(row scanner) error {
+			var high int64
+			err := row.Scan(&high)
+			r.Events.Total += high
+			return err
+		}, selectHighWater, id)
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("count the events of run %d: %w", r.ID, err)
+	}
+	if r.UntilSeq > 0 {
+		r.Events.Total = r.UntilSeq
+	}
+	return nil
+}
+
+// heldRun reads the run of a lease, locked for a change in this transaction.
+func (t *tx) heldRun(l RunLease) (*runRow, error) {
+	r, err := t.existingRun(l.Run.ID)
+	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
+		return nil, outbox.ErrLeaseLost
+	}
+	return r, err
+}
+
+// RunCampaign is a campaign that a run has still to do.
+type RunCampaign struct {
+	CampaignID   string
+	HighWaterSeq int64
+	// AppliedSeq is how far the journal database knows it to be applied. The
+	// watermark may be a little further.
+	AppliedSeq int64
+}
+
+const (
+	scopeOfAll = `
+select c.campaign_id, c.high_water_seq, c.applied_seq
+from campaigns c
+where c.campaign_id > $2
+  and not exists (
+    select 1
+    from run_results r
+    where r.run_id = $1
+      and r.campaign_id = c.campaign_id)
+order by c.campaign_id
+limit $3`
+
+	scopeOfOne = `
+select c.campaign_id, c.high_water_seq, c.applied_seq
+from campaigns c
+where c.campaign_id = $2
+  and not exists (
+    select 1
+    from run_results r
+    where r.run_id = $1
+      and r.campaign_id = c.campaign_id)`
+)
+
+// RunScope lists campaigns of the run's scope that have no result in it yet,
+// in the order of their ids from the one after on, at most limit. Campaigns
+// that came to be after the run began are among them when it is over all.
+func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit int) ([]RunCampaign, error) {
+	var scope []RunCampaign
+	collect := func(row scanner) error {
+		var c RunCampaign
+		err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq)
+		scope = append(scope, c)
+		return err
+	}
+	err := s.journal.read(ctx, func(t *tx) error {
+		r, err := t.heldRun(l)
+		if err != nil {
+			return err
+		}
+		if r.All {
+			return t.each(collect, scopeOfAll, r.ID, after, limit)
+		}
+		from, found := slices.BinarySearch(r.CampaignIDs, after)
+		if found {
+			from++
+		}
+		for ids := range slices.Chunk(r.CampaignIDs[from:], max(1, limit)) {
+			var b batch
+			for _, id := range ids {
+				b.each(collect, scopeOfOne, r.ID, id)
+			}
+			if err := t.runAll(&b); err != nil || len(scope) >= limit {
+				scope = scope[:min(len(scope), limit)]
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the scope of run %d: %w", l.Run.ID, err)
+	}
+	return scope, nil
+}
+
+// FinishRun ends a run that the lease holds, as completed, failed, cancelled
+// or interrupted; why is a sentence that a failed and an interrupted one need.
+// A run in which a campaign failed is failed even if it is called completed.
+// Only a run that is cancelling is cancelled.
+func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
+	var run outbox.Run
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		r, err := t.heldRun(l)
+		if err != nil {
+			return err
+		}
+		end, why, err := runEnding(r, status, why)
+		if err != nil {
+			return err
+		}
+		if err := t.endRun(r, end, stored(why), now); err != nil {
+			return err
+		}
+		run = r.view(now)
+		return nil
+	})
+	if err != nil {
+		return outbox.Run{}, fmt.Errorf("finish run %d as %s: %w", l.Run.ID, status, err)
+	}
+	return run, nil
+}
+
+// runEnding checks the end that a worker gives a run.
+func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus, string, error) {
+	switch {
+	case status == "" || status.Active():
+		return "", "", fmt.Errorf("%q is no end", status)
+	case status == outbox.RunCancelled && r.Status != outbox.RunCancelling:
+		return "", "", errors.New("nobody has cancelled it")
+	case status == outbox.RunCompleted && r.Counts.Failed > 0:
+		status = outbox.RunFailed
+	}
+	if status == outbox.RunFailed && why == "" && r.Counts.Failed > 0 {
+		why = fmt.Sprintf("%d of %d campaigns could not be done; see what failed, mend it and resume the run", r.Counts.Failed, r.Campaigns.Done)
+	}
+	if why == "" && (status == outbox.RunFailed || status == outbox.RunInterrupted) {
+		return "", "", errors.New("it needs a reason")
+	}
+	return status, why, nil
+}
+
+// ReleaseRun gives a run back that the lease holds, so that another process
+// goes on with it at once. That does not count as an attempt.
+func (s *Store) ReleaseRun(ctx context.Context, l RunLease) error {
+	err := s.journal.write(ctx, func(t *tx) error {
+		r, err := t.heldRun(l)
+		if err != nil {
+			return err
+		}
+		r.owner, r.expires, r.pace = "", 0, 0
+		r.Attempts--
+		return t.saveRun(r, s.now())
+	})
+	if err != nil {
+		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
+	}
+	return nil
+}
+
+// endRunLeases ends with a query that takes the runs in one order; a lock
+// suffix and a parenthesis are to follow.
+const endRunLeases = `
+update runs
+set lease_expires_at = $1
+where id in (
+  select id
+  from runs
+  where finished_at is null
+    and lease_owner <> ''
+    and ($2 = '' or lease_owner = $2)
+    and lease_expires_at > $1
+  order by id`
+
+// EndRunLeases lets the leases on runs of a worker that is known to be gone
+// run out now instead of at their time; an empty owner stands for all. Should
+// the worker live after all, the epoch keeps it from doing harm.
+func (s *Store) EndRunLeases(ctx context.Context, owner string) error {
+	err := s.journal.write(ctx, func(t *tx) error {
+		_, err := t.exec(endRunLeases+t.forUpdate+")", s.now(), owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end leases on runs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// runTextLimit is how much of an error or a line of a run's log is kept, in
+// bytes.
+const runTextLimit = 64 << 10
+
+// stored is a text as both databases take it.
+func stored(text string) string {
+	return clip(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), runTextLimit)
+}
+
+// RunReport is what a worker has to say about the run it holds.
+type RunReport struct {
+	Results []outbox.RunResult // of campaigns done since the last report
+	Lines   []outbox.RunLine   // for the log; without an id, and without a time those of now
+	// EventsDone is how many events of the run's scope are done so far, those
+	// of campaigns under way included.
+	EventsDone      int64
+	EventsPerSecond float64       // lately
+	Lease           time.Duration // how long the run is held from now on
+}
+
+const (
+	selectOutcome = `select outcome from run_results where run_id = $1 and campaign_id = $2`
+
+	upsertResult = `
+insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+on conflict (run_id, campaign_id) do update
+set outcome = excluded.outcome, seq = excluded.seq, events = excluded.events, full_digest = excluded.full_digest,
+  projections = excluded.projections, error = excluded.error, at = excluded.at`
+
+	insertLine = `
+insert into run_log (run_id, at, campaign_id, text)
+values ($1, $2, $3, $4)`
+)
+
+// ReportRun writes down what a worker has done of the run it holds, renews its
+// lease and returns the status of the run, by which a worker learns that it is
+// cancelling. A result of a campaign that has one already takes its place. What
+// was compared with the rows as they are now counts as a verification.
+func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
+	var status outbox.RunStatus
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		r, err := t.heldRun(l)
+		if err != nil {
+			return err
+		}
+		if err := t.saveResults(r, rep.Results, now); err != nil {
+			return err
+		}
+		if err := t.saveLines(r, rep.Lines, now); err != nil {
+			return err
+		}
+		r.Events.Done, r.pace, r.expires = rep.EventsDone, rep.EventsPerSecond, now+rep.Lease.Microseconds()
+		status = r.Status
+		return t.saveRun(r, now)
+	})
+	if err != nil {
+		return "", fmt.Errorf("report on run %d: %w", l.Run.ID, err)
+	}
+	return status, nil
+}
+
+// saveResults writes results, counts them, and notes what they verify.
+func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
+	before := make([]string, len(results))
+	var looks, saves batch
+	var verified []outbox.Verification
+	for i := range results {
+		result := &results[i]
+		text, err := json.Marshal(orEmpty(result.Projections))
+		if err != nil {
+			return fmt.Errorf("write the result of campaign %q: %w", result.CampaignID, err)
+		}
+		when := now
+		if !result.At.IsZero() {
+			when = result.At.UnixMicro()
+		}
+		looks.each(func(row scanner) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
+		saves.exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), stored(result.Error), when)
+		verified = append(verified, r.verifications(result, when)...)
+	}
+	if err := t.runAll(&looks); err != nil {
+		return fmt.Errorf("read earlier results: %w", err)
+	}
+	if err := t.runAll(&saves); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	for i := range results {
+		r.count(before[i], -1)
+		r.count(results[i].Outcome, 1)
+	}
+	return t.noteVerifications(verified)
+}
+
+// verifications are what a result says about live rows as they are. A
+// comparison as of an earlier event says nothing about them; rows that were
+// rebuilt are those of the fold.
+func (r *runRow) verifications(result *outbox.RunResult, when int64) []outbox.Verification {
+	if r.UntilSeq > 0 || r.Kind == outbox.RunReplay || result.Outcome == outbox.OutcomeFailed {
+		return nil
+	}
+	var all []outbox.Verification
+	for _, p := range result.Projections {
+		if p.Error != "" || p.Verdict == "" {
+			continue
+		}
+		v := outbox.Verification{CampaignID: result.CampaignID, Projection: p.Projection, At: at(when), Seq: p.Seq, Verdict: p.Verdict, RunID: r.ID, Digest: p.Digest}
+		if v.Seq == 0 {
+			v.Seq = result.Seq
+		}
+		if r.Kind == outbox.RunRebuild {
+			v.Verdict = outbox.VerdictMatch
+		} else if c := p.Comparison; c != nil {
+			v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
+	var b batch
+	for _, line := range lines {
+		when := now
+		if !line.At.IsZero() {
+			when = line.At.UnixMicro()
+		}
+		b.exec(nil, insertLine, r.ID, when, line.CampaignID, stored(line.Text))
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	return nil
+}
+
+func orEmpty[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return slices.Clip(items)
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at`
+
+func scanResult(row scanner) (outbox.RunResult, error) {
+	var r outbox.RunResult
+	var projections string
+	var when int64
+	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, &projections, &r.Error, &when)
+	if err != nil {
+		return r, err
+	}
+	r.At = at(when)
+	if err := json.Unmarshal([]byte(projections), &r.Projections); err != nil {
+		return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
+	}
+	for i := range r.Projections {
+		if c := r.Projections[i].Comparison; c != nil {
+			c.Samples = orEmpty(c.Samples)
+		}
+	}
+	return r, nil
+}
+
+// scanResultBriefly is scanResult without the samples of the comparisons.
+func scanResultBriefly(row scanner) (outbox.RunResult, error) {
+	r, err := scanResult(row)
+	for i := range r.Projections {
+		if c := r.Projections[i].Comparison; c != nil {
+			c.Samples = []outbox.RowChange{}
+		}
+	}
+	return r, err
+}
+
+var (
+	resultsAll = bothWays(`
+select ` + resultColumns + `
+from run_results
+where campaign_id {>} $1
+  and run_id = $2
+order by campaign_id{desc}
+limit $3`)
+
+	resultsByOutcome = bothWays(`
+select ` + resultColumns + `
+from run_results
+where campaign_id {>} $1
+  and run_id = $2
+  and outcome = $3
+order by campaign_id{desc}
+limit $4`)
+)
+
+// RunResults pages through the results of a run by campaign, without the
+// samples of what differs. A missing run is outbox.ErrNotFound.
+func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
+	page := outbox.Page[outbox.RunResult]{Items: []outbox.RunResult{}}
+	l := &list[outbox.RunResult]{
+		name: "run-results", query: resultsAll, args: []any{f.RunID}, scan: scanResultBriefly,
+		low: []any{""}, high: []any{beyondTexts},
+		key: func(r outbox.RunResult) []any { return []any{r.CampaignID} },
+	}
+	if f.Outcome != "" {
+		l.name, l.query, l.args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
+	}
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.existingRun(f.RunID); err != nil {
+			return err
+		}
+		var err error
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list the results of run %d: %w", f.RunID, err)
+	}
+	return page, nil
+}
+
+const selectResult = `
+select ` + resultColumns + `
+from run_results
+where run_id = $1
+  and campaign_id = $2`
+
+func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
+	err = t.each(func(row scanner) error {
+		found = true
+		result, err = scanResult(row)
+		return err
+	}, selectResult, id, campaign)
+	if err != nil {
+		err = fmt.Errorf("read the result of run %d in campaign %q: %w", id, campaign, err)
+	}
+	return result, found, err
+}
+
+// RunResultOf reads what became of one campaign of a run, with samples. Without
+// one it is outbox.ErrNotFound.
+func (s *Store) RunResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
+	var result outbox.RunResult
+	err := s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.existingRun(id); err != nil {
+			return err
+		}
+		found := false
+		var err error
+		if result, found, err = t.runResult(id, campaign); err == nil && !found {
+			err = outbox.NotFound("run %d has no result for campaign %q", id, campaign)
+		}
+		return err
+	})
+	return result, err
+}
+
+var runLines = bothWays(`
+select id, at, campaign_id, text
+from run_log
+where id {>} $1
+  and run_id = $2
+order by id{desc}
+limit $3`)
+
+func scanLine(row scanner) (outbox.RunLine, error) {
+	var line outbox.RunLine
+	var when int64
+	err := row.Scan(&line.ID, &when, &line.CampaignID, &line.Text)
+	line.At = at(when)
+	return line, err
+}
+
+// RunLog pages through the log of a run, newest first, limit lines at a time: 0
+// means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
+func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
+	page := outbox.Page[outbox.RunLine]{Items: []outbox.RunLine{}}
+	l := &list[outbox.RunLine]{
+		name: "run-log", query: runLines, args: []any{id}, scan: scanLine, down: true,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(line outbox.RunLine) []any { return []any{line.ID} },
+	}
+	from, err := l.at(cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.existingRun(id); err != nil {
+			return err
+		}
+		var err error
+		page, err = l.page(t, from, pageLimit(limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("read the log of run %d: %w", id, err)
+	}
+	return page, nil
+}

@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// runRow is a row of runs as the store's own statements see it. Every change
+// goes through a locked read, change, save in one transaction.
+type runRow struct {
+	outbox.Run
+	owner   string
+	epoch   int64 // the fencing number; it only grows
+	expires int64
+	pace    float64 // events per second, as last reported
+}
+
+const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate,
+  reason, requested_by, via, request_id, requested_at, started_at, updated_at, finished_at,
+  campaigns_done, campaigns_total, events_done, events_total, matched, drifted, replayed, failed, events_per_second,
+  digests, digests_before, seq, verdict, error, cancelled_by, attempts, lease_owner, lease_epoch, lease_expires_at`
+
+func scanRunRow(row scanner) (*runRow, error) {
+	var r runRow
+	var campaigns, projections, versions, digests, before string
+	var all, requested, updated int64
+	var started, finished sql.NullInt64
+	n := &r.Counts
+	err := row.Scan(&r.ID, (*string)(&r.Kind), (*string)(&r.Status), &campaigns, &all, &projections, &versions, &r.UntilSeq, &r.Rate,
+		&r.Reason, &r.RequestedBy, &r.Via, &r.RequestID, &requested, &started, &updated, &finished,
+		&r.Campaigns.Done, &r.Campaigns.Total, &r.Events.Done, &r.Events.Total, &n.Matched, &n.Drifted, &n.Replayed, &n.Failed, &r.pace,
+		&digests, &before, &r.Seq, (*string)(&r.Verdict), &r.Error, &r.CancelledBy, &r.Attempts, &r.owner, &r.epoch, &r.expires)
+	if err != nil {
+		return nil, err
+	}
+	r.All, r.RequestedAt, r.UpdatedAt = all != 0, at(requested), at(updated)
+	r.StartedAt, r.FinishedAt = atOrNil(started), atOrNil(finished)
+	for _, field := range []struct {
+		text string
+		into any
+	}{{campaigns, &r.CampaignIDs}, {projections, &r.Projections}, {versions, &r.Versions}, {digests, &r.Digests}, {before, &r.Before}} {
+		if field.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
+			return nil, fmt.Errorf("run %d: %w", r.ID, err)
+		}
+	}
+	if len(r.CampaignIDs) == 1 {
+		r.CampaignID = r.CampaignIDs[0]
+	}
+	return &r, nil
+}
+
+// held reports whether a process has the run, as far as leases tell.
+func (r *runRow) held(now int64) bool { return r.owner != "" && r.expires > now }
+
+// view is the run as callers see it.
+func (r *runRow) view(now int64) outbox.Run {
+	run := r.Run
+	if r.owner != "" {
+		run.Lease = &outbox.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: at(r.expires)}
+	}
+	if run.Digests == nil {
+		run.Digests = map[string]string{}
+	}
+	if run.Before == nil {
+		run.Before = map[string]string{}
+	}
+	if run.Status != outbox.RunRunning || !r.held(now) {
+		return run
+	}
+	run.EventsPerSecond = r.pace
+	if r.pace > 0 && run.Events.Total > 0 {
+		left := float64(max(0, run.Events.Total-run.Events.Done)) / r.pace
+		run.SecondsLeft = &left
+	}
+	return run
+}
+
+// scanRun is for lists, to which it gives runs as they are at a time.
+func scanRun(now int64) func(scanner) (outbox.Run, error) {
+	return func(row scanner) (outbox.Run, error) {
+		r, err := scanRunRow(row)
+		if err != nil {
+			return outbox.Run{}, err
+		}
+		return r.view(now), nil
+	}
+}
+
+const selectRun = `
+select ` + runColumns + `
+from runs
+where id = $1`
+
+// existingRun reads a run, locked for a change in this transaction. A missing one is
+// outbox.ErrNotFound.
+func (t *tx) existingRun(id int64) (r *runRow, err error) {
+	err = t.each(func(row scanner) error {
+		r, err = scanRunRow(row)
+		return err
+	}, selectRun+t.forUpdate, id)
+	if err != nil {
+		return nil, fmt.Errorf("read run %d: %w", id, err)
+	}
+	if r == nil {
+		return nil, outbox.NotFound("there is no run %d", id)
+	}
+	return r, nil
+}
+
+const updateRun = `
+update runs
+set status = $2, started_at = $3, updated_at = $4, finished_at = $5,
+  campaigns_done = $6, campaigns_total = $7, events_done = $8, events_total = $9, matched = $10, drifted = $11, replayed = $12, failed = $13,
+  events_per_second = $14, digests = $15, digests_before = $16, seq = $17, verdict = $18, error = $19, cancelled_by = $20, attempts = $21,
+  lease_owner = $22, lease_epoch = $23, lease_expires_at = $24
+where id = $1`
+
+// saveRun writes the row of a run that this transaction has locked.
+func (t *tx) saveRun(r *runRow, now int64) error {
+	r.UpdatedAt = at(now)
+	digests, err := digestsText(r.Digests)
+	if err != nil {
+		return err
+	}
+	before, err := digestsText(r.Before)
+	if err != nil {
+		return err
+	}
+	n := r.Counts
+	_, err = t.exec(updateRun, r.ID, string(r.Status), microsOrNil(r.StartedAt), now, microsOrNil(r.FinishedAt),
+		r.Campaigns.Done, r.Campaigns.Total, r.Events.Done, r.Events.Total, n.Matched, n.Drifted, n.Replayed, n.Failed,
+		r.pace, digests, before, r.Seq, string(r.Verdict), r.Error, r.CancelledBy, r.Attempts, r.owner, r.epoch, r.expires)
+	if err != nil {
+		return fmt.Errorf("update run %d: %w", r.ID, err)
+	}
+	return nil
+}
+
+func digestsText(digests map[string]string) (string, error) {
+	if len(digests) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(digests)
+	return string(text), err
+}
+
+func microsOrNil(when *time.Time) any {
+	if when == nil {
+		return nil
+	}
+	return when.UnixMicro()
+}
+
+// endRun gives an active run its end: nobody holds it any more, and its scope
+// is free.
+func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
+	when := at(now)
+	r.Status, r.Error, r.FinishedAt = status, reason, &when
+	r.owner, r.expires, r.pace = "", 0, 0
+	if r.Counts.Drifted > 0 {
+		r.Verdict = outbox.VerdictDrift
+	} else if status == outbox.RunCompleted && r.Kind != outbox.RunReplay {
+		r.Verdict = outbox.VerdictMatch
+	}
+	if err := t.digestsOfRun(r); err != nil {
+		return err
+	}
+	if _, err := t.exec(`update run_scopes set active = 0 where run_id = $1`, r.ID); err != nil {
+		return fmt.Errorf("free the scope of run %d: %w", r.ID, err)
+	}
+	return t.saveRun(r, now)
+}
+
+// digestsOfRun gives a run over one campaign the digests of its result.
+func (t *tx) digestsOfRun(r *runRow) error {
+	if r.CampaignID == "" {
+		return nil
+	}
+	result, found, err := t.runResult(r.ID, r.CampaignID)
+	if err != nil || !found || result.Outcome == outbox.OutcomeFailed {
+		return err
+	}
+	r.Seq, r.Digests, r.Before = result.Seq, map[string]string{}, map[string]string{}
+	for _, p := range result.Projections {
+		if p.Digest != "" {
+			r.Digests[p.Projection] = p.Digest
+		}
+		if p.Before != "" {
+			r.Before[p.Projection] = p.Before
+		}
+	}
+	if result.Full != "" {
+		r.Digests[outbox.FullDigest] = result.Full
+	}
+	return nil
+}
+
+// OnRun registers the function that is called, without blocking, after a run
+// was started, resumed or cancelled by a caller of this process. Others find
+// it when they next look.
+func (s *Store) OnRun(wake func()) { s.hints.run.Store(&wake) }
+
+func (s *Store) steerRuns() {
+	if wake := s.hints.run.Load(); wake != nil {
+		(*wake)()
+	}
+}
+
+// Run reads a run. A missing one is outbox.ErrNotFound.
+func (s *Store) Run(ctx context.Context, id int64) (outbox.Run, error) {
+	var run outbox.Run
+	err := s.journal.read(ctx, func(t *tx) error {
+		r, err := t.existingRun(id)
+		if err == nil {
+			run = r.view(s.now())
+		}
+		return err
+	})
+	return run, err
+}
+
+var runsAll = bothWays(`
+select ` + runColumns + `
+from runs r
+where id {>} $1
+  and ($2 = '' or kind = $2)
+  and ($3 = '' or status = $3)
+  and ($4 = '' or exists (
+    select 1
+    from run_scopes s
+    where s.run_id = r.id
+      and s.campaign_id in ($4, '')))
+order by id{desc}
+limit $5`)
+
+// Runs pages through runs, newest first.
+func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
+	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
+	l := &list[outbox.Run]{
+		name: "runs", query: runsAll, args: []any{string(f.Kind), string(f.Status), f.CampaignID}, scan: scanRun(s.now()), down: true,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(r outbox.Run) []any { return []any{r.ID} },
+	}
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list runs: %w", err)
+	}
+	return page, nil
+}
+
+// activeShown is how many active runs ActiveRuns lists.
+const activeShown = 50
+
+const selectActive = `
+select ` + runColumns + `
+from runs
+where finished_at is null
+order by id
+limit $1`
+
+// ActiveRuns lists the runs that have not ended, oldest first, at most 50.
+func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
+	runs, now := []outbox.Run{}, s.now()
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			r, err := scanRunRow(row)
+			if err == nil {
+				runs = append(runs, r.view(now))
+			}
+			return err
+		}, selectActive, activeShown)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list active runs: %w", err)
+	}
+	return runs, nil
+}

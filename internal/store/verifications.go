@@ -1,0 +1,166 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq`
+
+func scanVerification(row scanner) (outbox.Verification, error) {
+	var v outbox.Verification
+	var when int64
+	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq)
+	v.At = at(when)
+	return v, err
+}
+
+const upsertVerification = `
+insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+on conflict (campaign_id, projection) do update
+set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = excluded.run_id, digest = excluded.digest,
+  added = excluded.added, changed = excluded.changed, removed = excluded.removed, first_seq = excluded.first_seq
+where excluded.at >= verifications.at`
+
+// noteVerifications writes verifications in the order of their keys, so that
+// transactions never wait for each other in a circle. One that is older than
+// what is there changes nothing.
+func (t *tx) noteVerifications(all []outbox.Verification) error {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
+		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
+	})
+	var b batch
+	for _, v := range all {
+		b.exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq)
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("note verifications: %w", err)
+	}
+	return nil
+}
+
+// NoteVerifications writes down comparisons that were made in the background.
+// Those without a time are of now.
+func (s *Store) NoteVerifications(ctx context.Context, all []outbox.Verification) error {
+	return s.journal.write(ctx, func(t *tx) error {
+		all := slices.Clone(all)
+		for i := range all {
+			if all[i].At.IsZero() {
+				all[i].At = at(s.now())
+			}
+		}
+		return t.noteVerifications(all)
+	})
+}
+
+const (
+	verificationsOfCampaign = `
+select ` + verificationColumns + `
+from verifications
+where campaign_id = $1
+order by projection`
+
+	verificationsDrifted = `
+select ` + verificationColumns + `
+from verifications
+where verdict = 'drift'
+order by campaign_id, projection
+limit $1`
+)
+
+// Verifications lists when each projection of a campaign was last compared with
+// its journal, by projection; those that never were are not in it. An unknown
+// campaign is outbox.ErrNotFound.
+func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
+	var all []outbox.Verification
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		if _, err = t.existingCampaign(campaign); err != nil {
+			return err
+		}
+		all, err = t.verifications(verificationsOfCampaign, campaign)
+		return err
+	})
+	return all, err
+}
+
+// Drifted lists what was found to differ from its journal when it was last
+// compared, by campaign, at most limit: 0 means 50, and 200 are the most.
+func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
+	var all []outbox.Verification
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		all, err = t.verifications(verificationsDrifted, pageLimit(limit, 200))
+		return err
+	})
+	return all, err
+}
+
+func (t *tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
+	all := []outbox.Verification{}
+	err := t.each(func(row scanner) error {
+		v, err := scanVerification(row)
+		all = append(all, v)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read verifications: %w", err)
+	}
+	return all, nil
+}
+
+// stalestWindow is how many campaigns StalestCampaigns looks at.
+const stalestWindow = 500
+
+const selectStalest = `
+select c.campaign_id, c.high_water_seq, c.applied_seq, coalesce((
+  select min(v.at)
+  from verifications v
+  where v.campaign_id = c.campaign_id), 0)
+from campaigns c
+where c.campaign_id > $1
+order by c.campaign_id
+limit $2`
+
+// StalestCampaigns chooses campaigns to verify in the background: of the next
+// 500 after a campaign id those that were never verified, or not for the
+// longest time, at most limit. Campaigns of which nothing was applied are not
+// among them. The caller keeps next and gives it as after the next time, so
+// that each call costs the same however many campaigns there are; it is empty
+// at the end, from where one goes on at the beginning.
+func (s *Store) StalestCampaigns(ctx context.Context, after string, limit int) (stalest []RunCampaign, next string, err error) {
+	type candidate struct {
+		RunCampaign
+		at int64
+	}
+	var found []candidate
+	looked := 0
+	err = s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var c candidate
+			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)
+			looked++
+			next = c.CampaignID
+			if c.AppliedSeq > 0 {
+				found = append(found, c)
+			}
+			return err
+		}, selectStalest, after, stalestWindow)
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("look for campaigns to verify: %w", err)
+	}
+	if looked < stalestWindow {
+		next = ""
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.at, b.at) })
+	for _, c := range found[:min(max(0, limit), len(found))] {
+		stalest = append(stalest, c.RunCampaign)
+	}
+	return stalest, next, nil
+}
