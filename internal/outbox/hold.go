@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -110,6 +111,9 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	if c.HeadSeq > c.AppliedSeq+1 {
 		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; replay repairs the gap", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
 	}
+	if hold == HoldLease && IsRun(c.Lease.Owner) {
+		return fmt.Sprintf("It is held by %s, and events are applied once that is done; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
+	}
 	if hold == HoldLease {
 		return fmt.Sprintf("Worker %s holds it and is applying; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
 	}
@@ -171,3 +175,13 @@ func orDash(s string) string {
 	}
 	return s
 }
+
+// RunOwner names a run, and the process that works on it, as the owner of leases.
+func RunOwner(run int64, process string) string {
+	return fmt.Sprintf("%s%d of %s", runOwner, run, process)
+}
+
+const runOwner = "run "
+
+// IsRun reports whether the owner of a lease is a run rather than a worker.
+func IsRun(owner string) bool { return strings.HasPrefix(owner, runOwner) }

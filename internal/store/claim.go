@@ -362,26 +362,33 @@ where campaign_id = $1
 // outbox.ErrLeaseLost when one of them is no longer held; the others are
 // extended all the same.
 func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
-	lost := false
-	err := s.journal.write(ctx, func(t *tx) error {
-		lost = false
+	lost, err := s.renew(ctx, w, claims, lease)
+	if err != nil {
+		return fmt.Errorf("renew leases: %w", err)
+	}
+	if len(lost) > 0 {
+		return outbox.ErrLeaseLost
+	}
+	return nil
+}
+
+// renew extends leases and returns the campaigns of those that are not held.
+func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
+	err = s.journal.write(ctx, func(t *tx) error {
+		lost = nil
 		expires := s.now() + lease.Microseconds()
 		var b batch
 		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
 			b.exec(func(n int64) error {
-				lost = lost || n == 0
+				if n == 0 {
+					lost = append(lost, c.CampaignID)
+				}
 				return nil
 			}, renewLease, c.CampaignID, w.ID, c.Epoch, expires)
 		}
 		return t.runAll(&b)
 	})
-	if err != nil {
-		return fmt.Errorf("renew leases: %w", err)
-	}
-	if lost {
-		return outbox.ErrLeaseLost
-	}
-	return nil
+	return lost, err
 }
 
 // endLeases ends with a query that takes the campaigns in the order in which

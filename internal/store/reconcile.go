@@ -52,6 +52,9 @@ func (c *campaignRow) free(now int64) error {
 		return nil
 	}
 	refusal := outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, c.id)
+	if outbox.IsRun(c.leaseOwner) {
+		refusal = outbox.Conflict("%s works on campaign %q right now; try again in a moment", c.leaseOwner, c.id)
+	}
 	refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, errHeld)
 	return refusal
 }

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// temporary is the schema of a Scratch on PostgreSQL.
+const temporary = "pg_temp"
+
+// source calls scan for every row of a query's answer.
+type source func(scan func(scanner) error, query string, args []any) error
+
+// LoadLive copies the live rows of a campaign in tables of the Scratch, which
+// must hold none of it, and tells where the watermark and the projections stood
+// at that moment. It fires no triggers.
+func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Stand, err error) {
+	if c.store.projections.dialect.several {
+		w, stands, err = c.loadLivePostgres(ctx, campaign, tables)
+	} else {
+		w, stands, err = c.loadLiveSQLite(ctx, campaign, tables)
+	}
+	if err != nil {
+		return w, nil, fmt.Errorf("copy the live rows of campaign %q: %w", campaign, err)
+	}
+	return w, stands, nil
+}
+
+func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
+	live, err := c.store.Live(ctx)
+	if err != nil {
+		return w, nil, err
+	}
+	defer live.Close()
+	if w, _, err = live.Watermark(ctx, campaign); err != nil {
+		return w, nil, err
+	}
+	if stands, err = live.Stands(ctx, campaign); err != nil {
+		return w, nil, err
+	}
+	rows := func(scan func(scanner) error, query string, args []any) error { return live.each(ctx, scan, query, args...) }
+	err = c.within("begin", func(t *tx) error {
+		return t.quietly(ctx, "", tables, func() error {
+			for _, table := range tables {
+				columns, err := c.columnsOf(table)
+				if err != nil {
+					return err
+				}
+				if _, err := t.stream(ctx, rows, table, columns, campaign); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return w, stands, err
+}
+
+func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
+	begin := "begin isolation level repeatable read" + script("set local", []setting{{"statement_timeout", readLimit}})
+	err = c.within(begin, func(t *tx) error {
+		stands = make(map[string]Stand)
+		var b batch
+		b.each(func(row scanner) (err error) {
+			w, err = scanWatermark(row)
+			return err
+		}, selectWatermark, campaign)
+		b.each(collectStands(stands), selectCursors, campaign)
+		if err := t.runAll(&b); err != nil {
+			return err
+		}
+		return t.quietly(ctx, temporary, tables, func() error {
+			for _, table := range tables {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				columns, err := c.columnsOf(table)
+				if err != nil {
+					return err
+				}
+				if _, err := t.transfer(t.database.schema, temporary, table, columns, campaign); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return w, stands, err
+}
+
+// transfer copies the rows of a campaign from a table in one schema to that of
+// the same name in another, and returns how many there are.
+func (t *tx) transfer(from, to, table string, columns []string, campaign string) (int64, error) {
+	names := quoteNames(columns)
+	return t.exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1", campaign)
+}
+
+// Rows travel to SQLite as many at a time as have so many values.
+const (
+	streamValues = 256
+	streamRows   = 32
+)
+
+// stream copies the rows of a campaign into the table of the transaction, a few
+// at a time, and returns how many there are. ctx is looked at between them.
+func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
+	query := "select " + storedValues(columns) + " from " + quoteName(table) + " as x where campaign_id = $1"
+	width := len(columns)
+	at := max(1, min(streamRows, streamValues/width))
+	insert := "insert into " + quoteName(table) + " (" + quoteNames(columns) + ") values "
+	values := make([]any, 0, at*width)
+	row := make([]any, width)
+	dest := make([]any, width)
+	for i := range row {
+		dest[i] = &row[i]
+	}
+	many := insert + tuples(at, width)
+	flush := func(query string) error {
+		_, err := t.exec(query, values...)
+		clear(values)
+		values = values[:0]
+		return err
+	}
+	err = from(func(s scanner) error {
+		if err := s.Scan(dest...); err != nil {
+			return err
+		}
+		values = append(values, row...)
+		if total++; len(values) < at*width {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return flush(many)
+	}, query, []any{campaign})
+	var own ours
+	if errors.As(err, &own) {
+		err = own.error
+	}
+	if err == nil && len(values) > 0 {
+		err = flush(insert + tuples(len(values)/width, width))
+	}
+	return total, err
+}
+
+// tuples is parameters for n rows of a width.
+func tuples(n, width int) string {
+	var b strings.Builder
+	for i := range n * width {
+		switch {
+		case i == 0:
+			b.WriteByte('(')
+		case i%width == 0:
+			b.WriteString("), (")
+		default:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "$%d", i+1)
+	}
+	return b.String() + ")"
+}
+
+// storedValues lists columns of the table x. With a sign before it a column has
+// its stored value, and not what the driver makes of that by the declared type.
+func storedValues(columns []string) string {
+	terms := make([]string, len(columns))
+	for i, name := range columns {
+		terms[i] = "+x." + quoteName(name)
+	}
+	return strings.Join(terms, ", ")
+}
+
+const (
+	sqliteColumns = `select name from pragma_table_xinfo($1) where hidden = 0 order by cid`
+
+	// A number that the server draws is drawn anew.
+	postgresColumns = `
+select attname
+from pg_attribute
+where attrelid = to_regclass($1)
+  and attnum > 0
+  and not attisdropped
+  and attgenerated = ''
+  and attidentity <> 'a'
+order by attnum`
+)
+
+// columnsOf lists the columns of a scratch table whose values are copied.
+func (c *Scratch) columnsOf(table string) ([]string, error) {
+	if known := c.columns[table]; known != nil {
+		return known, nil
+	}
+	query, name := sqliteColumns, table
+	if c.store.projections.dialect.several {
+		query, name = postgresColumns, qualified(temporary, table)
+	}
+	columns, err := columnsBy(c.link.each, query, name)
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of table %q: %w", table, err)
+	}
+	c.columns[table] = columns
+	return columns, nil
+}
+
+func columnsBy(each source, query, table string) (columns []string, err error) {
+	err = each(func(row scanner) error {
+		var name string
+		err := row.Scan(&name)
+		columns = append(columns, name)
+		return err
+	}, query, []any{table})
+	return columns, err
+}
+
+// fits refuses a live table that lacks a column of the scratch one: an older
+// version of the projection has made it.
+func (t *tx) fits(table string, columns []string) error {
+	query, name := sqliteColumns, table
+	if t.database.dialect.several {
+		query, name = postgresColumns, qualified(t.database.schema, table)
+	}
+	each := func(scan func(scanner) error, query string, args []any) error { return t.each(scan, query, args...) }
+	live, err := columnsBy(each, query, name)
+	if err != nil {
+		return fmt.Errorf("read the columns of table %q: %w", table, err)
+	}
+	for _, column := range columns {
+		if !contains(live, column) {
+			return outbox.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)
+		}
+	}
+	return nil
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Live is one state of the projections database, for comparing live rows with
+// folded ones. It belongs to one goroutine, and its context ends it.
+type Live struct{ t *sql.Tx }
+
+// Stand is where a projection stands in a campaign.
+type Stand struct {
+	AppliedSeq int64 // means nothing while it is live: then it stands at the watermark
+	Generation int64
+	State      string // one of the outbox.Cursor… states
+}
+
+// Live reads the projections database as it is now. The caller must Close it:
+// on SQLite the file that changes are written to grows as long as it is open.
+func (s *Store) Live(ctx context.Context) (*Live, error) {
+	t, err := s.ProjectionsSnapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A snapshot is of the moment of its first reading.
+	if _, err := t.ExecContext(ctx, `select count(*) from projection_versions`); err != nil {
+		t.Rollback()
+		return nil, fmt.Errorf("read the projections database: %w", err)
+	}
+	return &Live{t}, nil
+}
+
+// QueryContext reads live rows. They must be closed before anything else is done
+// with the Live.
+func (l *Live) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return l.t.QueryContext(ctx, query, args...)
+}
+
+// Watermark reads how far the projections of a campaign are; false when they do
+// not know it.
+func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, known bool, err error) {
+	err = l.each(ctx, func(row scanner) error {
+		known = true
+		w, err = scanWatermark(row)
+		return err
+	}, selectWatermark, campaign)
+	return w, known, err
+}
+
+// Stands reads where projections of a campaign stand, by name. One that has never
+// been rebuilt or set aside is left out: it is live, of generation 1.
+func (l *Live) Stands(ctx context.Context, campaign string) (map[string]Stand, error) {
+	stands := make(map[string]Stand)
+	err := l.each(ctx, collectStands(stands), selectCursors, campaign)
+	return stands, err
+}
+
+func collectStands(into map[string]Stand) func(scanner) error {
+	return func(row scanner) error {
+		var name string
+		var at Stand
+		err := row.Scan(&name, &at.AppliedSeq, &at.Generation, &at.State)
+		into[name] = at
+		return err
+	}
+}
+
+func (l *Live) each(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+	rows, err := l.t.QueryContext(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("read the projections database: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Close ends the reading.
+func (l *Live) Close() error { return l.t.Rollback() }

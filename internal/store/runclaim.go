@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// RunClaim is a run's right to one campaign: while it lasts no event is applied
+// to the campaign, and nobody else's rows are swapped in. It holds no rows:
+// First is the seq after the watermark, Last the watermark's.
+type RunClaim struct {
+	Claim
+	Watermark Watermark // as it was when the fence went up
+	HighWater int64     // seq of the campaign's last event
+	Diverged  string    // how the watermark contradicts the journal; empty when it does not
+}
+
+// How long ClaimForRun waits for a lease that another holds.
+const (
+	workerPatience = 200 * time.Millisecond // before it takes a worker's away
+	runPatience    = 2 * time.Second        // before it leaves a campaign to another run
+	runPoll        = 20 * time.Millisecond
+)
+
+// ClaimForRun takes the leases of campaigns for a run, also of those that are
+// paused, blocked or diverged, and fences off whoever had them. One that a
+// worker holds is waited for, for a moment, and then taken away: the worker's
+// rows go back to pending, its attempt does not count, and what it has not
+// committed by then never happens. Campaigns that are unknown are left out, and
+// so are those that another run keeps holding; the caller comes back for them.
+//
+// The owner of the leases is w.ID, which should be an outbox.RunOwner. Claims of
+// the same owner are taken over at once.
+func (s *Store) ClaimForRun(ctx context.Context, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
+	if err := s.refuseReadOnly(); err != nil {
+		return nil, err
+	}
+	var claims []RunClaim
+	began := time.Now()
+	poll := time.NewTicker(runPoll)
+	defer poll.Stop()
+	for {
+		waited := time.Since(began)
+		taken, held, err := s.leaseForRun(ctx, w, campaigns, lease, waited >= workerPatience)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), s.dropRunClaims(w, claims))
+		}
+		claims = append(claims, taken...)
+		if campaigns = held; len(held) == 0 || waited >= runPatience {
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), s.dropRunClaims(w, claims))
+		}
+	}
+	fenced, err := s.fenceForRun(ctx, claims)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fence for a run: %w", err), s.dropRunClaims(w, claims))
+	}
+	return fenced, nil
+}
+
+// dropRunClaims gives back what is of no use.
+func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	_, err := s.ReleaseForRun(background, w, claims)
+	return err
+}
+
+// leaseForRun takes leases in the journal, with epochs that no fence is above. It
+// returns the campaigns that others hold; workers are passed over only when not
+// impatient.
+func (s *Store) leaseForRun(ctx context.Context, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	// A journal that was restored may remember fewer claims than the projections
+	// have seen.
+	marks, err := s.Watermarks(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = s.journal.write(ctx, func(t *tx) error {
+		claims, held = nil, nil
+		now := s.now()
+		rows, err := t.campaigns(ids)
+		if err != nil {
+			return err
+		}
+		var saves batch
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+			c := rows[id]
+			if c == nil {
+				continue
+			}
+			if c.heldAgainst(w, now) && !(impatient && !outbox.IsRun(c.leaseOwner)) {
+				held = append(held, id)
+				continue
+			}
+			if err := s.seize(t, c, w, now); err != nil {
+				return err
+			}
+			c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, max(c.leaseEpoch, marks[id].FenceEpoch)+1, now+lease.Microseconds()
+			c.schedule(now)
+			c.saveInto(&saves, now)
+			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.leaseEpoch, Unskipped: c.skips == 0}, HighWater: c.highWater, Diverged: c.diverged})
+		}
+		return t.finish(&saves)
+	})
+	return claims, held, err
+}
+
+// heldAgainst reports whether another has a lease that still lasts.
+func (c *campaignRow) heldAgainst(w Worker, now int64) bool {
+	return c.leaseOwner != "" && c.leaseOwner != w.ID && c.leaseExpiry > now
+}
+
+// seize ends the lease of a campaign, if there is one. One that ran out is
+// evidence against the rows it held; one that is taken away is not: then the
+// rows are as though they had been given back untried.
+func (s *Store) seize(t *tx, c *campaignRow, w Worker, now int64) error {
+	held := c.counts.Processing
+	if c.leaseOwner == "" || held == 0 {
+		return nil
+	}
+	if c.leaseExpiry <= now {
+		return s.takeOver(t, c, w, now)
+	}
+	if c.crashes >= 2 { // the attempt was counted before it began
+		if _, err := t.exec(countAttempt, c.id, c.head.Int64, -1); err != nil {
+			return fmt.Errorf("take back an attempt at campaign %q: %w", c.id, err)
+		}
+	}
+	back, err := t.exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now)
+	if err != nil {
+		return fmt.Errorf("take rows of campaign %q away: %w", c.id, err)
+	}
+	c.counts.Pending, c.counts.Processing = c.counts.Pending+back, held-back
+	if back != held {
+		if err := t.dropLease(c, now); err != nil {
+			return err
+		}
+	}
+	return t.refreshHead(c)
+}
+
+const raiseFence = `
+update projection_watermarks
+set fence_epoch = $2
+where campaign_id = $1
+  and fence_epoch < $2`
+
+// fenceForRun raises the fences to the epochs of the claims, and with that reads
+// watermarks that stay. A campaign whose fence has risen meanwhile is left out.
+func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []RunClaim, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(claims))
+	for i, c := range claims {
+		ids[i] = c.CampaignID
+	}
+	err = s.Apply(ctx, func(a *ApplyTx) error {
+		fenced = nil
+		if err := a.ReadAhead(ids); err != nil {
+			return err
+		}
+		var b batch
+		for _, c := range claims {
+			mark, err := a.Watermark(c.CampaignID)
+			if err != nil {
+				return err
+			}
+			b.exec(func(n int64) error {
+				if n > 0 {
+					c.Watermark, c.Watermark.FenceEpoch = mark, c.Epoch
+					c.First, c.Last = mark.AppliedSeq+1, mark.AppliedSeq
+					fenced = append(fenced, c)
+				}
+				return nil
+			}, raiseFence, c.CampaignID, c.Epoch)
+		}
+		return a.t.runAll(&b)
+	})
+	return fenced, err
+}
+
+// RenewForRun extends the leases of a run and returns the campaigns whose lease
+// is no longer held. The others are extended all the same.
+func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, lease time.Duration) (lost []string, err error) {
+	plain := make([]Claim, len(claims))
+	for i, c := range claims {
+		plain[i] = c.Claim
+	}
+	lost, err = s.renew(ctx, w, plain, lease)
+	if err != nil {
+		return nil, fmt.Errorf("renew the leases of a run: %w", err)
+	}
+	return lost, nil
+}
+
+// ReleaseForRun gives the leases of a run back, with rows and counts in line with
+// the watermarks as they are now; a campaign that no longer contradicts its
+// journal is not diverged any more. It returns the campaigns whose lease was not
+// held any more, which it leaves alone.
+//
+// It must not be cut short: the caller passes a context that outlives a shutdown.
+func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) (lost []string, err error) {
+	results := make([]Result, len(claims))
+	ids := make([]string, len(claims))
+	for i, c := range claims {
+		results[i], ids[i] = Result{Claim: c.Claim}, c.CampaignID
+	}
+	marks, err := s.Watermarks(ctx, ids) // they stay as long as the leases do
+	if err != nil {
+		return nil, fmt.Errorf("release what a run held: %w", err)
+	}
+	wake := false
+	err = s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		lost, wake = ids, false
+		held, err := t.stillHeld(results, w)
+		if err != nil {
+			return err
+		}
+		var saves batch
+		for _, h := range held {
+			lost = without(lost, h.c.id)
+			if err := s.releaseFromRun(t, h.c, marks[h.c.id], now); err != nil {
+				return fmt.Errorf("campaign %q: %w", h.c.id, err)
+			}
+			h.c.schedule(now)
+			h.c.saveInto(&saves, now)
+			wake = wake || h.c.due.Valid
+		}
+		return t.finish(&saves)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("release what a run held: %w", err)
+	}
+	if wake {
+		s.wakeUp()
+	}
+	return lost, nil
+}
+
+func without(ids []string, id string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
+}
+
+// releaseFromRun ends a run's lease. Most campaigns are as they were claimed;
+// what a worker has applied before it was fenced off, or the run has changed, is
+// looked at like in any repair.
+func (s *Store) releaseFromRun(t *tx, c *campaignRow, w Watermark, now int64) error {
+	c.leaseOwner, c.leaseExpiry = "", 0
+	if c.diverged == "" && c.applied == w.AppliedSeq && c.counts.Processing == 0 {
+		return nil
+	}
+	if c.counts.Processing > 0 {
+		if err := t.dropLease(c, now); err != nil {
+			return err
+		}
+	}
+	if _, err := s.repairCampaign(t, c, now); err != nil {
+		return err
+	}
+	if c.applied >= c.suspect {
+		c.crashes, c.suspect = 0, 0
+	}
+	return nil
+}

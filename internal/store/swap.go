@@ -1,0 +1,343 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// Swap is what is to become of one campaign: the rows of some projections are
+// replaced by those of a Scratch.
+type Swap struct {
+	CampaignID  string
+	Epoch       int64  // of the run's claim
+	AppliedSeq  int64  // where the watermark stands, as planned
+	AppliedHash string // likewise
+	Projections []SwapProjection
+	Watermark   *NewWatermark // nil where it stays, which it does unless it contradicts the journal
+}
+
+// SwapProjection is one projection of a Swap.
+type SwapProjection struct {
+	Name   string
+	Tables []string // in the order in which they are created
+	// Seq is where the projection stands afterwards. One that is live stands at
+	// the watermark.
+	Seq    int64
+	State  string // one of the outbox.Cursor… states
+	Expect *Stand // where it stood as planned; nil where that does not matter
+	// Failure is of event Seq+1, where that set the projection aside; nil when
+	// nothing did.
+	Failure *SwapFailure
+}
+
+// SwapFailure is why a projection follows no further.
+type SwapFailure struct {
+	Failure
+	EventType string
+	Attempts  int
+}
+
+// NewWatermark is where the projections of a campaign stand after all of them
+// have been folded anew.
+type NewWatermark struct {
+	Seq    int64
+	Hash   string          // chain hash of that event; empty at 0
+	Passed map[int64]int64 // ids of the skips that stand, by the seq of the event that was passed over
+}
+
+// Swapped is what became of one campaign.
+type Swapped struct {
+	CampaignID string
+	Removed    int64 // rows that went
+	Inserted   int64 // rows that came
+	// Err says why nothing of this campaign has changed; nil when it was
+	// swapped. It is outbox.ErrLeaseLost when another has fenced the run off, and
+	// outbox.ErrConflict when something does not stand where it did.
+	Err error
+}
+
+// Swap replaces live rows of campaigns by those of the Scratch, in one
+// transaction, of which each campaign takes part wholly or not at all: readers
+// see the old rows or the new ones. Triggers on the live tables do not fire. The
+// projections' cursors say where they stand and are of the next generation,
+// and their failures up to there are resolved.
+//
+// Beside an error nothing has changed for anybody; outbox.ErrBusy may succeed
+// later, on PostgreSQL with another Scratch.
+func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
+	s := c.store
+	if err := s.refuseReadOnly(); err != nil {
+		return nil, err
+	}
+	if err := c.readColumns(plan); err != nil {
+		return nil, err
+	}
+	w := &swapping{scratch: c, a: s.newApplyTx()}
+	run := func(t *tx) error {
+		t.forUpdate = t.database.dialect.forUpdate
+		w.a.t = t
+		return w.all(ctx, plan)
+	}
+	var err error
+	if s.projections.dialect.several {
+		err = c.within(s.projections.beginWrite+script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit}}), run)
+	} else {
+		err = s.projections.writeFrom(ctx, s.projections.beginApply, run)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("swap rows in: %w", err)
+	}
+	s.applied.announce(w.a.reached)
+	return w.results, nil
+}
+
+func (c *Scratch) readColumns(plan []Swap) error {
+	for _, table := range tablesOf(plan) {
+		if _, err := c.columnsOf(table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tablesOf lists the tables of a plan, each once, in the order in which they were
+// created.
+func tablesOf(plan []Swap) (tables []string) {
+	for _, p := range plan {
+		for _, projection := range p.Projections {
+			for _, table := range projection.Tables {
+				if !slices.Contains(tables, table) {
+					tables = append(tables, table)
+				}
+			}
+		}
+	}
+	return tables
+}
+
+// swapping is a transaction that swaps rows in.
+type swapping struct {
+	scratch *Scratch
+	a       *ApplyTx
+	results []Swapped
+}
+
+func (w *swapping) all(ctx context.Context, plan []Swap) error {
+	ids := make([]string, len(plan))
+	for i, p := range plan {
+		ids[i] = p.CampaignID
+	}
+	tables := tablesOf(plan)
+	return w.a.t.quietly(ctx, w.a.t.database.schema, tables, func() error {
+		for _, table := range tables {
+			if err := w.a.t.fits(table, w.scratch.columns[table]); err != nil {
+				return err
+			}
+		}
+		if err := w.a.ReadAhead(ids); err != nil {
+			return err
+		}
+		for i := range plan {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			result, err := w.one(ctx, &plan[i])
+			if err != nil {
+				return err
+			}
+			w.results = append(w.results, result)
+		}
+		return nil
+	})
+}
+
+// one swaps the rows of one campaign. Its error has cost the whole transaction.
+func (w *swapping) one(ctx context.Context, p *Swap) (Swapped, error) {
+	result := Swapped{CampaignID: p.CampaignID}
+	if result.Err = w.asPlanned(p); result.Err != nil {
+		return result, w.a.t.err
+	}
+	if err := w.a.Savepoint(); err != nil {
+		return result, err
+	}
+	err := w.replace(ctx, p, &result)
+	if err == nil {
+		err = w.settle(p)
+	}
+	if w.a.Lost() || ctx.Err() != nil {
+		return result, err
+	}
+	if err != nil {
+		result = Swapped{CampaignID: p.CampaignID, Err: err}
+		if err := w.a.RollbackTo(); err != nil {
+			return result, err
+		}
+	} else if p.Watermark != nil {
+		w.a.reached[p.CampaignID] = p.Watermark.Seq
+	}
+	return result, w.a.Release()
+}
+
+// asPlanned refuses a campaign that another has got hold of, or in which
+// something does not stand where the plan says.
+func (w *swapping) asPlanned(p *Swap) error {
+	mark, err := w.a.Watermark(p.CampaignID)
+	if err != nil {
+		return err
+	}
+	if mark.FenceEpoch != p.Epoch {
+		return outbox.ErrLeaseLost
+	}
+	if mark.AppliedSeq != p.AppliedSeq || mark.AppliedHash != p.AppliedHash {
+		return outbox.Conflict("the projections of campaign %q stand at event %d now, not at event %d as they did", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
+	}
+	stands := make(map[string]Stand)
+	if err := w.a.t.each(collectStands(stands), selectCursors+w.a.t.forUpdate, p.CampaignID); err != nil {
+		return err
+	}
+	for _, projection := range p.Projections {
+		if err := projection.stoodAt(stands, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stoodAt refuses a projection that stands elsewhere than planned, or would
+// afterwards be live and not at the watermark.
+func (p *SwapProjection) stoodAt(stands map[string]Stand, plan *Swap) error {
+	level := plan.AppliedSeq
+	if plan.Watermark != nil {
+		level = plan.Watermark.Seq
+	}
+	if p.State == outbox.CursorLive && p.Seq != level {
+		return outbox.Conflict("projection %q of campaign %q was folded up to event %d and cannot be live at event %d", p.Name, plan.CampaignID, p.Seq, level)
+	}
+	if p.Expect == nil {
+		return nil
+	}
+	now, known := stands[p.Name]
+	if !known {
+		now = Stand{Generation: 1, State: outbox.CursorLive}
+	}
+	want := *p.Expect
+	if now.State == outbox.CursorLive && want.State == outbox.CursorLive {
+		now.AppliedSeq, want.AppliedSeq = 0, 0
+	}
+	if now != want {
+		return outbox.Conflict("projection %q of campaign %q is %s at event %d in generation %d now, not %s at event %d in generation %d as it was",
+			p.Name, plan.CampaignID, now.State, now.AppliedSeq, now.Generation, want.State, want.AppliedSeq, want.Generation)
+	}
+	return nil
+}
+
+// replace deletes live rows, those that refer to others first, and copies the
+// scratch ones.
+func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error {
+	t, tables := w.a.t, tablesOf([]Swap{*p})
+	for _, table := range slices.Backward(tables) {
+		n, err := t.exec("delete from "+qualified(t.database.schema, table)+" where campaign_id = $1", p.CampaignID)
+		if err != nil {
+			return fmt.Errorf("delete the rows of table %q: %w", table, err)
+		}
+		result.Removed += n
+	}
+	for _, table := range tables {
+		var n int64
+		var err error
+		columns := w.scratch.columns[table]
+		if t.database.dialect.several {
+			n, err = t.transfer(temporary, t.database.schema, table, columns, p.CampaignID)
+		} else {
+			n, err = t.stream(ctx, w.scratch.link.each, table, columns, p.CampaignID)
+		}
+		if err != nil {
+			return fmt.Errorf("copy the rows of table %q: %w", table, err)
+		}
+		result.Inserted += n
+	}
+	return nil
+}
+
+const (
+	// A projection without a cursor is of generation 1.
+	upsertCursor = `
+insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at)
+values ($1, $2, $3, 2, $4, $5)
+on conflict (campaign_id, projection) do update
+set applied_seq = excluded.applied_seq, generation = projection_cursors.generation + 1, state = excluded.state, updated_at = excluded.updated_at,
+  paused_by = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_by else '' end,
+  paused_at = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_at else null end,
+  reason = case when excluded.state in ('paused', 'behind') then projection_cursors.reason else '' end`
+
+	resolveFailuresUpTo = `
+update failures
+set status = 'resolved', resolved_at = $4
+where campaign_id = $1
+  and projection = $2
+  and seq <= $3
+  and status = 'open'`
+
+	reopenFailure = `
+insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+on conflict (campaign_id, projection, seq) where status = 'open' do update
+set fingerprint = excluded.fingerprint, message = excluded.message, attempts = failures.attempts + excluded.attempts, last_at = excluded.last_at`
+
+	resolveFailuresRecount = `
+update projection_watermarks
+set updated_at = $2,
+  set_aside = (select count(*) from projection_cursors where campaign_id = $1 and state || '' <> 'live'),
+  open_failures = (select count(*) from failures where campaign_id = $1 and status = 'open')
+where campaign_id = $1`
+
+	placeWatermark = `
+update projection_watermarks
+set applied_seq = $2, applied_hash = $3
+where campaign_id = $1`
+)
+
+// settle writes where everything stands afterwards.
+func (w *swapping) settle(p *Swap) error {
+	var b batch
+	now := w.a.now
+	for _, projection := range p.Projections {
+		b.exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
+		b.exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
+		if f := projection.Failure; f != nil {
+			b.exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, clip(f.Message, errorLimit), f.Attempts, now)
+		}
+	}
+	if m := p.Watermark; m != nil {
+		b.exec(nil, placeWatermark, p.CampaignID, m.Seq, m.Hash)
+		b.exec(nil, `delete from watermark_skips where campaign_id = $1`, p.CampaignID)
+		for _, seq := range slices.Sorted(maps.Keys(m.Passed)) {
+			b.exec(nil, insertMark, p.CampaignID, seq, m.Passed[seq], now)
+		}
+	}
+	b.exec(nil, resolveFailuresRecount, p.CampaignID, now)
+	if err := w.a.t.runAll(&b); err != nil {
+		return fmt.Errorf("write where campaign %q stands: %w", p.CampaignID, err)
+	}
+	return nil
+}
+
+// MarkBuilt notes that the rows of a projection are those of a version of its
+// definition in every campaign.
+func (s *Store) MarkBuilt(ctx context.Context, projection, version string) error {
+	err := s.projections.write(ctx, func(t *tx) error {
+		_, err := t.exec(`
+update projection_versions
+set built_version = $2
+where projection = $1`, projection, version)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("note what projection %q was built by: %w", projection, err)
+	}
+	return nil
+}
