@@ -160,6 +160,7 @@ type server struct {
 func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *server {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
+	collectors.WatchRuns(st.RunTallies)
 	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency})
 	st.OnWork(w.Wake)

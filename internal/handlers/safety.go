@@ -215,7 +215,7 @@ func bodyLimit(r *http.Request) int64 {
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/events"):
 		return maxAppendBody
-	case strings.HasSuffix(path, "/operations"), strings.HasSuffix(path, "/operations/preview"):
+	case strings.HasSuffix(path, "/operations"), strings.HasSuffix(path, "/operations/preview"), strings.HasSuffix(path, "/runs"):
 		return maxSelectionBody
 	}
 	return maxActBody

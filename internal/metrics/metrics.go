@@ -59,6 +59,43 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 	return m
 }
 
+// WatchRuns adds the gauge of runs by kind and status, which calls tallies at
+// each scrape; when it fails the gauge is left out of that scrape.
+func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]outbox.RunTally, error)) {
+	m.registry.MustRegister(&runs{tallies: tallies})
+}
+
+type runs struct {
+	tallies func(ctx context.Context) ([]outbox.RunTally, error)
+}
+
+var runsDesc = desc("runs", "Replays, verifies and rebuilds by kind and status; those that have ended too.", "kind", "status")
+
+func (r *runs) Describe(ch chan<- *prometheus.Desc) { ch <- runsDesc }
+
+// Collect has a value for each kind and status, so that an alert need not know
+// of what has never been.
+func (r *runs) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	tallies, err := r.tallies(ctx)
+	if err != nil {
+		slog.Error("scrape: count the runs", "err", err)
+		return
+	}
+	for _, kind := range outbox.RunKinds {
+		for _, status := range outbox.RunStatuses {
+			n := 0.0
+			for _, t := range tallies {
+				if t.Kind == kind && t.Status == status {
+					n = float64(t.Runs)
+				}
+			}
+			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, n, string(kind), string(status))
+		}
+	}
+}
+
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
 }

@@ -80,3 +80,22 @@ func TestHandler_leavesGaugesOutWhenTheSummaryFails(t *testing.T) {
 		t.Error("the counters are gone too")
 	}
 }
+
+func TestWatchRuns_tellsOfEachKindAndStatus(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	var failed error
+	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) {
+		return []outbox.RunTally{{Kind: outbox.RunVerify, Status: outbox.RunFailed, Runs: 3}}, failed
+	})
+	body := scrape(t, m)
+	for _, line := range []string{`outboxweb_runs{kind="verify",status="failed"} 3`, `outboxweb_runs{kind="rebuild",status="running"} 0`} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("the scrape lacks %s", line)
+		}
+	}
+	failed = errors.New("away")
+	if body := scrape(t, m); strings.Contains(body, "outboxweb_runs{") || !strings.Contains(body, "outboxweb_lag_events") {
+		t.Error("a scrape that cannot count runs is to have everything else")
+	}
+}

@@ -147,6 +147,13 @@ type Run struct {
 	Lease       *Lease  `json:"lease"`    // nil when no process holds it
 }
 
+// RunTally is how many runs of a kind have a status.
+type RunTally struct {
+	Kind   RunKind
+	Status RunStatus
+	Runs   int64
+}
+
 // FullDigest is the key of the digest over all projections in Run.Digests.
 const FullDigest = "full"
 

@@ -102,6 +102,15 @@ var operations = []operation{
 	{"operation_acknowledge", endedOperation,
 		func(f *fixture, o outbox.Order) (any, error) { return f.AcknowledgeOperation(f.ctx, o, 1, "") },
 		func(f *fixture) bool { return f.operation(1).AcknowledgedAt == nil }},
+	{"run_start", deadHead,
+		func(f *fixture, o outbox.Order) (any, error) { return f.StartRun(f.ctx, o, rebuild("a"), loadedRuns) },
+		func(f *fixture) bool { return f.number(`select count(*) from run_scopes`) == 0 }},
+	{"run_cancel", queuedRun,
+		func(f *fixture, o outbox.Order) (any, error) { return f.CancelRun(f.ctx, o, 1) },
+		func(f *fixture) bool { return f.run(1).Status == outbox.RunQueued }},
+	{"run_resume", interruptedRun,
+		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeRun(f.ctx, o, 1, loadedRuns) },
+		func(f *fixture) bool { return f.run(1).Status == outbox.RunInterrupted }},
 }
 
 var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
@@ -118,6 +127,18 @@ func endedOperation(f *fixture) {
 	if _, err := f.CancelOperation(f.ctx, ben, 1, ""); err != nil {
 		f.tb.Fatal(err)
 	}
+}
+
+func queuedRun(f *fixture) {
+	deadHead(f)
+	if _, err := f.StartRun(f.ctx, ben, rebuild("a"), loadedRuns); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func interruptedRun(f *fixture) {
+	queuedRun(f)
+	f.finish(f.claimRun(one), outbox.RunInterrupted, "its process is gone")
 }
 
 func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {

@@ -54,6 +54,7 @@ var sqliteScans = []scan{
 	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN runs USING INDEX runs_active", "finished_at is null", "runs that have not ended"},
 	{"SCAN campaigns", "select count(*), coalesce(sum(high_water_seq), 0) from campaigns", "what a run over all is about, once when it begins"},
+	{"SCAN runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"SCAN verifications USING INDEX verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
@@ -378,6 +379,8 @@ func (f *fixture) useRuns(must func(...error)) {
 	_, err = f.ResumeRun(f.ctx, ana(""), run.ID, loadedRuns)
 	must(err)
 	_, err = f.ActiveRuns(f.ctx)
+	must(err)
+	_, err = f.RunTallies(f.ctx)
 	must(err)
 	for _, cursor := range []string{"", ">", "<"} {
 		page := func(name string) string {

@@ -30,6 +30,7 @@ var postgresScans = []scan{
 	{"scan by operations_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by runs_active", "finished_at is null", "runs that have not ended"},
 	{"scan by runs_pkey", "order by id desc", "newest first, up to the limit"},
+	{"seq scan of runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"seq scan of campaigns", "coalesce(sum(high_water_seq), 0) from campaigns", "what a run over all is about, once when it begins"},
 	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},

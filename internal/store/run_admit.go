@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,7 +55,7 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
 func (s *Store) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
-	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: slices.Compact(slices.Sorted(slices.Values(order.Campaigns))), All: order.All,
+	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: at(now), UpdatedAt: at(now), Versions: map[string]string{}}}
 	if len(r.CampaignIDs) == 1 {
@@ -384,7 +385,7 @@ func (r *runRow) count(outcome string, n int64) {
 // changeRun is an act on one run.
 func (s *Store) changeRun(ctx context.Context, o outbox.Order, action string, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := s.Run(ctx, id)
-	if err != nil {
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
 	a := &act{order: o, action: action, campaign: of.CampaignID}

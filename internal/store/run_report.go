@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -151,5 +150,5 @@ func orEmpty[T any](items []T) []T {
 	if items == nil {
 		return []T{}
 	}
-	return slices.Clip(items)
+	return items
 }

@@ -51,6 +51,7 @@ func scanRunRow(row scanner) (*runRow, error) {
 			return nil, fmt.Errorf("run %d: %w", r.ID, err)
 		}
 	}
+	r.CampaignIDs, r.Projections = orEmpty(r.CampaignIDs), orEmpty(r.Projections)
 	if len(r.CampaignIDs) == 1 {
 		r.CampaignID = r.CampaignIDs[0]
 	}
@@ -289,4 +290,21 @@ func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
 		return nil, fmt.Errorf("list active runs: %w", err)
 	}
 	return runs, nil
+}
+
+// RunTallies counts the runs there are by kind and status.
+func (s *Store) RunTallies(ctx context.Context) ([]outbox.RunTally, error) {
+	var tallies []outbox.RunTally
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var n outbox.RunTally
+			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
+			tallies = append(tallies, n)
+			return err
+		}, `select kind, status, count(*) from runs group by kind, status`)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count runs: %w", err)
+	}
+	return tallies, nil
 }

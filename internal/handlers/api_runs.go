@@ -1,0 +1,208 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+)
+
+// runBody is what starting a run reads.
+type runBody struct {
+	Kind        string   `json:"kind" validate:"required,oneof=replay verify rebuild"`
+	CampaignID  string   `json:"campaign_id" validate:"text,maxbytes=200"`
+	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,text,maxbytes=200"`
+	All         bool     `json:"all_campaigns"`
+	Projections []string `json:"projections" validate:"dive,required,text,maxbytes=200"`
+	UntilSeq    int64    `json:"until_seq" validate:"min=0"`
+	Rate        int64    `json:"rate" validate:"min=0"`
+	Reason      string   `json:"reason" validate:"text,maxbytes=500"`
+}
+
+// order is the body as the store takes it.
+func (b runBody) order() (outbox.RunOrder, error) {
+	o := outbox.RunOrder{Kind: outbox.RunKind(b.Kind), Campaigns: b.CampaignIDs, All: b.All, Projections: b.Projections, UntilSeq: b.UntilSeq, Rate: b.Rate}
+	if b.CampaignID != "" {
+		if len(b.CampaignIDs) > 0 {
+			return o, outbox.Invalid("campaign_ids", "name one campaign in campaign_id, or several in campaign_ids, not both")
+		}
+		o.Campaigns = []string{b.CampaignID}
+	}
+	return o, nil
+}
+
+// runActBody is what acts on a run read.
+type runActBody struct {
+	Reason string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+type runsQuery struct {
+	paging
+	Kind     string `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
+	Status   string `json:"status" validate:"omitempty,oneof=queued running cancelling completed failed cancelled interrupted"`
+	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
+}
+
+func runFilter(r *http.Request) (outbox.RunFilter, error) {
+	var q runsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.RunFilter{}, err
+	}
+	return outbox.RunFilter{Kind: outbox.RunKind(q.Kind), Status: outbox.RunStatus(q.Status), CampaignID: q.Campaign, Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+type resultsQuery struct {
+	paging
+	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed"`
+}
+
+// resultFilter is for the results of the run in the address.
+func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
+	id, err := runParam(r)
+	if err != nil {
+		return outbox.ResultFilter{}, err
+	}
+	var q resultsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.ResultFilter{}, err
+	}
+	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+// runParam is the number of the run in an address.
+func runParam(r *http.Request) (int64, error) {
+	text, err := param(r, "run")
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, outbox.Invalid("run", "a run is known by a whole number from 1, not %q", text)
+	}
+	return id, nil
+}
+
+func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
+	filter, err := runFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Runs(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
+	var body runBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order, err := body.order()
+	if err != nil {
+		return err
+	}
+	run, err := s.Store.StartRun(r.Context(), s.order(r, "api", body.Reason, nil), order, s.Projections)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", fmt.Sprintf("%s/runs/%d", s.links.API().Base(), run.ID))
+	return writeJSON(w, http.StatusAccepted, run)
+}
+
+func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	run, err := s.Store.Run(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+func (s *server) apiCancelRun(w http.ResponseWriter, r *http.Request) error {
+	return s.apiRunAct(w, r, s.Store.CancelRun)
+}
+
+func (s *server) apiResumeRun(w http.ResponseWriter, r *http.Request) error {
+	return s.apiRunAct(w, r, func(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+		return s.Store.ResumeRun(ctx, o, id, s.Projections)
+	})
+}
+
+func (s *server) apiRunAct(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	var body runActBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	run, err := act(r.Context(), s.order(r, "api", body.Reason, nil), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {
+	filter, err := resultFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.RunResults(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	result, err := s.Store.RunResultOf(r.Context(), id, campaign)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, result)
+}
+
+func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	var q paging
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	page, err := s.Store.RunLog(r.Context(), id, q.Cursor, q.limit())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error {
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	all, err := s.Store.Verifications(r.Context(), campaign)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string][]outbox.Verification{"items": all})
+}

@@ -1,0 +1,147 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// claimRun takes up the run that waits, as a worker does.
+func (s *site) claimRun() store.RunLease {
+	s.t.Helper()
+	l, ok, err := s.store.ClaimRun(context.Background(), testWorker, map[string]string{"campaigns": "v1"}, time.Minute)
+	if err != nil || !ok {
+		s.t.Fatalf("claim a run: %v, %v", ok, err)
+	}
+	return l
+}
+
+func (s *site) finishRun(l store.RunLease, status outbox.RunStatus, why string) {
+	s.t.Helper()
+	if _, err := s.store.FinishRun(context.Background(), l, status, why); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// drifted is a result in which one row differs.
+func drifted(campaign string) outbox.RunResult {
+	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeDrift, Seq: 2, Events: 2, Full: "sha256:full", Projections: []outbox.ProjectionResult{
+		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2,
+			Samples: []outbox.RowChange{{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}},
+				Fields: []outbox.FieldChange{{Name: "name", Live: []byte(`"Ash"`), Fold: []byte(`{"a":[1]}`)}, {Name: "seats", Live: nil, Fold: []byte("3")}}}}}}}}
+}
+
+func TestRunAPI_fromStartToItsResults(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b")
+	s.seed("c-2", "a")
+	a := s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true,"projections":["campaigns"],"rate":500,"reason":"looks odd"}`).
+		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`)
+	run := decodeAs[outbox.Run](t, a)
+	target := fmt.Sprintf("/api/v1/runs/%d", run.ID)
+	if to := a.Header.Get("Location"); to != target {
+		t.Errorf("it is followed at %q, want %q", to, target)
+	}
+	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("run %d is in the way: a verify of campaigns of all campaigns", run.ID))
+	l := s.claimRun()
+	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
+	_, err := s.store.ReportRun(context.Background(), l, store.RunReport{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
+		Lines: []outbox.RunLine{{CampaignID: "c/1", Text: "first"}, {Text: "second"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get(target).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":3}`, `"campaigns":{"done":2,"total":2}`, `"seconds_left":0.25`, `"owner":"test-1"`)
+	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":[]`, `"campaign_id":"c-2"`)
+	s.get(target+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
+	s.get(target+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","fold":{"a":[1]}},{"name":"seats","live":null,"fold":3}]`)
+	s.get(target+"/log?limit=1").want(t, 200, `"text":"second"`).lacks(t, "first")
+	s.get("/api/v1/campaigns/c%2F1/verifications").want(t, 200, `"verdict":"drift"`, `"changed":1`, fmt.Sprintf(`"run_id":%d`, run.ID))
+	s.post(target+"/cancel", `{"reason":"enough"}`).want(t, 200, `"status":"cancelling"`, `"cancelled_by":"local"`)
+	s.finishRun(l, outbox.RunFailed, "it broke")
+	s.get("/api/v1/runs?status=failed&kind=verify&campaign=c-2").want(t, 200, `"error":"it broke"`, `"verdict":"drift"`)
+	s.get("/api/v1/runs?kind=rebuild").want(t, 200, `"items":[]`)
+	s.post(target+"/cancel", `{}`).want(t, 409, "is failed already")
+	s.post(target+"/resume", `{"reason":"mended"}`).want(t, 200, `"status":"queued"`, `"failed":0`)
+	s.get("/api/v1/audit?action=run_start").want(t, 200, `"reason":"looks odd"`)
+	s.get("/api/v1/audit?action=run_cancel").want(t, 200, `"reason":"enough"`)
+	s.get("/api/v1/audit?action=run_resume").want(t, 200, `"reason":"mended"`)
+}
+
+func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	key := header("Idempotency-Key", "k-1")
+	first := s.post("/api/v1/runs", `{"kind":"rebuild","campaign_ids":["c-1"]}`, key).want(t, 202, `"campaign_id":"c-1"`)
+	if again := s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-1"}`, key).want(t, 202); again.body != first.body {
+		t.Errorf("a repeated order is answered %s, want %s", again.body, first.body)
+	}
+	l := s.claimRun()
+	if _, err := s.store.ReportRun(context.Background(), l, store.RunReport{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	s.finishRun(l, outbox.RunCompleted, "")
+	s.get(fmt.Sprintf("/api/v1/runs/%d", l.Run.ID)).want(t, 200, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, `"digests_before":{"campaigns":"sha256:live"}`, `"seq":2`, `"verdict":"drift"`)
+	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"match"`)
+}
+
+func TestRunAPI_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for _, c := range []struct {
+		method, target, body string
+		status               int
+		says                 string
+	}{
+		{"POST", "/runs", ``, 422, "kind is required"},
+		{"POST", "/runs", `{"kind":"mend"}`, 422, "use replay, verify or rebuild"},
+		{"POST", "/runs", `{"kind":"verify"}`, 422, "say which campaigns"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","campaign_ids":["c-1"]}`, 422, "not both"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","all_campaigns":true}`, 422, "one of the two"},
+		{"POST", "/runs", `{"kind":"verify","campaign_ids":[""]}`, 422, "is required"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-9"}`, 404, "unknown"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","until_seq":2}`, 422, "has 1 events"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","rate":-1}`, 422, "must be 0 or more"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","projections":["roster"]}`, 422, "use one of: campaigns"},
+		{"POST", "/runs", `{"kind":"verify","campaign":"c-1"}`, 422, "unknown field"},
+		{"GET", "/runs/0", ``, 422, "whole number from 1"},
+		{"GET", "/runs/7", ``, 404, "there is no run 7"},
+		{"GET", "/runs/7/results", ``, 404, "there is no run 7"},
+		{"GET", "/runs/7/results/c-1", ``, 404, "there is no run 7"},
+		{"GET", "/runs/7/results?outcome=good", ``, 422, "use match, drift, replayed or failed"},
+		{"GET", "/runs/7/log", ``, 404, "there is no run 7"},
+		{"GET", "/runs?status=ended", ``, 422, "use queued"},
+		{"GET", "/runs?cursor=x", ``, 422, "not one of ours"},
+		{"POST", "/runs/7/cancel", `{}`, 404, "there is no run 7"},
+		{"POST", "/runs/7/resume", `{}`, 404, "there is no run 7"},
+		{"GET", "/campaigns/c-9/verifications", ``, 404, "unknown"},
+	} {
+		a := s.do(c.method, "/api/v1"+c.target, c.body, header("Content-Type", "application/json"))
+		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
+			t.Errorf("%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
+		}
+	}
+}
+
+func TestRunAPI_takesAsManyCampaignsAsARunNames(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []string
+	for i := range outbox.MaxRunCampaigns {
+		ids = append(ids, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)
+	}
+	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(ids, ",")+`]}`).want(t, 404, "unknown")
+}
+
+func TestRunAPI_isRefusedOnAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true })
+	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 403, "read-only")
+}
