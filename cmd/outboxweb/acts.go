@@ -19,6 +19,8 @@ type requeueCmd struct {
 	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
 	Canary      bool   `help:"With --dead: start an operation, which workers drive: one head of each error group first, then waves of 1, 2, 4, …"`
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
+	DryRun      bool   `help:"Change nothing: try the row's event, and those before it that are not applied, on copies of the live rows, and print how they would change."`
+	Next        int64  `placeholder:"N" help:"With --dry-run: try so many events behind it, too."`
 	Confirm     string `placeholder:"PHRASE" help:"With --canary: the phrase that more than 1,000 rows want, such as 'requeue 43 rows'."`
 	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
 	JSON        bool   `name:"json" help:"Print one JSON document."`
@@ -28,6 +30,9 @@ type requeueCmd struct {
 func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
+	}
+	if c.DryRun {
+		return c.try(ctx, a)
 	}
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {
@@ -52,6 +57,10 @@ func (c *requeueCmd) check() error {
 		return usagef("--campaign, --event-type and --fingerprint need --dead")
 	case !c.Dead && (c.Campaign == "" || c.Seq == ""):
 		return usagef("requeue needs CAMPAIGN and SEQ, or --dead")
+	case c.DryRun && c.Dead:
+		return usagef("--dry-run tries one row; it needs CAMPAIGN and SEQ instead of --dead")
+	case c.Next != 0 && !c.DryRun:
+		return usagef("--next needs --dry-run")
 	case c.Canary && !c.Dead:
 		return usagef("--canary needs --dead")
 	case (c.Wait || c.Confirm != "") && !c.Canary:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 // checkCmd tests the invariants.
@@ -72,14 +72,14 @@ func printCheck(a *app, r store.CheckReport) error {
 	return t.Flush()
 }
 
-// checkFolds folds every campaign up to what is applied and compares the
-// digest with that of the live rows.
+// checkFolds folds every campaign up to what is applied and compares the rows
+// with the live ones.
 func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.Set, r *store.CheckReport) error {
-	f, err := a.newFolder(ctx, st, set)
+	f, err := worker.NewFolder(ctx, st, set)
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.Close()
 	bar := a.progress("fold")
 	defer bar.end()
 	filter := outbox.CampaignFilter{Limit: 200}
@@ -91,7 +91,7 @@ func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.S
 		}
 		for _, campaign := range page.Items {
 			bar.set(r.Checked["folded"], total)
-			if err := f.check(ctx, campaign, r); err != nil {
+			if err := checkFold(ctx, f, campaign, r); err != nil {
 				return err
 			}
 		}
@@ -102,51 +102,40 @@ func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.S
 	}
 }
 
-// check compares one campaign. Campaigns that are diverged are reported by
-// the store already; those without anything applied have nothing to compare. One
-// whose skips change under its eyes is compared again.
-func (f *folder) check(ctx context.Context, c outbox.Campaign, r *store.CheckReport) error {
-	if c.Diverged != "" {
+// checkFold compares one campaign. Campaigns that are diverged are reported by
+// the store already; those without anything applied have nothing to compare.
+func checkFold(ctx context.Context, f *worker.Folder, c outbox.Campaign, r *store.CheckReport) error {
+	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
 	}
-	for {
-		found, folded := len(r.Violations), r.Checked["folded"]
-		if err := f.compare(ctx, c, r); err != nil {
-			return err
-		}
-		after, err := f.store.Campaign(ctx, c.CampaignID)
-		if err != nil || after.Skips == c.Skips || len(r.Violations) == found {
-			return err
-		}
-		c, r.Violations, r.Checked["folded"] = after, r.Violations[:found], folded
-	}
-}
-
-func (f *folder) compare(ctx context.Context, c outbox.Campaign, r *store.CheckReport) error {
-	live, err := liveDigests(ctx, f.store, f.set, c.CampaignID)
-	if err != nil || live.AppliedSeq == 0 {
-		return err
-	}
-	r.Checked["folded"]++
-	aside, err := f.store.SetAside(ctx, c.CampaignID)
+	result, err := f.Verify(ctx, c.CampaignID, 0)
 	if err != nil {
 		return err
 	}
-	folded, err := f.fold(ctx, c.CampaignID, live.AppliedSeq, aside)
-	var refused *foldError
-	switch {
-	case errors.As(err, &refused):
-		r.Violations = append(r.Violations, outbox.Violation{Invariant: foldInvariant, CampaignID: c.CampaignID, Seq: refused.seq,
-			Detail: "was applied live, but " + refused.Error()})
-		return nil
-	case err != nil:
-		return err
+	r.Checked["folded"]++
+	found := func(seq int64, detail string, args ...any) {
+		r.Violations = append(r.Violations, outbox.Violation{Invariant: foldInvariant, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
 	}
-	for _, name := range slices.Sorted(maps.Keys(folded.Projections)) {
-		if live.Projections[name] != folded.Projections[name] {
-			r.Violations = append(r.Violations, outbox.Violation{Invariant: foldInvariant, CampaignID: c.CampaignID, Seq: live.AppliedSeq,
-				Detail: fmt.Sprintf("projection %s has digest %s, a fold of the journal has %s", name, live.Projections[name], folded.Projections[name])})
+	if result.Outcome == outbox.OutcomeFailed && len(result.Projections) == 0 {
+		found(result.Seq, "%s", result.Error)
+	}
+	for _, p := range result.Projections {
+		switch {
+		case p.Error != "":
+			found(p.ErrorSeq, "event %d was applied live, but cannot be folded: %s", p.ErrorSeq, p.Error)
+		case p.Verdict == outbox.VerdictDrift:
+			found(p.Seq, "%s", driftOf(p))
 		}
 	}
 	return nil
+}
+
+// driftOf says how the live rows of a projection differ from a fold.
+func driftOf(p outbox.ProjectionResult) string {
+	c := p.Comparison
+	from := "no event explains it"
+	if c.FirstSeq > 0 {
+		from = fmt.Sprintf("they part at event %d", c.FirstSeq)
+	}
+	return fmt.Sprintf("projection %s has other rows than a fold of the journal: %d are missing, %d differ, %d are too many; %s", p.Projection, c.Added, c.Changed, c.Removed, from)
 }

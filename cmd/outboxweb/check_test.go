@@ -89,7 +89,7 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	if _, err := db.Exec(`update names set name = 'Aspen'`); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := check(); code != exitFailed || !strings.Contains(text, "projection names has digest") {
+	if code, text := check(); code != exitFailed || !strings.Contains(text, "projection names has other rows than a fold") {
 		t.Errorf("with a changed row check ends with %d:\n%s", code, text)
 	}
 }

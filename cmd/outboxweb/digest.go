@@ -10,6 +10,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 // digestCmd prints the digests of one campaign.
@@ -38,7 +39,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := c.digest(ctx, a, st, set)
+	d, err := c.digest(ctx, st, set)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	return t.Flush()
 }
 
-func (c *digestCmd) digest(ctx context.Context, a *app, st *store.Store, set *projection.Set) (digests, error) {
+func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection.Set) (digests, error) {
 	if c.Until == 0 {
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
@@ -65,12 +66,24 @@ func (c *digestCmd) digest(ctx context.Context, a *app, st *store.Store, set *pr
 	if c.Until > campaign.HighWaterSeq {
 		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, c.Until, campaign.HighWaterSeq)
 	}
-	f, err := a.newFolder(ctx, st, set)
+	f, err := worker.NewFolder(ctx, st, set)
 	if err != nil {
 		return digests{}, err
 	}
-	defer f.close()
-	return f.fold(ctx, c.Campaign, c.Until, nil, c.only()...)
+	defer f.Close()
+	fold, err := f.Begin(ctx, c.Campaign, nil, c.only()...)
+	if err != nil {
+		return digests{}, err
+	}
+	if err := fold.To(ctx, c.Until); err != nil {
+		return digests{}, err
+	}
+	if err := fold.Refused(c.only()...); err != nil {
+		return digests{}, err
+	}
+	d := digests{CampaignID: c.Campaign, AppliedSeq: fold.Seq}
+	d.Projections, d.Full, err = fold.Digests(ctx, c.only()...)
+	return d, err
 }
 
 // only is the projections to digest; none means all.
@@ -117,92 +130,4 @@ func readDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 		err = fmt.Errorf("digest campaign %q: %w", id, err)
 	}
 	return one, full, err
-}
-
-// folder folds campaigns from the journal into scratch tables.
-type folder struct {
-	store     *store.Store
-	set       *projection.Set
-	auditOnly map[string]bool
-	scratch   *projection.Scratch
-}
-
-func (a *app) newFolder(ctx context.Context, st *store.Store, set *projection.Set) (*folder, error) {
-	intents, err := st.EventTypes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f := &folder{store: st, set: set, auditOnly: map[string]bool{}}
-	folding := set
-	if onPostgres(a.ProjectionsDB) { // the scratch tables are SQLite's
-		if folding, err = projection.Load("sqlite", a.ProjectionFiles...); err != nil {
-			return nil, err
-		}
-	}
-	if f.scratch, err = folding.NewScratch(ctx); err != nil {
-		return nil, err
-	}
-	for name, intent := range intents {
-		f.auditOnly[name] = intent == outbox.IntentAuditOnly
-	}
-	return f, nil
-}
-
-func (f *folder) close() { f.scratch.Close() }
-
-// foldError is an event that the projections refuse.
-type foldError struct {
-	seq int64
-	err error
-}
-
-func (f *foldError) Error() string {
-	return fmt.Sprintf("event %d cannot be applied: %v", f.seq, f.err)
-}
-func (f *foldError) Unwrap() error { return f.err }
-
-// fold applies the events 1 to until of a campaign to empty tables and
-// returns their digests. A projection named in stops gets no event after the
-// seq given there, and none gets one that is skipped. An event that cannot be
-// applied is a *foldError.
-func (f *folder) fold(ctx context.Context, id string, until int64, stops map[string]int64, only ...string) (digests, error) {
-	if err := f.scratch.Reset(ctx); err != nil {
-		return digests{}, err
-	}
-	for seq := int64(0); seq < until; {
-		page, err := f.store.Events(ctx, id, seq, int(min(200, until-seq)))
-		if err != nil {
-			return digests{}, err
-		}
-		if len(page.Items) == 0 {
-			return digests{}, fmt.Errorf("campaign %q: event %d is missing from the journal", id, seq+1)
-		}
-		for i := range page.Items {
-			e := &page.Items[i]
-			if seq = e.Seq; f.auditOnly[e.EventType] {
-				continue
-			}
-			if err := f.scratch.ApplyExcept(ctx, e, stopped(stops, seq)); err != nil {
-				return digests{}, &foldError{seq, err}
-			}
-		}
-	}
-	d := digests{CampaignID: id, AppliedSeq: until}
-	var err error
-	d.Projections, d.Full, err = f.scratch.Digests(ctx, id, only...)
-	return d, err
-}
-
-// stopped is the projections that do not get the event at seq.
-func stopped(stops map[string]int64, seq int64) map[string]bool {
-	if len(stops) == 0 {
-		return nil
-	}
-	names := make(map[string]bool, len(stops))
-	for name, last := range stops {
-		if seq > last {
-			names[name] = true
-		}
-	}
-	return names
 }

@@ -289,6 +289,32 @@ type RunLine struct {
 	Text       string    `json:"text"`        // errors in full, with their stack where there is one
 }
 
+// Verifications are what the result says about live rows as they are; the zero
+// run stands for the background. A comparison as of an earlier event says
+// nothing about them; rows that were rebuilt are those of the fold.
+func (r RunResult) Verifications(run Run) []Verification {
+	if run.UntilSeq > 0 || run.Kind == RunReplay || r.Outcome == OutcomeFailed {
+		return nil
+	}
+	var all []Verification
+	for _, p := range r.Projections {
+		if p.Error != "" || p.Verdict == "" {
+			continue
+		}
+		v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
+		if v.Seq == 0 {
+			v.Seq = r.Seq
+		}
+		if run.Kind == RunRebuild {
+			v.Verdict = VerdictMatch
+		} else if c := p.Comparison; c != nil {
+			v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
 // Verification is when a projection of a campaign was last compared with its
 // journal, by a run or in the background.
 type Verification struct {

@@ -17,9 +17,10 @@ import (
 // Difference is a row in which live rows and fold differ, as far as it takes to
 // look for it again.
 type Difference struct {
-	Change outbox.RowChange
-	table  *table
-	key    []any // the values of the key columns
+	Change  outbox.RowChange
+	table   *table
+	dialect string
+	key     []any // the values of the key columns
 }
 
 // MaxDifferences is the most differences that a comparison remembers; it counts
@@ -284,7 +285,7 @@ func (m *merge) note(kind string, live, fold *side) {
 		return
 	}
 	either := cmp.Or(fold, live)
-	d := Difference{table: m.table, Change: outbox.RowChange{Table: m.table.name, Kind: kind, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}}}
+	d := Difference{table: m.table, dialect: m.dialect, Change: outbox.RowChange{Table: m.table.name, Kind: kind, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}}}
 	keys := m.table.keyColumns()
 	for _, name := range keys {
 		value, there := either.of(name)
@@ -369,14 +370,14 @@ type Standing struct{ AsLive, AsFold bool }
 
 // Look reads how the row of a difference stands in a fold. Only the fields that
 // differ count.
-func (d *Difference) Look(ctx context.Context, fold Queryer, dialect string) (Standing, error) {
+func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
 	var columns, where []string
 	for _, f := range d.Change.Fields {
 		columns = append(columns, quoteName(f.Name))
 	}
 	for i, name := range d.table.keyColumns() {
 		comparison := "is not distinct from"
-		if dialect == "sqlite" {
+		if d.dialect == "sqlite" {
 			comparison = "is"
 		}
 		where = append(where, fmt.Sprintf("%s %s $%d", quoteName(name), comparison, i+1))

@@ -169,7 +169,7 @@ func TestDifference_standsAsTheLiveRowOrAsTheFoldDoes(t *testing.T) {
 	look := func(what string, want ...Standing) {
 		t.Helper()
 		for i := range found {
-			got, err := found[i].Look(t.Context(), fold, setOf(fold).dialect)
+			got, err := found[i].Look(t.Context(), fold)
 			if err != nil || got != want[i] {
 				t.Errorf("%s, %s of dog %s: %+v, %v; want %+v", what, found[i].Change.Kind, found[i].Change.Key[0].Value, got, err, want[i])
 			}

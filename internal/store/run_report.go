@@ -90,7 +90,8 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 		}
 		looks.each(func(row scanner) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
 		saves.exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), stored(result.Error), when)
-		verified = append(verified, r.verifications(result, when)...)
+		result.At = at(when)
+		verified = append(verified, result.Verifications(r.Run)...)
 	}
 	if err := t.runAll(&looks); err != nil {
 		return fmt.Errorf("read earlier results: %w", err)
@@ -103,32 +104,6 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 		r.count(results[i].Outcome, 1)
 	}
 	return t.noteVerifications(verified)
-}
-
-// verifications are what a result says about live rows as they are. A
-// comparison as of an earlier event says nothing about them; rows that were
-// rebuilt are those of the fold.
-func (r *runRow) verifications(result *outbox.RunResult, when int64) []outbox.Verification {
-	if r.UntilSeq > 0 || r.Kind == outbox.RunReplay || result.Outcome == outbox.OutcomeFailed {
-		return nil
-	}
-	var all []outbox.Verification
-	for _, p := range result.Projections {
-		if p.Error != "" || p.Verdict == "" {
-			continue
-		}
-		v := outbox.Verification{CampaignID: result.CampaignID, Projection: p.Projection, At: at(when), Seq: p.Seq, Verdict: p.Verdict, RunID: r.ID, Digest: p.Digest}
-		if v.Seq == 0 {
-			v.Seq = result.Seq
-		}
-		if r.Kind == outbox.RunRebuild {
-			v.Verdict = outbox.VerdictMatch
-		} else if c := p.Comparison; c != nil {
-			v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
-		}
-		all = append(all, v)
-	}
-	return all
 }
 
 func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {

@@ -46,6 +46,17 @@ func (t *tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, e
 	return skips, nil
 }
 
+// StandingSkips are the skips of a campaign's events up to a seq that have not
+// been taken back, in the order of seq.
+func (s *Store) StandingSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
+	var skips []outbox.Skip
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		skips, err = t.standingSkips(campaign, 1, until)
+		return err
+	})
+	return skips, err
+}
+
 // readSkips notes on consecutive events of one campaign which of them are
 // skipped.
 func (t *tx) readSkips(events []outbox.Event) error {

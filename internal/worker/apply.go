@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sort"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -221,15 +222,15 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) || errors.Is(err, outbox.ErrBusy) {
 		return err
 	}
-	return &lethalError{seq: run[failedAt].Seq, failure: failureOf(a.cutOff(err))}
+	return &lethalError{seq: run[failedAt].Seq, failure: failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
 }
 
 // cutOff is err as it is told of an event that ran into its deadline.
-func (a *application) cutOff(err error) error {
+func cutOff(err error, limit time.Duration) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("the event took longer than %s and was cut off: %w", a.worker.Store.EventTimeout(), err)
+	return fmt.Errorf("the event took longer than %s and was cut off: %w", limit, err)
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
@@ -275,20 +276,25 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 	return failedAt, err
 }
 
-// applyEvent runs the projections for one event. Event types that are only
-// journalled, or that no projection handles, have nothing to run. One that is
-// skipped leaves its mark beside the watermark, and nothing else. A panic
-// becomes an error that carries its stack.
-func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err error) {
+// applyEvent runs the projections for one event. One that is skipped leaves its
+// mark beside the watermark, and nothing else.
+func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
 	}
-	if a.auditOnly[e.EventType] || !a.worker.Set.Handles(e.EventType) {
+	return applyEvent(ctx, a.worker.Set, a.worker.Store.EventTimeout(), a.tx, e, a.auditOnly, a.skip)
+}
+
+// applyEvent runs the projections for one event, but those in left. Event types
+// that are only journalled, or that no projection handles, have nothing to run.
+// A panic becomes an error that carries its stack.
+func applyEvent(ctx context.Context, set *projection.Set, limit time.Duration, tx projection.Tx, e *outbox.Event, auditOnly, left map[string]bool) (err error) {
+	if auditOnly[e.EventType] || !set.Handles(e.EventType) {
 		return nil
 	}
-	if !a.worker.Set.Bounded(e.EventType) {
+	if !set.Bounded(e.EventType) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.worker.Store.EventTimeout())
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	defer func() {
@@ -296,14 +302,14 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) (err erro
 			err = &panicError{e.Seq, r, debug.Stack()}
 		}
 	}()
-	return a.worker.Set.Apply(ctx, a.tx, e, a.skip)
+	return set.Apply(ctx, tx, e, left)
 }
 
 // fail decides over an event that failed alone. When the projection at fault
 // is one that is set aside rather than blocking, and this was the last
 // attempt, it is set aside and the event is to be applied again without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
-	f := failureOf(a.cutOff(cause))
+	f := failureOf(cutOff(cause, a.worker.Store.EventTimeout()))
 	var at *projection.ApplyError
 	if errors.As(cause, &at) && a.worker.quarantines(at.Projection) && !a.skip[at.Projection] {
 		f.SetAside = true

@@ -43,3 +43,6 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	}
 	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat, w.StepOperations}
 }
+
+// Versions are those of the worker's projections.
+func (w *Worker) Versions() map[string]string { return w.versions() }

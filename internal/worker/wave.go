@@ -42,6 +42,11 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 	if err != nil || len(claims) == 0 {
 		return false, err
 	}
+	w.waves.Add(1)
+	defer func() {
+		w.lastWave.Store(time.Now().UnixNano())
+		w.waves.Add(-1)
+	}()
 	if rowsOf(claims) >= int64(w.BatchSize) {
 		w.Wake() // there is likely more: let the other loop join in
 	}
@@ -247,6 +252,11 @@ func (w *Worker) untilFree(ctx context.Context, act func() error) error {
 
 // keepLeases renews the leases of a wave that takes long, until stopped.
 func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop func()) {
+	return w.keep(func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
+}
+
+// keep renews leases three times as often as they would run out, until stopped.
+func (w *Worker) keep(renew func() error) (stop func()) {
 	done := make(chan struct{})
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -258,8 +268,8 @@ func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop fun
 				return
 			case <-tick.C:
 			}
-			if err := w.Store.Renew(ctx, w.who, claims, w.Lease); err != nil {
-				w.Logger.Warn("leases of a long wave could not be renewed", "error", err)
+			if err := renew(); err != nil {
+				w.Logger.Warn("leases could not be renewed", "error", err)
 			}
 		}
 	})

@@ -35,6 +35,11 @@ type Config struct {
 	Lease        time.Duration // 0 means 30 s
 	Build        string        // version of the program, for the history of attempts
 	Concurrency  int           // waves at a time; 0 means 2: while one applies, the other settles
+	RunParallel  int           // campaigns that a run works on at a time; 0 means 2
+	RunRate      int64         // events per second of all runs of this process at the most; 0 is no limit
+	// VerifyEvery is how often a campaign is verified in the background; 0
+	// means never.
+	VerifyEvery time.Duration
 }
 
 // Worker applies outbox rows to projections. Several may run, in one process
@@ -44,6 +49,11 @@ type Worker struct {
 	who     store.Worker
 	wake    chan struct{}
 	steered chan struct{} // an operation was started
+
+	waves    atomic.Int64  // being worked on
+	lastWave atomic.Int64  // when the last one ended, in nanoseconds since 1970
+	runRate  *allowance    // nil when there is no limit
+	ran      chan struct{} // a run was started or cancelled
 
 	stepPause atomic.Int64 // until operations are looked at again, in nanoseconds; 0 when none was running
 
@@ -70,6 +80,9 @@ func New(c Config) *Worker {
 	if c.Concurrency <= 0 {
 		c.Concurrency = 2
 	}
+	if c.RunParallel <= 0 {
+		c.RunParallel = 2
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -78,7 +91,10 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1)}
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), ran: make(chan struct{}, runLoops)}
+	if c.RunRate > 0 {
+		w.runRate = newAllowance(c.RunRate)
+	}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = heartbeatInterval
@@ -121,6 +137,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.Store.OnOperation(w.steer)
 		loops.Go(func() { w.loop(ctx, "operations", w.untilStep, w.steered, w.StepOperations) })
 	}
+	w.goRuns(ctx, &loops)
 	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })

@@ -1,0 +1,306 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// Folder folds events of the journal into scratch tables, beside the live ones
+// and without touching them. It belongs to one goroutine.
+type Folder struct {
+	store   *store.Store
+	set     *projection.Set
+	scratch *store.Scratch
+	chunk   int64 // events to read at a time
+
+	// foreign says that the live tables may be those of another version of the
+	// set, with other columns.
+	foreign bool
+	// hurry says that others wait for the fold, so that it does not rest.
+	hurry bool
+
+	// pace, which may be nil, is called after every chunk of a fold with the
+	// events it had and the time it took; it returns when the next one may
+	// begin.
+	pace func(ctx context.Context, d *Fold, events int64, took time.Duration) error
+}
+
+// NewFolder makes empty scratch tables of the set's projections. The caller
+// must Close it. Errors are those of Store.OpenScratch; a schema that does not
+// fit the database is an outbox.ErrSetup refusal that names file and line.
+func NewFolder(ctx context.Context, s *store.Store, set *projection.Set) (*Folder, error) {
+	scratch, err := s.OpenScratch(ctx, tablesOf(set))
+	if err != nil {
+		return nil, refuseSchema(set, err)
+	}
+	return &Folder{store: s, set: set, scratch: scratch, chunk: firstChunk}, nil
+}
+
+// Close drops the scratch tables.
+func (f *Folder) Close() error { return f.scratch.Close() }
+
+// Reader reads the scratch tables. The rows must be closed before
+// anything else is done with the Folder.
+func (f *Folder) Reader() projection.Queryer { return f.scratch }
+
+// The number of events that are read at a time follows their size, so that a
+// chunk takes about chunkBytes.
+const (
+	firstChunk = 64
+	mostChunk  = 512
+	chunkBytes = 8 << 20
+)
+
+// Fold is one campaign on its way from nothing, or from where live rows stand,
+// to some seq.
+type Fold struct {
+	folder   *Folder
+	campaign string
+	names    []string         // what is folded, with what it needs
+	began    map[string]int64 // seqs after which projections get no event, as it began
+	stops    map[string]int64 // of those, the ones that are still ahead
+
+	Seq    int64  // folded up to here
+	Hash   string // chain hash of the event there; empty at 0
+	Events int64  // how many were read
+	// Failed are the projections that refused an event; they got none from it on.
+	Failed map[string]FoldFailure
+	// Skips are the ids of the skips that were passed over, by seq.
+	Skips map[int64]int64
+
+	left map[string]bool // projections that get no event any more
+}
+
+// FoldFailure is the event that a projection refused.
+type FoldFailure struct {
+	Seq       int64
+	EventType string
+	Err       error
+}
+
+// Begin starts the fold of a campaign with some projections; none stand for
+// all. What is in the scratch tables of the campaign is emptied. stops, which
+// may be nil, are seqs after which a projection gets no more events.
+func (f *Folder) Begin(ctx context.Context, campaign string, stops map[string]int64, projections ...string) (*Fold, error) {
+	names, err := f.set.Needs(projections...)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.scratch.Clear(ctx, campaign, f.tables(names)...); err != nil {
+		return nil, err
+	}
+	return &Fold{folder: f, campaign: campaign, names: names, began: stops, stops: maps.Clone(stops), left: f.set.Others(names),
+		Failed: map[string]FoldFailure{}, Skips: map[int64]int64{}}, nil
+}
+
+// unsoundError is an event that is not the one that was appended.
+type unsoundError struct {
+	campaign string
+	seq      int64
+	reason   string
+}
+
+func (e *unsoundError) Error() string {
+	return fmt.Sprintf("campaign %q: %s", e.campaign, e.reason)
+}
+
+// asUnsound is err as an event that is not sound, or nil.
+func asUnsound(err error) *unsoundError {
+	unsound, _ := errors.AsType[*unsoundError](err)
+	return unsound
+}
+
+// To folds on up to the event at seq until. A projection that refuses an event
+// is noted in Failed and left out from there on; any other error ends the fold.
+// It returns early when ctx ends.
+func (d *Fold) To(ctx context.Context, until int64) error {
+	for d.Seq < until {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		began := time.Now()
+		events, auditOnly, err := d.load(ctx, d.nextStop(until))
+		if err != nil {
+			return err
+		}
+		if err := d.apply(ctx, events, auditOnly); err != nil {
+			return err
+		}
+		if d.folder.pace != nil {
+			if err := d.folder.pace(ctx, d, int64(len(events)), time.Since(began)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nextStop is how far the next chunk may go: up to until, but not past the seq
+// at which a projection stops.
+func (d *Fold) nextStop(until int64) int64 {
+	last := min(until, d.Seq+d.folder.chunk)
+	for name, stop := range d.stops {
+		if stop <= d.Seq {
+			d.leave(name)
+			delete(d.stops, name)
+		} else {
+			last = min(last, stop)
+		}
+	}
+	return last
+}
+
+// leave takes a projection out of the fold.
+func (d *Fold) leave(name string) {
+	d.left = maps.Clone(d.left)
+	d.left[name] = true
+}
+
+// load reads the next events, up to last, and makes sure that they are those
+// that were appended.
+func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
+	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Claim{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}})
+	if err != nil {
+		return nil, nil, err
+	}
+	events := loaded[0]
+	d.folder.adapt(events)
+	for i := range events {
+		if events[i].Seq != d.Seq+1+int64(i) {
+			events = events[:i]
+			break
+		}
+	}
+	if len(events) == 0 {
+		return nil, nil, &unsoundError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
+	}
+	s := inspect(events)
+	if first := &events[0]; s.unsound > 0 && outbox.NextChainHash(d.Hash, first.Seq, first.EventHash) != first.ChainHash {
+		s.unsound, s.reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
+	}
+	if s.unsound == 0 {
+		return nil, nil, &unsoundError{d.campaign, events[0].Seq, s.reason}
+	}
+	return events[:s.unsound], auditOnly, nil
+}
+
+// adapt makes the next chunk as long as the size of these events suggests.
+func (f *Folder) adapt(events []outbox.Event) {
+	size := 1
+	for i := range events {
+		size += len(events[i].Payload) + len(events[i].Metadata) + len(events[i].Tags)
+	}
+	f.chunk = min(mostChunk, max(1, int64(len(events))*chunkBytes/int64(size)))
+}
+
+func (d *Fold) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
+	for len(events) > 0 {
+		done, err := d.folder.scratch.Fold(ctx, len(events), func(i int) error {
+			return applyEvent(ctx, d.folder.set, d.folder.store.EventTimeout(), d.folder.scratch, &events[i], auditOnly, d.left)
+		})
+		d.advance(events[:done])
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if events = events[done:]; len(events) == 0 || !d.fail(&events[0], err) {
+			return fmt.Errorf("fold campaign %q: %w", d.campaign, err)
+		}
+	}
+	return nil
+}
+
+func (d *Fold) advance(events []outbox.Event) {
+	for i := range events {
+		if s := events[i].Skipped; s != nil {
+			d.Skips[events[i].Seq] = s.ID
+		}
+	}
+	if n := len(events); n > 0 {
+		d.Seq, d.Hash, d.Events = events[n-1].Seq, events[n-1].ChainHash, d.Events+int64(n)
+	}
+}
+
+// fail takes the projection that refused an event out of the fold. It returns
+// false when none is to blame.
+func (d *Fold) fail(e *outbox.Event, err error) bool {
+	var at *projection.ApplyError
+	if !errors.As(err, &at) || d.left[at.Projection] || errors.Is(err, outbox.ErrBusy) {
+		return false
+	}
+	d.Failed[at.Projection] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: cutOff(err, d.folder.store.EventTimeout())}
+	d.leave(at.Projection)
+	return true
+}
+
+// Refused is the first event that one of the projections refused, as an error;
+// nil when all could be folded. No names stand for all.
+func (d *Fold) Refused(projections ...string) error {
+	var first *FoldFailure
+	for _, name := range d.names {
+		failed, ok := d.Failed[name]
+		if ok && (first == nil || failed.Seq < first.Seq) && (len(projections) == 0 || slices.Contains(projections, name)) {
+			first = &failed
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("event %d of campaign %q cannot be folded: %w", first.Seq, d.campaign, first.Err)
+}
+
+// tables are those of projections, in the order in which they are created.
+func (f *Folder) tables(names []string) []string {
+	var tables []string
+	for _, p := range f.set.Projections() {
+		if slices.Contains(names, p.Name) {
+			tables = append(tables, p.Tables...)
+		}
+	}
+	return tables
+}
+
+// Digests are the digests of what was folded, of some projections or all that
+// the fold is about.
+func (d *Fold) Digests(ctx context.Context, only ...string) (digests map[string]string, full string, err error) {
+	if len(only) == 0 {
+		only = d.names
+	}
+	return d.folder.set.Digests(ctx, d.folder.scratch, d.campaign, only...)
+}
+
+func tablesOf(set *projection.Set) []store.ScratchTables {
+	loaded := set.Projections()
+	all := make([]store.ScratchTables, len(loaded))
+	for i, p := range loaded {
+		all[i] = store.ScratchTables{Projection: p.Name, Tables: p.Tables}
+		for _, st := range p.SchemaStatements {
+			all[i].Schema = append(all[i].Schema, st.SQL)
+		}
+	}
+	return all
+}
+
+// refuseSchema names file and line of a schema statement that failed.
+func refuseSchema(set *projection.Set, err error) error {
+	var schema *store.SchemaError
+	if !errors.As(err, &schema) {
+		return err
+	}
+	loaded := set.Projections()
+	i := slices.IndexFunc(loaded, func(p *projection.Projection) bool { return p.Name == schema.Projection })
+	if i < 0 {
+		return err
+	}
+	return loaded[i].SchemaStatements[schema.Statement].Refuse(schema.Err)
+}

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// allowance lets events pass at a rate.
+type allowance struct {
+	mu    sync.Mutex
+	every time.Duration // for one event
+	next  time.Time     // when the next one may pass
+}
+
+func newAllowance(perSecond int64) *allowance {
+	return &allowance{every: time.Second / time.Duration(perSecond)}
+}
+
+// take is how long to wait after n events until more may pass.
+func (a *allowance) take(n int64, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next.Before(now) {
+		a.next = now
+	}
+	a.next = a.next.Add(time.Duration(n) * a.every)
+	return a.next.Sub(now)
+}
+
+// Runs give way to live applying: while waves are applied, they rest for
+// restShare times as long as they worked, and at most restLimit at a time.
+const (
+	restShare = 9
+	restLimit = 250 * time.Millisecond
+	// liveFor is how long after a wave applying counts as going on.
+	liveFor = 20 * time.Millisecond
+)
+
+// live reports whether waves are being applied.
+func (w *Worker) live(now time.Time) bool {
+	return w.waves.Load() > 0 || now.Sub(time.Unix(0, w.lastWave.Load())) < liveFor
+}
+
+// giveWay waits as long as a run that has worked for some time should rest.
+func (w *Worker) giveWay(ctx context.Context, worked time.Duration) error {
+	if !w.live(time.Now()) {
+		return ctx.Err()
+	}
+	return wait(ctx, min(restShare*worked, restLimit))
+}
+
+// wait waits for some time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pace notes how far a fold is, and waits until it may go on: as long as live
+// applying needs the machine, and as the rates of the run and of the process
+// allow.
+func (r *runner) pace(ctx context.Context, d *Fold, events int64, took time.Duration) error {
+	r.mu.Lock()
+	r.active[d.campaign] = max(r.active[d.campaign], d.Seq)
+	r.mu.Unlock()
+	if d.folder.hurry {
+		return ctx.Err()
+	}
+	if err := r.worker.giveWay(ctx, took); err != nil {
+		return err
+	}
+	pause := time.Duration(0)
+	for _, a := range []*allowance{r.rate, r.worker.runRate} {
+		if a != nil {
+			pause = max(pause, a.take(events, time.Now()))
+		}
+	}
+	return wait(ctx, pause)
+}
+
+// rest is the pace of a fold that belongs to no run.
+func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, took time.Duration) error {
+	if err := w.giveWay(ctx, took); err != nil || w.runRate == nil {
+		return err
+	}
+	return wait(ctx, w.runRate.take(events, time.Now()))
+}

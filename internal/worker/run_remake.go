@@ -1,0 +1,341 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// remake is new rows of some projections of one campaign on their way: folded
+// in scratch tables, to take the place of the live ones.
+type remake struct {
+	scope  store.RunCampaign
+	names  []string // of the run, in load order
+	fold   *Fold
+	stands map[string]store.Stand // as they were when it was planned
+	stops  map[string]int64       // of those that stay aside, where
+	result outbox.RunResult
+	ended  bool // nothing is swapped
+	// diverged says that the live rows were built from another journal, so
+	// that the watermark has to be made anew with them.
+	diverged bool
+	swap     store.Swap
+}
+
+// rebuild folds some campaigns and puts the rows in the place of the live ones,
+// campaign by campaign. The fold is made beside live applying; only its last
+// events, and the swap, are done under the campaigns' leases.
+func (r *runner) rebuild(ctx context.Context, f *Folder, group []store.RunCampaign) error {
+	var remakes []*remake
+	for _, c := range group {
+		m, err := r.plan(ctx, f, c)
+		if err != nil {
+			return err
+		}
+		if m.ended {
+			r.tell(c, m.result)
+			continue
+		}
+		remakes = append(remakes, m)
+	}
+	if len(remakes) == 0 {
+		return ctx.Err()
+	}
+	return r.exchange(ctx, f, remakes)
+}
+
+// plan folds a campaign as far as its live rows are now.
+func (r *runner) plan(ctx context.Context, f *Folder, c store.RunCampaign) (*remake, error) {
+	m := &remake{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
+	mark, err := m.look(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.begin(ctx, f, min(mark.AppliedSeq, c.HighWaterSeq))
+}
+
+// look reads where the projections of the campaign stand. Those that an
+// operator has paused stay where they are; the others go as far as the campaign
+// is.
+func (m *remake) look(ctx context.Context, f *Folder) (store.Watermark, error) {
+	live, err := f.store.Live(ctx)
+	if err != nil {
+		return store.Watermark{}, err
+	}
+	defer live.Close()
+	mark, stands, err := standing(ctx, live, m.scope.CampaignID)
+	m.stands, m.stops = stands, stopsOf(stands)
+	for _, name := range m.names {
+		if stands[name].State != outbox.CursorPaused {
+			delete(m.stops, name)
+		}
+	}
+	return mark, err
+}
+
+// begin starts the fold anew and takes it to seq. An event that is not sound
+// ends the remake.
+func (m *remake) begin(ctx context.Context, f *Folder, seq int64) (err error) {
+	if m.fold, err = f.Begin(ctx, m.scope.CampaignID, m.stops, m.names...); err == nil {
+		err = m.fold.To(ctx, seq)
+	}
+	return m.endUnsound(err)
+}
+
+func (m *remake) endUnsound(err error) error {
+	unsound := asUnsound(err)
+	if unsound == nil {
+		return err
+	}
+	m.fail(unsound.seq, unsound.reason)
+	return nil
+}
+
+// fail ends the remake without anything being changed.
+func (m *remake) fail(seq int64, why string) {
+	m.ended = true
+	m.result.Outcome, m.result.Seq, m.result.Error = outbox.OutcomeFailed, seq, why
+}
+
+// exchange takes the campaigns' leases, folds what was applied meanwhile, and
+// swaps the rows. A campaign that another run holds is come back to.
+func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) error {
+	f.hurry = true
+	defer func() { f.hurry = false }()
+	for len(remakes) > 0 {
+		ids := make([]string, len(remakes))
+		for i, m := range remakes {
+			ids[i] = m.scope.CampaignID
+		}
+		err := r.hold(ctx, ids, func(claims []store.RunClaim) error {
+			held := func(m *remake) int {
+				return slices.IndexFunc(claims, func(c store.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
+			}
+			var mine, later []*remake
+			for _, m := range remakes {
+				i := held(m)
+				if i < 0 {
+					later = append(later, m)
+					continue
+				}
+				mine = append(mine, m)
+				if err := m.finish(ctx, f, claims[i]); err != nil {
+					return err
+				}
+			}
+			remakes = later
+			return r.swap(context.WithoutCancel(ctx), f, mine)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold does something under the leases of campaigns, as far as they can be had,
+// and gives them back.
+func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
+	w, finish := r.worker, context.WithoutCancel(ctx)
+	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.who.ID), Build: w.who.Build}
+	claims, err := w.Store.ClaimForRun(ctx, who, ids, w.Lease)
+	if err != nil {
+		return err
+	}
+	stop := w.keep(func() error {
+		_, err := w.Store.RenewForRun(finish, who, claims, w.Lease)
+		return err
+	})
+	defer func() {
+		stop()
+		err = errors.Join(err, w.untilFree(finish, func() error {
+			_, err := w.Store.ReleaseForRun(finish, who, claims)
+			return err
+		}))
+	}()
+	return do(claims)
+}
+
+// finish brings the fold to where the campaign is under its lease, and says
+// what is to be swapped.
+func (m *remake) finish(ctx context.Context, f *Folder, claim store.RunClaim) error {
+	if m.ended {
+		return nil
+	}
+	mark := claim.Watermark
+	if err := m.bringLevel(ctx, f, mark); err != nil || m.ended {
+		return err
+	}
+	m.diverged = mark.AppliedSeq > 0 && (m.fold.Seq != mark.AppliedSeq || m.fold.Hash != mark.AppliedHash)
+	if m.diverged {
+		if err := m.mendWatermark(ctx, f); err != nil || m.ended {
+			return err
+		}
+	}
+	if err := m.compose(ctx, f); err != nil {
+		return err
+	}
+	m.swap.CampaignID, m.swap.Epoch = m.scope.CampaignID, claim.Epoch
+	m.swap.AppliedSeq, m.swap.AppliedHash = mark.AppliedSeq, mark.AppliedHash
+	return nil
+}
+
+// bringLevel folds up to the watermark, from the start where what is folded
+// does not fit any more: the watermark was set back, a skip was made or undone,
+// or a projection was set aside or brought back.
+func (m *remake) bringLevel(ctx context.Context, f *Folder, mark store.Watermark) error {
+	before := m.stands
+	if _, err := m.look(ctx, f); err != nil {
+		return err
+	}
+	seq := min(mark.AppliedSeq, m.scope.HighWaterSeq)
+	if campaign, err := f.store.Campaign(ctx, m.scope.CampaignID); err != nil {
+		return err
+	} else if m.scope.HighWaterSeq = campaign.HighWaterSeq; mark.AppliedSeq <= campaign.HighWaterSeq {
+		seq = mark.AppliedSeq
+	}
+	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
+	if err != nil {
+		return err
+	}
+	if m.fold.Seq > seq || !m.fold.passedOver(skips) || !sameStands(before, m.stands) {
+		return m.begin(ctx, f, seq)
+	}
+	return m.endUnsound(m.fold.To(ctx, seq))
+}
+
+func sameStands(a, b map[string]store.Stand) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, s := range a {
+		if b[name] != s {
+			return false
+		}
+	}
+	return true
+}
+
+// mendWatermark takes a campaign whose projections contradict the journal as
+// far as all of its projections can follow, and has the watermark set to that.
+// It takes every projection of the set.
+func (m *remake) mendWatermark(ctx context.Context, f *Folder) error {
+	if all, _ := f.set.Needs(); len(m.names) < len(all) {
+		m.fail(m.fold.Seq, "the projections were built from another journal than this one; a rebuild has to be of all projections of the campaign")
+		return nil
+	}
+	for len(m.fold.Failed) > 0 { // what fails live has to fail there, in its turn
+		last := m.fold.Seq
+		for _, failed := range m.fold.Failed {
+			last = min(last, failed.Seq-1)
+		}
+		if err := m.begin(ctx, f, last); err != nil || m.ended {
+			return err
+		}
+	}
+	m.swap.Watermark = &store.NewWatermark{Seq: m.fold.Seq, Hash: m.fold.Hash, Passed: m.fold.Skips}
+	return nil
+}
+
+// compose says for each projection of the run what takes the place of its rows.
+// One that refused an event keeps the rows it has.
+func (m *remake) compose(ctx context.Context, f *Folder) error {
+	live, err := f.store.Live(ctx)
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+	id := m.scope.CampaignID
+	before, _, err := f.set.Digests(ctx, live, id, m.names...)
+	if err != nil {
+		return err
+	}
+	after, full, err := m.fold.Digests(ctx, m.names...)
+	if err != nil {
+		return err
+	}
+	m.result.Seq, m.result.Full = m.fold.Seq, full
+	for _, name := range m.names {
+		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.fold.standsAt(name, m.stopped()), Verdict: outbox.VerdictMatch}
+		if failed, ok := m.fold.Failed[name]; ok {
+			refuse(&m.result, &p, failed)
+			m.result.Projections = append(m.result.Projections, p)
+			continue
+		}
+		stand, known := m.stands[name]
+		if !known {
+			stand = store.Stand{Generation: 1, State: outbox.CursorLive}
+		}
+		state := outbox.CursorLive
+		if stand.State == outbox.CursorPaused {
+			state = outbox.CursorPaused
+		} else if stand.State != outbox.CursorLive && stand.AppliedSeq < p.Seq {
+			p.Verdict = "" // its rows were those of an earlier seq
+		}
+		if p.Verdict != "" && p.Digest != p.Before {
+			p.Verdict = outbox.VerdictDrift
+			if m.result.Outcome == outbox.OutcomeMatch {
+				m.result.Outcome = outbox.OutcomeDrift
+			}
+		}
+		m.swap.Projections = append(m.swap.Projections, store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
+		m.result.Projections = append(m.result.Projections, p)
+	}
+	m.ended = len(m.swap.Projections) == 0
+	return nil
+}
+
+// stopped is stands with only those that stay aside.
+func (m *remake) stopped() map[string]store.Stand {
+	left := make(map[string]store.Stand)
+	for name := range m.stops {
+		left[name] = m.stands[name]
+	}
+	return left
+}
+
+// swap puts the rows in place and tells of every campaign what became of it.
+func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
+	var plan []store.Swap
+	for _, m := range remakes {
+		if !m.ended {
+			plan = append(plan, m.swap)
+		}
+	}
+	swapped, err := f.scratch.Swap(ctx, plan)
+	if err != nil {
+		return err
+	}
+	for _, m := range remakes {
+		if !m.ended {
+			i := slices.IndexFunc(swapped, func(s store.Swapped) bool { return s.CampaignID == m.scope.CampaignID })
+			m.note(swapped[i])
+		}
+		r.tell(m.scope, m.result)
+	}
+	return nil
+}
+
+// note takes over what the swap did.
+func (m *remake) note(s store.Swapped) {
+	switch {
+	case errors.Is(s.Err, outbox.ErrLeaseLost):
+		m.fail(m.fold.Seq, "another worker took the campaign over while its rows were made; its rows are as they were, and a new run does it again")
+	case s.Err != nil:
+		m.fail(m.fold.Seq, fmt.Sprintf("its rows are as they were: %v", s.Err))
+	default:
+		for i := range m.result.Projections {
+			p := &m.result.Projections[i]
+			if p.Error == "" {
+				p.Generation = nextGeneration(m.stands[p.Projection])
+			}
+		}
+	}
+}
+
+// nextGeneration is that of rows which take the place of others.
+func nextGeneration(was store.Stand) int64 { return max(was.Generation, 1) + 1 }

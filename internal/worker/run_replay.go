@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// replay gives the campaign's unapplied events their rows back and brings
+// projections level that were set aside, except those that an operator has
+// paused.
+func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (outbox.RunResult, error) {
+	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
+	if _, err := r.worker.Store.ReconcileCampaign(ctx, c.CampaignID); err != nil {
+		return result, err
+	}
+	live, err := f.store.Live(ctx)
+	if err != nil {
+		return result, err
+	}
+	mark, stands, err := standing(ctx, live, c.CampaignID)
+	live.Close()
+	if err != nil {
+		return result, err
+	}
+	result.Seq = mark.AppliedSeq
+	for _, name := range r.lease.Run.Projections {
+		if s := stands[name].State; s != outbox.CursorQuarantined && s != outbox.CursorBehind {
+			continue
+		}
+		p, err := r.catchUp(ctx, f, c, name)
+		if err != nil {
+			return result, err
+		}
+		if p.Error != "" {
+			result.Outcome = outbox.OutcomeFailed
+			result.Error = fmt.Sprintf("projection %s cannot follow event %d: %s", name, p.ErrorSeq, p.Error)
+		}
+		result.Projections = append(result.Projections, p)
+	}
+	return result, nil
+}
+
+// catchUp folds the events that a projection has missed onto its rows and swaps
+// them in. When it refuses an event again it goes as far as the one before.
+func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
+	p.Projection = name
+	m := &remake{scope: c, names: []string{name}}
+	mark, err := m.look(ctx, f)
+	if err != nil {
+		return p, err
+	}
+	if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
+		return p, err
+	}
+	f.hurry = true
+	defer func() { f.hurry = false }()
+	for !m.ended {
+		err := r.hold(ctx, []string{c.CampaignID}, func(claims []store.RunClaim) error {
+			if len(claims) == 0 {
+				return nil // another run has it; it is come back to
+			}
+			m.ended = true
+			return m.land(context.WithoutCancel(ctx), f, claims[0], &p)
+		})
+		if err != nil {
+			return p, err
+		}
+	}
+	if m.result.Error != "" {
+		p.Error, p.ErrorSeq = m.result.Error, m.result.Seq
+	}
+	return p, nil
+}
+
+// resume starts from the live rows of the projection where it stands, or from
+// the start where it reads tables of others, which are further, and folds up to
+// seq.
+func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
+	name := m.names[0]
+	needs, err := f.set.Needs(name)
+	if err != nil {
+		return err
+	}
+	if len(needs) > 1 {
+		return m.begin(ctx, f, seq)
+	}
+	if m.fold, err = f.Begin(ctx, m.scope.CampaignID, nil, name); err != nil {
+		return err
+	}
+	_, stands, err := f.scratch.LoadLive(ctx, m.scope.CampaignID, f.tables(m.names)...)
+	if err != nil {
+		return err
+	}
+	m.stands = stands
+	stand := stands[name]
+	if stand.AppliedSeq > 0 {
+		event, err := f.store.Event(ctx, m.scope.CampaignID, stand.AppliedSeq)
+		if err != nil {
+			return err
+		}
+		m.fold.Seq, m.fold.Hash = stand.AppliedSeq, event.ChainHash
+	}
+	return m.endUnsound(m.fold.To(ctx, seq))
+}
+
+// land folds what was applied meanwhile and swaps the projection's rows in.
+func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+	name, mark := m.names[0], claim.Watermark
+	if m.fold.Seq > mark.AppliedSeq { // set back by an un-skip
+		if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
+			return err
+		}
+	}
+	if err := m.endUnsound(m.fold.To(ctx, mark.AppliedSeq)); err != nil || m.result.Error != "" {
+		return err
+	}
+	after, _, err := m.fold.Digests(ctx, name)
+	if err != nil {
+		return err
+	}
+	p.Digest, p.Seq = after[name], m.fold.Seq
+	stand := m.stands[name]
+	part := store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
+	if failed, again := m.fold.Failed[name]; again {
+		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
+		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
+		part.Failure = &store.SwapFailure{Failure: *failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}
+	}
+	swapped, err := f.scratch.Swap(ctx, []store.Swap{{CampaignID: m.scope.CampaignID, Epoch: claim.Epoch,
+		AppliedSeq: mark.AppliedSeq, AppliedHash: mark.AppliedHash, Projections: []store.SwapProjection{part}}})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(swapped, func(s store.Swapped) bool { return s.Err != nil })
+	if i >= 0 {
+		p.Error = fmt.Sprintf("its rows are as they were: %v", swapped[i].Err)
+		return nil
+	}
+	p.Generation = nextGeneration(stand)
+	return nil
+}

@@ -1,0 +1,384 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+const (
+	// runReport is how often a run says how far it is, at the most; and how
+	// soon it learns that it is cancelled in another process.
+	runReport = 500 * time.Millisecond
+	// runResults is how many results wait for a report at the most.
+	runResults = 64
+	// Campaigns are worked off in groups, so that small ones share
+	// transactions: of at most so many, with at most so many events.
+	groupCampaigns = 32
+	groupEvents    = 4000
+)
+
+// Why the work on a run ended before its time.
+var (
+	errRunCancelled = errors.New("the run is cancelled")
+	errRunLost      = errors.New("the run is another process's now")
+)
+
+// runLoops is how many runs a process works on at a time, so that a short one
+// need not wait for a long one.
+const runLoops = 2
+
+// goRuns starts the loops that work on runs, and the one that verifies in the
+// background.
+func (w *Worker) goRuns(ctx context.Context, loops *sync.WaitGroup) {
+	w.Store.OnRun(func() {
+		for range runLoops {
+			select {
+			case w.ran <- struct{}{}:
+			default:
+			}
+		}
+	})
+	for range runLoops {
+		loops.Go(func() { w.loop(ctx, "runs", every(w.PollInterval), w.ran, w.StepRuns) })
+	}
+	if w.VerifyEvery > 0 && w.Mode != outbox.ModeShadow {
+		loops.Go(func() { w.loop(ctx, "verify", every(w.VerifyEvery), nil, exceptFirst(w.verifyNext())) })
+	}
+}
+
+// WorkOnRuns works on runs, and nothing else, until ctx ends.
+func (w *Worker) WorkOnRuns(ctx context.Context) error {
+	if _, err := w.arrive(ctx); err != nil {
+		return err
+	}
+	var loops sync.WaitGroup
+	w.goRuns(ctx, &loops)
+	loops.Wait()
+	return w.stop(context.WithoutCancel(ctx))
+}
+
+// StepRuns takes up one run, if there is any, and works on it to its end, or
+// until ctx ends; another process goes on with it then. It is safe for
+// concurrent use.
+func (w *Worker) StepRuns(ctx context.Context) (bool, error) {
+	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+	if err != nil || !ok {
+		return false, err
+	}
+	r := &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults)}
+	r.done, r.failed = lease.Run.Events.Done, lease.Run.Counts.Failed
+	return true, r.run(ctx)
+}
+
+// versions are those of the loaded projections, by name.
+func (w *Worker) versions() map[string]string {
+	versions := make(map[string]string)
+	for _, p := range w.Set.Projections() {
+		versions[p.Name] = p.Version
+	}
+	return versions
+}
+
+// runner works on one run.
+type runner struct {
+	worker  *Worker
+	lease   store.RunLease
+	rate    *allowance // of the run; nil when it has no limit
+	results chan outbox.RunResult
+
+	mu     sync.Mutex
+	active map[string]int64 // seqs of the campaigns under way
+	done   int64            // events of the campaigns that are done
+	failed int64            // campaigns
+	lines  []outbox.RunLine
+
+	reported struct { // at the last report, for the rate
+		at     time.Time
+		events int64
+		rate   float64
+	}
+}
+
+// run does the run's work and writes down how it ended.
+func (r *runner) run(ctx context.Context) error {
+	if r.lease.Run.Rate > 0 {
+		r.rate = newAllowance(r.lease.Run.Rate)
+	}
+	r.reported.at, r.reported.events = time.Now(), r.done
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var reporting sync.WaitGroup
+	reporting.Go(func() { r.report(working, stop) })
+	err := r.work(working, stop)
+	close(r.results)
+	reporting.Wait()
+	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
+}
+
+// work hands the campaigns of the scope to folders, which work side by side.
+func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
+	groups := make(chan []store.RunCampaign)
+	var folders sync.WaitGroup
+	var once sync.Once
+	var fault error
+	fail := func(err error) {
+		once.Do(func() { fault = err })
+		stop(err)
+	}
+	for range r.worker.RunParallel {
+		folders.Go(func() {
+			if err := r.fold(ctx, groups); err != nil {
+				fail(err)
+			}
+		})
+	}
+	if err := r.feed(ctx, groups); err != nil {
+		fail(err)
+	}
+	close(groups)
+	folders.Wait()
+	return fault
+}
+
+// feed reads the scope in pages and divides it into groups.
+func (r *runner) feed(ctx context.Context, groups chan<- []store.RunCampaign) error {
+	after := ""
+	for {
+		page, err := r.worker.Store.RunScope(ctx, r.lease, after, 500)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1].CampaignID
+		for len(page) > 0 {
+			n, events := 0, int64(0)
+			for n < len(page) && n < groupCampaigns && (n == 0 || events+page[n].HighWaterSeq <= groupEvents) {
+				events += page[n].HighWaterSeq
+				n++
+			}
+			select {
+			case groups <- page[:n]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			page = page[n:]
+		}
+	}
+}
+
+// fold works groups off with a folder of its own.
+func (r *runner) fold(ctx context.Context, groups <-chan []store.RunCampaign) error {
+	var f *Folder
+	defer func() {
+		if f != nil {
+			f.Close()
+		}
+	}()
+	for group := range groups {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if f == nil {
+			var err error
+			if f, err = NewFolder(ctx, r.worker.Store, r.worker.Set); err != nil {
+				return err
+			}
+			f.pace = r.pace
+		}
+		if err := r.group(ctx, f, group); err != nil {
+			return err
+		}
+		if err := f.scratch.Clear(ctx, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group does what the run is there for in some campaigns.
+func (r *runner) group(ctx context.Context, f *Folder, group []store.RunCampaign) error {
+	switch r.lease.Run.Kind {
+	case outbox.RunRebuild:
+		return r.rebuild(ctx, f, group)
+	case outbox.RunReplay:
+		return r.each(group, func(c store.RunCampaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
+	default:
+		return r.each(group, func(c store.RunCampaign) (outbox.RunResult, error) {
+			return f.Verify(ctx, c.CampaignID, r.lease.Run.UntilSeq, r.lease.Run.Projections...)
+		})
+	}
+}
+
+// each does one campaign after the other.
+func (r *runner) each(group []store.RunCampaign, do func(store.RunCampaign) (outbox.RunResult, error)) error {
+	for _, c := range group {
+		result, err := do(c)
+		if err != nil {
+			return err
+		}
+		r.tell(c, result)
+	}
+	return nil
+}
+
+// tell passes on what became of a campaign.
+func (r *runner) tell(c store.RunCampaign, result outbox.RunResult) {
+	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
+	if until := r.lease.Run.UntilSeq; until > 0 {
+		result.Events = min(until, result.Events)
+	}
+	r.results <- result // what is done is written down, whatever ends the run
+}
+
+// log adds a line to the run's log with the next report.
+func (r *runner) log(campaign, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, outbox.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
+}
+
+// report writes down what is done, until there are no more results. When the
+// run is cancelled, or not this process's any more, it stops the work.
+func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(runReport)
+	defer tick.Stop()
+	var results []outbox.RunResult
+	send := func() {
+		status, err := r.send(context.WithoutCancel(ctx), results)
+		switch {
+		case errors.Is(err, outbox.ErrLeaseLost):
+			results = nil
+			stop(errRunLost)
+		case err != nil:
+			r.worker.Logger.Warn("the progress of a run could not be written; it is tried again", "run", r.lease.Run.ID, "error", err)
+		case status == outbox.RunCancelling:
+			stop(errRunCancelled)
+			fallthrough
+		default:
+			results = nil
+		}
+	}
+	for {
+		select {
+		case result, more := <-r.results:
+			if !more {
+				send()
+				return
+			}
+			r.count(result)
+			if results = append(results, result); len(results) >= runResults {
+				send()
+			}
+		case <-tick.C:
+			send()
+		}
+	}
+}
+
+// count adds a result up.
+func (r *runner) count(result outbox.RunResult) {
+	if result.Outcome == outbox.OutcomeFailed {
+		r.log(result.CampaignID, "failed: %s", result.Error)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.active, result.CampaignID)
+	r.done += result.Events
+	if result.Outcome == outbox.OutcomeFailed {
+		r.failed++
+	}
+}
+
+func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.RunStatus, error) {
+	r.mu.Lock()
+	events, lines := r.done, r.lines
+	for _, seq := range r.active {
+		events += seq
+	}
+	now := time.Now()
+	if seconds := now.Sub(r.reported.at).Seconds(); seconds > 0.1 {
+		recent := float64(max(0, events-r.reported.events)) / seconds
+		if r.reported.rate > 0 { // smooth, so that the time left can be read
+			recent = 0.7*r.reported.rate + 0.3*recent
+		}
+		r.reported.at, r.reported.events, r.reported.rate = now, events, recent
+	}
+	rate := r.reported.rate
+	r.lines = nil
+	r.mu.Unlock()
+	status, err := r.worker.Store.ReportRun(ctx, r.lease, store.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
+	if err != nil {
+		r.mu.Lock()
+		r.lines = append(lines, r.lines...)
+		r.mu.Unlock()
+	}
+	return status, err
+}
+
+// end writes down how the work on the run ended: stopping says that this
+// process is, cause why the work was stopped, and err what it came to.
+func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error {
+	s, log := r.worker.Store, r.worker.Logger.With("run", r.lease.Run.ID)
+	switch {
+	case errors.Is(cause, errRunLost) || errors.Is(err, outbox.ErrLeaseLost):
+		log.Warn("a run was lost to another process")
+		return nil
+	case errors.Is(cause, errRunCancelled):
+		return r.finish(ctx, outbox.RunCancelled, "")
+	case stopping:
+		return s.ReleaseRun(ctx, r.lease)
+	case errors.Is(err, outbox.ErrBusy):
+		return errors.Join(err, s.ReleaseRun(ctx, r.lease))
+	case err != nil:
+		r.log("", "%v", err)
+		_, _ = r.send(ctx, nil)
+		return r.finish(ctx, outbox.RunFailed, explainFault(err))
+	case r.failed > 0:
+		return r.finish(ctx, outbox.RunFailed, fmt.Sprintf("%d campaigns could not be done; their results and the log say why", r.failed))
+	}
+	if err := r.markBuilt(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx, outbox.RunCompleted, "")
+}
+
+// markBuilt notes that all rows of the projections are those of their present
+// version, once a rebuild has made all of them.
+func (r *runner) markBuilt(ctx context.Context) error {
+	run := r.lease.Run
+	if run.Kind != outbox.RunRebuild || !run.All {
+		return nil
+	}
+	for _, name := range run.Projections {
+		if err := r.worker.Store.MarkBuilt(ctx, name, run.Versions[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainFault is the sentence about a fault that ended a run.
+func explainFault(err error) string {
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Detail
+	}
+	return "it ended at a fault that is not the events'; the log has it in full"
+}
+
+func (r *runner) finish(ctx context.Context, status outbox.RunStatus, why string) error {
+	run, err := r.worker.Store.FinishRun(ctx, r.lease, status, why)
+	if errors.Is(err, outbox.ErrLeaseLost) {
+		return nil
+	}
+	if err == nil {
+		r.worker.Logger.Log(ctx, slog.LevelInfo, "run ended", "run", run.ID, "kind", run.Kind, "status", run.Status, "campaigns", run.Campaigns.Done, "events", run.Events.Done)
+	}
+	return err
+}

@@ -1,0 +1,480 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/worker"
+)
+
+// trail writes down every application of every event, like a ledger, with keys
+// that a fold makes again.
+const trail = `-- projection: trail
+-- tables: trail
+
+-- schema
+create table trail (campaign_id text not null, place bigint not null, seq bigint not null, primary key (campaign_id, place));
+
+-- on: *
+insert into trail (campaign_id, place, seq)
+select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
+`
+
+// infos describes the bench's projections as processes know them.
+func (b *bench) infos() []outbox.ProjectionInfo {
+	var infos []outbox.ProjectionInfo
+	for _, p := range b.set.Projections() {
+		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
+	}
+	return infos
+}
+
+func (b *bench) mustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+	tb.Helper()
+	run, err := b.StartRun(context.Background(), operator, order, b.infos())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+// mustRun starts a run and works until there is none left.
+func (b *bench) mustRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+	tb.Helper()
+	run := b.mustStartRun(tb, order)
+	b.stepRuns(tb)
+	return b.run(tb, run.ID)
+}
+
+func (b *bench) stepRuns(tb testing.TB) {
+	tb.Helper()
+	for {
+		more, err := b.worker.StepRuns(context.Background())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+func (b *bench) run(tb testing.TB, id int64) outbox.Run {
+	tb.Helper()
+	run, err := b.Run(context.Background(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+func (b *bench) result(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
+	tb.Helper()
+	r, err := b.RunResultOf(context.Background(), run.ID, campaign)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) meddle(tb testing.TB, statement string) {
+	tb.Helper()
+	if _, err := b.projections.ExecContext(context.Background(), statement); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// mustMatchJournal makes sure that all live rows are those of a fold.
+func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
+	tb.Helper()
+	f, err := worker.NewFolder(context.Background(), b.Store, b.set)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	for _, id := range campaigns {
+		r, err := f.Verify(context.Background(), id, 0)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if r.Outcome != outbox.OutcomeMatch {
+			tb.Errorf("campaign %q: %s %s %+v", id, r.Outcome, r.Error, r.Projections)
+		}
+	}
+}
+
+var everything = outbox.RunOrder{Kind: outbox.RunVerify, All: true}
+
+func TestVerify_matchesWhatWasApplied(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts))
+	b.mustAppend(t, opened("a", 10), spent("a", 3), noted("a"), opened("b", 1), noted("c"))
+	b.drain(t)
+	run := b.mustRun(t, everything)
+	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 3 ||
+		run.Campaigns != (outbox.Progress{Done: 3, Total: 3}) || run.Events != (outbox.Progress{Done: 5, Total: 5}) {
+		t.Errorf("run %+v", run)
+	}
+	r := b.result(t, run, "a")
+	if r.Seq != 3 || len(r.Projections) != 2 || r.Full == "" || r.Projections[0].Digest != r.Projections[0].Before {
+		t.Errorf("result %+v", r)
+	}
+}
+
+func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts))
+	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"), spent("a", 1), noted("a"), noted("a"))
+	b.mustAppend(t, opened("b", 10), spent("b", 1))
+	b.drain(t)
+	for _, tt := range []struct {
+		what, statement         string
+		added, changed, removed int64
+		first                   int64
+	}{
+		{"a field that no event gave", `update accounts set balance = 77 where campaign_id = 'a'`, 0, 1, 0, 4},
+		{"an event that was missed", `update accounts set balance = 9, spent = 1 where campaign_id = 'a'`, 0, 1, 0, 4},
+		{"two events that were missed", `update accounts set balance = 10, spent = 0 where campaign_id = 'a'`, 0, 1, 0, 2},
+		{"a row that is missing", `delete from trail where campaign_id = 'a' and place = 3`, 1, 0, 0, 3},
+		{"a row that nothing explains", `insert into trail values ('a', 99, 99)`, 0, 0, 1, 0},
+		{"several at once", `insert into trail values ('a', 98, 98); update trail set seq = 0 where campaign_id = 'a' and place in (5, 2)`, 0, 2, 1, 2},
+	} {
+		b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		b.meddle(t, tt.statement)
+		run := b.mustRun(t, everything)
+		if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
+			t.Errorf("%s: run %+v", tt.what, run)
+			continue
+		}
+		var got outbox.Comparison
+		for _, p := range b.result(t, run, "a").Projections {
+			if p.Verdict == outbox.VerdictDrift {
+				got = *p.Comparison
+			}
+		}
+		if got.Added != tt.added || got.Changed != tt.changed || got.Removed != tt.removed || got.FirstSeq != tt.first || len(got.Samples) == 0 {
+			t.Errorf("%s: %+v, want %+v", tt.what, got, tt)
+		}
+	}
+}
+
+// The search divides long journals instead of looking after every event.
+func TestVerify_findsTheFirstWrongEventOfALongJournal(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, `-- projection: counts
+-- tables: counts, notes
+-- schema
+create table counts (campaign_id text primary key, n bigint not null);
+create table notes (campaign_id text not null, seq bigint not null, mark bigint not null default 0, primary key (campaign_id, seq));
+-- on: opened
+insert into counts values (:campaign_id, 0);
+-- on: noted
+insert into notes (campaign_id, seq) values (:campaign_id, :seq);
+-- on: spent
+update notes set mark = :seq where campaign_id = :campaign_id and seq < 1200;
+update counts set n = :seq where campaign_id = :campaign_id;
+`))
+	events := append([]outbox.Event{opened("a", 1)}, notes("a", 1500)...)
+	events[1300] = spent("a", 1)
+	b.mustAppend(t, events...)
+	b.drain(t)
+	b.meddle(t, `update notes set mark = 0 where campaign_id = 'a' and seq between 100 and 900`)
+	run := b.mustRun(t, everything)
+	c := b.result(t, run, "a").Projections[0].Comparison
+	if c.Changed != 801 || c.FirstSeq != 1301 {
+		t.Errorf("%d changed from event %d on, want 801 from 1301", c.Changed, c.FirstSeq)
+	}
+}
+
+func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts))
+	b.mustAppend(t, opened("a", 10), spent("a", 1))
+	b.drain(t)
+	then := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+	b.mustAppend(t, spent("a", 1), noted("a"))
+	b.drain(t)
+	until := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	if until.Status != outbox.RunCompleted || until.Seq != 2 || len(until.Digests) == 0 || until.Digests[outbox.FullDigest] != then.Digests[outbox.FullDigest] {
+		t.Errorf("as of event 2: %+v\nwhen it was there: %+v", until, then)
+	}
+}
+
+func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts))
+	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("b"), opened("c", 1), spent("c", 5), noted("c"))
+	b.drain(t)
+	b.meddle(t, `update accounts set balance = 3 where campaign_id = 'a'`)
+	b.meddle(t, `insert into trail values ('b', 9, 9)`)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 2 || run.Counts.Matched != 1 {
+		t.Errorf("run %+v", run)
+	}
+	b.mustMatchJournal(t, "a", "b", "c")
+	for _, p := range b.result(t, run, "a").Projections {
+		if p.Generation != 2 || p.Digest == "" || p.Before == "" || (p.Projection == "accounts") != (p.Digest != p.Before) {
+			t.Errorf("%+v", p)
+		}
+	}
+	b.mustStand(t, "c", 2, outbox.Failed, 1)
+	again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	if again.Verdict != outbox.VerdictMatch || b.result(t, again, "a").Projections[0].Generation != 3 {
+		t.Errorf("a second rebuild: %+v", again)
+	}
+	b.mustBeSound(t)
+}
+
+// Live events that come while a rebuild works are folded before its swap or
+// applied after it, and whoever reads meanwhile sees no less than before.
+func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), batchSize(20), polling(10*time.Millisecond))
+	campaigns := []string{"a", "b", "c"}
+	for _, id := range campaigns {
+		b.mustAppend(t, append([]outbox.Event{opened(id, 1_000_000)}, notes(id, 300)...)...)
+	}
+	b.drain(t)
+	stop := b.start(t)
+	reader := make(chan error, 1)
+	done := make(chan struct{})
+	go func() { reader <- watchGrowing(b, campaigns, done) }()
+	total := 301
+	for range 6 {
+		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		for range 10 {
+			for _, id := range campaigns {
+				b.mustAppend(t, spent(id, 1), noted(id))
+			}
+			total += 2
+		}
+		b.waitForRun(t, run.ID)
+	}
+	for _, id := range campaigns {
+		b.waitApplied(t, id, int64(total))
+	}
+	close(done)
+	if err := <-reader; err != nil {
+		t.Error(err)
+	}
+	stop()
+	for _, id := range campaigns {
+		places := column[int64](t, b.projections, `select seq from trail where campaign_id = $1 order by place`, id)
+		for i, seq := range places {
+			if seq != int64(i+1) {
+				t.Fatalf("campaign %q: event %d stands in place %d", id, seq, i+1)
+			}
+		}
+		if len(places) != total {
+			t.Errorf("campaign %q: %d events in the trail, want %d", id, len(places), total)
+		}
+	}
+	b.mustMatchJournal(t, campaigns...)
+	b.mustBeSound(t)
+}
+
+// watchGrowing reads the trails until done and fails when one was longer
+// before.
+func watchGrowing(b *bench, campaigns []string, done <-chan struct{}) error {
+	seen := make(map[string]int)
+	for {
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+		for _, id := range campaigns {
+			var n int
+			if err := b.projections.QueryRow(`select count(*) from trail where campaign_id = $1`, id).Scan(&n); err != nil {
+				return err
+			}
+			if n < seen[id] {
+				return fmt.Errorf("campaign %q had %d rows and now %d", id, seen[id], n)
+			}
+			seen[id] = n
+		}
+	}
+}
+
+func (b *bench) waitForRun(tb testing.TB, id int64) outbox.Run {
+	tb.Helper()
+	deadline := time.Now().Add(time.Minute)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for ; time.Now().Before(deadline); <-poll.C {
+		if run := b.run(tb, id); !run.Status.Active() {
+			return run
+		}
+	}
+	tb.Fatalf("run %d does not end: %+v", id, b.run(tb, id))
+	return outbox.Run{}
+}
+
+func (b *bench) waitApplied(tb testing.TB, id string, seq int64) {
+	tb.Helper()
+	deadline := time.Now().Add(time.Minute)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for ; time.Now().Before(deadline); <-poll.C {
+		if applied, err := b.AppliedSeq(context.Background(), id); err != nil || applied >= seq {
+			return
+		}
+	}
+	tb.Fatalf("campaign %q does not come to event %d", id, seq)
+}
+
+func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts))
+	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"))
+	b.drain(t)
+	b.meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 2 where campaign_id = 'a'`)
+	if _, err := b.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c := b.campaign(t, "a"); c.Diverged == "" {
+		t.Fatal("the campaign is not diverged")
+	}
+	one := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	if one.Status != outbox.RunFailed || !strings.Contains(b.result(t, one, "a").Error, "all projections") {
+		t.Errorf("a rebuild of one projection: %+v", one)
+	}
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	if run.Status != outbox.RunCompleted {
+		t.Errorf("run %+v", run)
+	}
+	if c := b.campaign(t, "a"); c.Diverged != "" {
+		t.Errorf("still diverged: %s", c.Diverged)
+	}
+	b.drain(t)
+	b.mustMatchJournal(t, "a")
+	if applied, _ := b.AppliedSeq(t.Context(), "a"); applied != 3 {
+		t.Errorf("applied up to %d", applied)
+	}
+	b.mustBeSound(t)
+}
+
+func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) {
+	t.Parallel()
+	sources := define(t, trail, lenientAccounts)
+	b := open(t, sources, maxAttempts(1))
+	b.mustAppend(t, opened("b", 10), spent("b", 100), noted("b"), spent("b", 1))
+	b.drain(t)
+	again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.result(t, again, "b").Error, "accounts cannot follow event 2") {
+		t.Errorf("a replay without a repair: %+v", again)
+	}
+	if aside, err := b.SetAside(t.Context(), "b"); err != nil || aside["accounts"] != 1 {
+		t.Errorf("set aside %v (%v)", aside, err)
+	}
+	repaired := define(t, trail, strings.ReplaceAll(lenientAccounts, "balance = balance - :payload.amount!", "balance = max(0, balance - :payload.amount!)"))
+	if dialectOf(b.pair) == "postgres" {
+		repaired = define(t, trail, strings.ReplaceAll(lenientAccounts, "balance = balance - :payload.amount!", "balance = greatest(0, balance - cast(:payload.amount! as bigint))"))
+	}
+	after := openPair(t, b.pair, repaired, maxAttempts(1))
+	run := after.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	if run.Status != outbox.RunCompleted || run.Counts.Replayed != 1 {
+		t.Errorf("run %+v", run)
+	}
+	mustHaveBalances(t, after, "b 0")
+	if open := failures(t, after); len(open) > 0 {
+		t.Errorf("open failures %q", open)
+	}
+	if aside, err := after.SetAside(t.Context(), "b"); err != nil || len(aside) > 0 {
+		t.Errorf("set aside %v (%v)", aside, err)
+	}
+	after.mustAppend(t, spent("b", 0), noted("b"))
+	after.drain(t)
+	after.mustMatchJournal(t, "b")
+	after.mustBeSound(t)
+}
+
+func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail), polling(10*time.Millisecond))
+	var campaigns []string
+	for i := range 40 {
+		campaigns = append(campaigns, fmt.Sprintf("c%02d", i))
+		b.mustAppend(t, notes(campaigns[i], 200)...)
+	}
+	b.drain(t)
+	b.start(t)
+	run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true, Rate: 3000})
+	deadline := time.Now().Add(time.Minute)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for ; b.run(t, run.ID).Events.Share() < 0.2 && time.Now().Before(deadline); <-poll.C {
+	}
+	if _, err := b.CancelRun(t.Context(), operator, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	ended := b.waitForRun(t, run.ID)
+	if ended.Status != outbox.RunCancelled || ended.Events.Share() > 0.9 {
+		t.Errorf("run %+v", ended)
+	}
+	b.mustMatchJournal(t, campaigns...)
+	b.mustBeSound(t)
+}
+
+// A process that dies while it rebuilds leaves the run to the next one, and
+// what it still does then changes nothing.
+func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, trail), at(now))
+	b.mustAppend(t, append(notes("a", 10), notes("b", 10)...)...)
+	b.drain(t)
+	run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	dead, ok, err := b.ClaimRun(t.Context(), b.worker.Who(), b.worker.Versions(), leaseTime)
+	if err != nil || !ok {
+		t.Fatalf("claimed %v (%v)", ok, err)
+	}
+	other := b.beside(t, at(now))
+	other.stepRuns(t)
+	if status := b.run(t, run.ID).Status; status != outbox.RunRunning {
+		t.Fatalf("the run is %s while its lease lasts", status)
+	}
+	now.advance(leaseTime + time.Second)
+	other.stepRuns(t)
+	if ended := b.run(t, run.ID); ended.Status != outbox.RunCompleted || ended.Attempts != 2 {
+		t.Errorf("run %+v", ended)
+	}
+	if _, err := b.FinishRun(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("the dead process ends the run: %v", err)
+	}
+}
+
+func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 10), spent("a", 100), noted("a"), spent("a", 1))
+	b.drain(t)
+	before := b.row(t, "a", 2)
+	d, err := worker.DryRun(t.Context(), b.Store, b.set, "a", 2, 5)
+	if err != nil || d.Applied != 0 || d.Failed == nil || d.Failed.Seq != 2 || d.Failed.Projection != "accounts" {
+		t.Errorf("while it fails: %+v (%v)", d, err)
+	}
+	b.meddle(t, `update accounts set balance = 200 where campaign_id = 'a'`)
+	d, err = worker.DryRun(t.Context(), b.Store, b.set, "a", 2, 5)
+	if err != nil || d.Failed != nil || d.Applied != 3 || d.UntilSeq != 4 {
+		t.Fatalf("once it is mended: %+v (%v)", d, err)
+	}
+	i := slices.IndexFunc(d.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "accounts" })
+	if c := d.Projections[i].Comparison; c.Changed != 1 || string(c.Samples[0].Fields[0].Live) != "200" || string(c.Samples[0].Fields[0].Fold) != "99" {
+		t.Errorf("it would change %+v", c)
+	}
+	if after := b.row(t, "a", 2); after.Row != before.Row {
+		t.Errorf("the row was %+v and is %+v", before.Row, after.Row)
+	}
+	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
+		if _, err := worker.DryRun(t.Context(), b.Store, b.set, "a", seq, 0); !errors.Is(err, want) {
+			t.Errorf("event %d: %v, want %v", seq, err, want)
+		}
+	}
+}
