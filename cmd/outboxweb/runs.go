@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 // runsCmd starts replays, verifies and rebuilds, and looks at them.
@@ -54,6 +56,7 @@ type runsStartCmd struct {
 	runScope
 	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
 	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
+	DryRun bool   `help:"Of a rebuild: start no run, print what it would change. With --projections naming other files, what those would."`
 	JSON   bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -68,6 +71,12 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	}
 	if !c.All && len(c.Campaign) == 0 {
 		return usagef("runs start needs --campaign C, or --all")
+	}
+	if c.DryRun {
+		if kind != outbox.RunRebuild || c.Wait {
+			return usagef("--dry-run is for runs start rebuild, without --wait")
+		}
+		return c.try(ctx, a)
 	}
 	st, set, err := a.openBoth(ctx)
 	if err != nil {
@@ -118,22 +127,22 @@ func runError(run outbox.Run) error {
 
 // work executes runs until ctx ends: while it waits, the command works on runs
 // itself, as a server would.
-func (a *app) work(ctx context.Context, _ *store.Store, _ *projection.Set) error {
-	<-ctx.Done()
-	return nil
+func (a *app) work(ctx context.Context, st *store.Store, set *projection.Set) error {
+	w := worker.New(worker.Config{Store: st, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
+	return w.WorkOnRuns(ctx)
 }
 
 // followRun works on runs until this one has ended.
 func (a *app) followRun(ctx context.Context, st *store.Store, set *projection.Set, id int64) (outbox.Run, error) {
 	working, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
-	var worker sync.WaitGroup
-	worker.Go(func() {
+	var worked sync.WaitGroup
+	worked.Go(func() {
 		if err := a.work(working, st, set); err != nil {
 			failed <- err
 		}
 	})
-	defer worker.Wait()
+	defer worked.Wait()
 	defer stop()
 	return a.watchRun(ctx, st, id, failed)
 }
