@@ -42,7 +42,9 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	if stands, err = live.Stands(ctx, campaign); err != nil {
 		return w, nil, err
 	}
-	rows := func(scan func(scanner) error, query string, args []any) error { return live.each(ctx, scan, query, args...) }
+	rows := func(scan func(scanner) error, query string, args []any) error {
+		return live.each(ctx, scan, query, args...)
+	}
 	err = c.within("begin", func(t *tx) error {
 		return t.quietly(ctx, "", tables, func() error {
 			for _, table := range tables {

@@ -144,7 +144,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
-// Fold applies n events in as few transactions as possible: apply writes what
+// Fold applies n events, many of them in a transaction: apply writes what
 // event i does, through Exec, and may be called again for an event whose
 // transaction was undone. When an event fails, those before it stay and it
 // leaves nothing; done is its index and err what apply returned for it, alone.
@@ -157,12 +157,12 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 		if done == suspect && fault != nil {
 			return done, fault
 		}
-		end := n
+		end := min(n, done+foldTogether)
 		switch {
 		case suspect == done:
 			end = done + 1
 		case suspect > done:
-			end = suspect
+			end = min(end, suspect)
 		}
 		failed, err := c.foldRun(ctx, done, end, apply)
 		switch {
@@ -182,6 +182,11 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 	}
 	return done, nil
 }
+
+// foldTogether is how many events share a transaction at the most. PostgreSQL
+// keeps every version of a row until its transaction ends, and looks through
+// them each time that the row is changed again.
+const foldTogether = 256
 
 // foldRun applies the events from first up to, and without, end in one
 // transaction. When one fails nothing is left of them, and its index is
