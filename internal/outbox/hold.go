@@ -183,5 +183,13 @@ func RunOwner(run int64, process string) string {
 
 const runOwner = "run "
 
+// SameRun reports whether two owners of leases are one run, worked on by whatever
+// processes.
+func SameRun(a, b string) bool {
+	of, _, _ := strings.Cut(a, " of ")
+	other, _, _ := strings.Cut(b, " of ")
+	return IsRun(a) && of == other
+}
+
 // IsRun reports whether the owner of a lease is a run rather than a worker.
 func IsRun(owner string) bool { return strings.HasPrefix(owner, runOwner) }

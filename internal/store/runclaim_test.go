@@ -226,6 +226,18 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "run 8 of host-1 works on")
 }
 
+func TestClaimForRun_takesOverFromAnotherProcess(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.claimForRun("a")
+	before := f.watermark("a").FenceEpoch
+	claims, err := f.ClaimForRun(f.ctx, store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	if err != nil || len(claims) != 1 || claims[0].Epoch <= before {
+		t.Errorf("claimed %+v, %v", claims, err)
+	}
+}
+
 func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -394,6 +394,46 @@ func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 	f.mustShow("a", showing(5, "old"))
 }
 
+func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	p := store.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
+		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
+		`create table second (campaign_id text primary key references first (campaign_id))`}}
+	if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+		t.Fatal(err)
+	}
+	f.append("a", 1)
+	f.drain()
+	c, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fold := func() {
+		t.Helper()
+		_, err := c.Fold(f.ctx, 1, func(int) error {
+			return errors.Join(c.Exec(f.ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.ctx, `insert into second values ($1)`, []any{"a"}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fold()
+	claims := f.claimForRun("a")
+	plan := store.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
+	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
+		plan.Projections = []store.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
+		f.swap(c, plan)
+		if err := c.Clear(f.ctx, "a", tables...); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.LoadLive(f.ctx, "a", tables...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	f, _, claims := rebuilt(t, "old", "a")
