@@ -101,6 +101,11 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 			if rows := taken.queue("a"); strings.Contains(rows, "processing") {
 				t.Errorf("while the run holds it the queue is\n%s", rows)
 			}
+			now, want := taken.campaign("a"), given.campaign("a")
+			if now.Counts != want.Counts || now.HeadSeq != want.HeadSeq || now.HeadStatus != want.HeadStatus || now.HeadNextAttempt != want.HeadNextAttempt {
+				t.Errorf("while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
+			}
+			taken.sound()
 			taken.noClaim(two)
 			if got := taken.settle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: failure("late")}); got != (store.Settled{Fenced: 1}) {
 				t.Errorf("the wave settled %+v", got)
