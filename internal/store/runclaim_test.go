@@ -288,3 +288,22 @@ func TestReleaseForRun_writesNothingElseWhenNothingChanged(t *testing.T) {
 	}
 	f.sound()
 }
+
+func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.drain()
+	hash := f.watermark("a").AppliedHash
+	f.rawProjections(`update projection_watermarks set applied_hash = 'other'`)
+	if _, err := f.ReconcileCampaign(f.ctx, "a"); err != nil || f.campaign("a").Diverged == "" {
+		t.Fatal("the campaign is not diverged", err)
+	}
+	claims := f.claimForRun("a")
+	f.rawProjections(`update projection_watermarks set applied_hash = $1`, hash)
+	f.releaseFromRun(claims...)
+	if c := f.campaign("a"); c.Diverged != "" || c.Lease != nil {
+		t.Errorf("campaign is %+v", c)
+	}
+	f.sound()
+}
