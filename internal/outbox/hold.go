@@ -183,12 +183,12 @@ func RunOwner(run int64, process string) string {
 
 const runOwner = "run "
 
-// SameRun reports whether two owners of leases are the same run, perhaps worked on
-// by one process after another.
+// SameRun reports whether two owners of leases are one run, worked on by whatever
+// processes.
 func SameRun(a, b string) bool {
-	ofA, _, isRun := strings.Cut(a, " of ")
-	ofB, _, _ := strings.Cut(b, " of ")
-	return isRun && IsRun(a) && ofA == ofB
+	of, _, _ := strings.Cut(a, " of ")
+	other, _, _ := strings.Cut(b, " of ")
+	return IsRun(a) && of == other
 }
 
 // IsRun reports whether the owner of a lease is a run rather than a worker.

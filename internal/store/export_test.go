@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,6 +62,20 @@ func preparedOn(l link) (queries []string) {
 		}
 	}
 	return queries
+}
+
+// Statements lists what a Scratch has prepared, on PostgreSQL, for the live
+// tables.
+func (c *Scratch) Statements() (all []Statement) {
+	if !c.store.projections.dialect.several {
+		return nil // a session of the store runs them
+	}
+	for _, query := range preparedOn(c.link) {
+		if strings.Contains(query, "projection_") || strings.Contains(query, "failures") || strings.Contains(query, "watermark_skips") {
+			all = append(all, Statement{"projections", query, true})
+		}
+	}
+	return all
 }
 
 // AppendTogether appends as concurrent callers do whose appends have met in

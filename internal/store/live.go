@@ -10,6 +10,9 @@ import (
 // folded ones. It belongs to one goroutine, and its context ends it.
 type Live struct{ t *sql.Tx }
 
+// liveReaders is how many Lives can be open at a time beside whatever else reads.
+const liveReaders = 4
+
 // Stand is where a projection stands in a campaign.
 type Stand struct {
 	AppliedSeq int64 // means nothing while it is live: then it stands at the watermark

@@ -71,6 +71,8 @@ var sqliteScans = []scan{
 	{"SCAN projection_watermarks", "order by campaign_id", "wanted whole, by the check command only"},
 	{"SCAN CONSTANT ROW", "select", "a constant"},
 	{"SCAN pragma_page_", "pragma_page_", "one number"},
+	{"SCAN pragma_table_xinfo", "pragma_table_xinfo", "the columns of one table"},
+	{"SCAN 3-ROW VALUES CLAUSE", "tally_events", "the rows to insert"},
 	{"SCAN sqlite_master", "sqlite_master", "the schema"},
 	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
 }
@@ -97,7 +99,7 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 // allStatements lists the statements of the store after all of it was used.
 func (f *fixture) allStatements() []store.Statement {
 	f.tb.Helper()
-	statements := f.Statements()
+	statements := append(f.Statements(), f.swaps...)
 	count := make(map[string]int)
 	for _, s := range statements {
 		count[s.Database]++
@@ -187,6 +189,38 @@ func (f *fixture) everything() {
 	f.useReads(must)
 	f.useOperations(must)
 	f.useRuns(must)
+	f.useSwaps(must)
+}
+
+// useSwaps claims a campaign for a run and swaps its rows, as often as the
+// statements of both sides need.
+func (f *fixture) useSwaps(must func(...error)) {
+	f.append("run", 3)
+	p := tally()
+	must(f.InstallProjections(f.ctx, []store.Projection{p}))
+	f.raw(`update campaigns set due_at = null where campaign_id <> 'run'`)
+	f.claimOne(one, 2)
+	claims := f.claimForRun("run")
+	_, err := f.RenewForRun(f.ctx, run, claims, lease)
+	must(err, f.MarkBuilt(f.ctx, "tally", "v1"))
+	defer f.pause("run")
+	defer func() { f.releaseFromRun(claims...) }()
+	if _, proxied := f.Proxied(); proxied { // where there is no Scratch
+		return
+	}
+	c := f.scratch()
+	_, _, err = c.LoadLive(f.ctx, "run", p.Tables...)
+	must(err)
+	f.fold(c, "run", 1, 3, "x")
+	plan := planFor(claims[0])
+	plan.Watermark = &store.NewWatermark{Passed: map[int64]int64{0: 1}}
+	plan.Projections[0].State = outbox.CursorQuarantined
+	plan.Projections[0].Failure = &store.SwapFailure{Failure: *failure("boom"), EventType: "counted", Attempts: 1}
+	f.swap(c, plan)
+	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &store.NewWatermark{}, outbox.CursorLive, nil
+	f.swap(c, plan)
+	f.swaps = c.Statements()
+	must(c.Clear(f.ctx, "run"), c.Clear(f.ctx, ""), c.Close())
 }
 
 func (f *fixture) useWorker(must func(...error)) {

@@ -141,6 +141,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 		p.SetMaxIdleConns(1)
 		p.SetConnMaxIdleTime(5 * time.Second) // they are needed at the start, and seldom after it
 	}
+	d.readerPool.SetMaxOpenConns(2 + liveReaders)
 	return d, nil
 }
 

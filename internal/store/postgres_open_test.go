@@ -216,6 +216,8 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 	if journal, projections := s.Proxied(); !journal || !projections {
 		t.Errorf("a proxy before the journal: %v, before the projections: %v, want both", journal, projections)
 	}
+	_, err := s.OpenScratch(s.ctx, nil)
+	refused(t, err, outbox.ErrConflict, "the projections database", "behind a proxy", "--projections-db")
 	s.everything()
 }
 

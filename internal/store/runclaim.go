@@ -34,8 +34,8 @@ const (
 // committed by then never happens. Campaigns that are unknown are left out, and
 // so are those that another run keeps holding; the caller comes back for them.
 //
-// The owner of the leases is w.ID, which should be an outbox.RunOwner. Claims of
-// the same run, of this process or of one before, are taken over at once.
+// The owner of the leases is w.ID, which is an outbox.RunOwner. What another
+// process holds for the same run is taken over at once.
 func (s *Store) ClaimForRun(ctx context.Context, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
@@ -120,9 +120,9 @@ func (s *Store) leaseForRun(ctx context.Context, w Worker, ids []string, lease t
 }
 
 // heldAgainst reports whether another has a lease that still lasts. A process
-// that has taken a run over is not another: nobody else works on the run.
+// that works on the same run is one that was given up.
 func (c *campaignRow) heldAgainst(w Worker, now int64) bool {
-	return c.leaseOwner != "" && c.leaseOwner != w.ID && !outbox.SameRun(c.leaseOwner, w.ID) && c.leaseExpiry > now
+	return c.leaseOwner != "" && c.leaseOwner != w.ID && c.leaseExpiry > now && !outbox.SameRun(c.leaseOwner, w.ID)
 }
 
 // seize ends the lease of a campaign, if there is one. One that ran out is

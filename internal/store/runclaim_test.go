@@ -101,6 +101,11 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 			if rows := taken.queue("a"); strings.Contains(rows, "processing") {
 				t.Errorf("while the run holds it the queue is\n%s", rows)
 			}
+			now, want := taken.campaign("a"), given.campaign("a")
+			if now.Counts != want.Counts || now.HeadSeq != want.HeadSeq || now.HeadStatus != want.HeadStatus || now.HeadNextAttempt != want.HeadNextAttempt {
+				t.Errorf("while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
+			}
+			taken.sound()
 			taken.noClaim(two)
 			if got := taken.settle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: failure("late")}); got != (store.Settled{Fenced: 1}) {
 				t.Errorf("the wave settled %+v", got)
@@ -226,6 +231,18 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "run 8 of host-1 works on")
 }
 
+func TestClaimForRun_takesOverFromAnotherProcess(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.claimForRun("a")
+	before := f.watermark("a").FenceEpoch
+	claims, err := f.ClaimForRun(f.ctx, store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	if err != nil || len(claims) != 1 || claims[0].Epoch <= before {
+		t.Errorf("claimed %+v, %v", claims, err)
+	}
+}
+
 func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -268,6 +285,25 @@ func TestReleaseForRun_writesNothingElseWhenNothingChanged(t *testing.T) {
 	f.releaseFromRun(f.claimForRun(ids...)...)
 	if got := f.queue("c-3"); got != before {
 		t.Errorf("the queue is\n%s\nafter\n%s", got, before)
+	}
+	f.sound()
+}
+
+func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.drain()
+	hash := f.watermark("a").AppliedHash
+	f.rawProjections(`update projection_watermarks set applied_hash = 'other'`)
+	if _, err := f.ReconcileCampaign(f.ctx, "a"); err != nil || f.campaign("a").Diverged == "" {
+		t.Fatal("the campaign is not diverged", err)
+	}
+	claims := f.claimForRun("a")
+	f.rawProjections(`update projection_watermarks set applied_hash = $1`, hash)
+	f.releaseFromRun(claims...)
+	if c := f.campaign("a"); c.Diverged != "" || c.Lease != nil {
+		t.Errorf("campaign is %+v", c)
 	}
 	f.sound()
 }

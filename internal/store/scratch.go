@@ -135,7 +135,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within("begin", func(t *tx) error {
+		return c.within(c.beginFold(), func(t *tx) error {
 			_, err := t.execContext(ctx, query, args...)
 			return err
 		})
@@ -144,7 +144,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
-// Fold applies n events in as few transactions as possible: apply writes what
+// Fold applies n events, many of them in a transaction: apply writes what
 // event i does, through Exec, and may be called again for an event whose
 // transaction was undone. When an event fails, those before it stay and it
 // leaves nothing; done is its index and err what apply returned for it, alone.
@@ -157,12 +157,12 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 		if done == suspect && fault != nil {
 			return done, fault
 		}
-		end := n
+		end := min(n, done+foldTogether)
 		switch {
 		case suspect == done:
 			end = done + 1
 		case suspect > done:
-			end = suspect
+			end = min(end, suspect)
 		}
 		failed, err := c.foldRun(ctx, done, end, apply)
 		switch {
@@ -183,6 +183,11 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 	return done, nil
 }
 
+// foldTogether is how many events share a transaction at the most. PostgreSQL
+// keeps every version of a row until its transaction ends, and looks through
+// them each time that the row is changed again.
+const foldTogether = 256
+
 // foldRun applies the events from first up to, and without, end in one
 // transaction. When one fails nothing is left of them, and its index is
 // returned; end when it is not known.
@@ -190,7 +195,7 @@ func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int)
 	several := c.store.projections.dialect.several
 	c.gather = gather{on: several && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within("begin", func(t *tx) error {
+	err = c.within(c.beginFold(), func(t *tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -281,7 +286,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 		tables = c.allTables()
 	}
 	err := c.within("begin", func(t *tx) error {
-		if campaign == "" && t.database.dialect.several && c.dead > truncateAfter {
+		if campaign == "" && t.database.dialect.several && c.dead > tidyAfter {
 			return t.define("truncate " + quoteNames(tables))
 		}
 		return t.quietly(ctx, "", tables, func() error {
@@ -296,16 +301,19 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if err != nil {
 		return fmt.Errorf("empty the scratch database: %w", err)
 	}
-	if campaign == "" && c.dead > truncateAfter {
-		c.dead = 0
+	if c.dead <= tidyAfter {
+		return nil
 	}
-	return nil
+	c.dead = 0
+	if c.store.projections.dialect.several && campaign != "" {
+		err = c.link.define("vacuum " + quoteNames(c.allTables()))
+	}
+	return err
 }
 
-// truncateAfter is how many events are folded before tables that are emptied are
-// made anew on PostgreSQL, where deleted rows of a temporary table take up space
-// until then, and nobody cleans up.
-const truncateAfter = 20_000
+// tidyAfter is how many events are folded before the space of deleted rows is
+// freed on PostgreSQL, where nobody else does that for temporary tables.
+const tidyAfter = 20_000
 
 func (t *tx) clearTable(name, campaign string) error {
 	if campaign == "" {

@@ -28,7 +28,7 @@ func (c *Scratch) openPostgres(ctx context.Context) error {
 		c.link = &postgresLink{conn}
 		_, err := conn.PgConn().Exec(ctx, script("set", []setting{{"search_path", "pg_temp, " + d.schema},
 			{"idle_in_transaction_session_timeout", c.store.options.Lease / 2},
-			{"statement_timeout", c.store.options.EventTimeout}, {"lock_timeout", lockWaitLimit},
+			{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit},
 			{"enable_seqscan", "off"}, {"jit", "off"}})).ReadAll()
 		return err
 	})
@@ -36,6 +36,14 @@ func (c *Scratch) openPostgres(ctx context.Context) error {
 		return fmt.Errorf("set up the scratch database: %w", err)
 	}
 	return nil
+}
+
+// beginFold is how a transaction for events begins.
+func (c *Scratch) beginFold() string {
+	if !c.store.projections.dialect.several {
+		return "begin"
+	}
+	return "begin" + script("set local", []setting{{"statement_timeout", c.store.options.EventTimeout}})
 }
 
 // queryMode is how a query for digests is sent: on PostgreSQL as those on the

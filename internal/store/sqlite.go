@@ -64,7 +64,7 @@ func openSQLite(ctx context.Context, name, path string, mustExist bool) (*databa
 		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
 	}
 	d.pool.SetMaxOpenConns(d.dialect.writers)
-	d.readerPool.SetMaxOpenConns(d.dialect.readers + 2)
+	d.readerPool.SetMaxOpenConns(d.dialect.readers + 2 + liveReaders)
 	d.dialWriter = func(ctx context.Context) (link, error) { return pin(ctx, d.pool) }
 	d.dialReader = func(ctx context.Context) (link, error) { return pin(ctx, d.readerPool) }
 	if err := d.verifyPragmas(ctx); err != nil {

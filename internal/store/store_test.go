@@ -66,6 +66,7 @@ type fixture struct {
 	clock       *clock
 	journal     *sql.DB
 	projections *sql.DB
+	swaps       []store.Statement // prepared on a Scratch's own connection
 }
 
 // open makes an empty store. change adjusts its options.
