@@ -838,9 +838,10 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 func TestCancelRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.append("b", 1)
-	run, other := f.startRun(rebuild("a")), f.startRun(rebuild("b"))
+	of := func(projection string) outbox.RunOrder {
+		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
+	}
+	run, other := f.startRun(of("roster")), f.startRun(of("history"))
 	o := ana("")
 	o.IdempotencyKey = "k"
 	first, err := f.CancelRun(f.ctx, o, run.ID)
