@@ -414,6 +414,18 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	})
 }
 
+func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.startRun(verifyAll())
+	former := f.claimRun(one)
+	f.clock.advance(lease)
+	f.claimRun(one)
+	if _, err := f.ReportRun(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("with its former epoch the worker got %v", err)
+	}
+}
+
 func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
