@@ -535,7 +535,8 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		l := f.claimRun(one)
 		f.report(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
 		var got []string
-		for after := ""; ; {
+		after := ""
+		for range 5 {
 			scope, err := f.RunScope(f.ctx, l, after, 2)
 			if err != nil {
 				t.Fatal(err)
