@@ -416,3 +416,72 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 		t.Errorf("described as %+v, %v", described, err)
 	}
 }
+
+func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		f.append(id, 1)
+	}
+	orders := []outbox.RunOrder{verifyAll(), rebuild("a", "b"), rebuild("c"), rebuild("b", "c")}
+	unless := func(err error, kinds ...error) error {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return nil
+			}
+		}
+		return err
+	}
+	newest := func(s *fixture) int64 {
+		page, err := s.Runs(s.ctx, outbox.RunFilter{Limit: 1})
+		if err != nil || len(page.Items) == 0 {
+			return 1
+		}
+		return page.Items[0].ID
+	}
+	f.everybody(60, map[string]func(*fixture, int) error{
+		"start": func(s *fixture, i int) error {
+			_, err := s.StartRun(s.ctx, ana(""), orders[i%len(orders)], loadedRuns)
+			return unless(err, outbox.ErrConflict)
+		},
+		"cancel": func(s *fixture, i int) error {
+			_, err := s.CancelRun(s.ctx, ana(""), newest(s))
+			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
+		},
+		"resume": func(s *fixture, i int) error {
+			_, err := s.ResumeRun(s.ctx, ana(""), max(1, newest(s)-int64(i%3)), loadedRuns)
+			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
+		},
+		"work": func(s *fixture, i int) error {
+			l, ok, err := s.ClaimRun(s.ctx, one, versionsRuns, lease)
+			if err != nil || !ok {
+				return err
+			}
+			var results []outbox.RunResult
+			for _, id := range shuffled(ids) {
+				r := result(id, outbox.OutcomeMatch, 1)
+				for _, p := range shuffled([]string{"roster", "history"}) {
+					r.Projections = append(r.Projections, outbox.ProjectionResult{Projection: p, Verdict: outbox.VerdictMatch})
+				}
+				results = append(results, r)
+			}
+			if _, err = s.ReportRun(s.ctx, l, store.RunReport{Results: results, Lease: lease}); err == nil {
+				_, err = s.FinishRun(s.ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
+			}
+			return unless(err, outbox.ErrLeaseLost)
+		},
+		"note": func(s *fixture, _ int) error {
+			var notes []outbox.Verification
+			for _, id := range shuffled(ids) {
+				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
+			}
+			return s.NoteVerifications(s.ctx, notes)
+		},
+		"end leases": func(s *fixture, _ int) error { return s.EndRunLeases(s.ctx, one.ID) },
+	})
+	active := f.number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
+	if active != 0 {
+		t.Errorf("%d scopes of runs that have ended keep others out", active)
+	}
+}

@@ -41,7 +41,7 @@ func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOr
 // one by one are told by their number and a digest.
 func askedOfRun(order outbox.RunOrder) map[string]any {
 	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
-		"projections": order.Projections, "until_seq": order.UntilSeq, "rate": order.Rate}
+		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate}
 	if len(order.Campaigns) > 0 {
 		digest := sha256.New()
 		for _, id := range order.Campaigns {

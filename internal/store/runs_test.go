@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -193,7 +192,9 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
-		again, err := f.StartRun(f.ctx, o, rebuild("a", "a"), loadedRuns)
+		repeated := rebuild("a", "a")
+		repeated.Projections = []string{}
+		again, err := f.StartRun(f.ctx, o, repeated, loadedRuns)
 		if diff := cmp.Diff(first, again); diff != "" || err != nil {
 			t.Errorf("repeated (-first +again): %s%v", diff, err)
 		}
@@ -413,6 +414,18 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	})
 }
 
+func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.startRun(verifyAll())
+	former := f.claimRun(one)
+	f.clock.advance(lease)
+	f.claimRun(one)
+	if _, err := f.ReportRun(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("with its former epoch the worker got %v", err)
+	}
+}
+
 func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -522,7 +535,8 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		l := f.claimRun(one)
 		f.report(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
 		var got []string
-		for after := ""; ; {
+		after := ""
+		for range 5 {
 			scope, err := f.RunScope(f.ctx, l, after, 2)
 			if err != nil {
 				t.Fatal(err)
@@ -837,9 +851,10 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 func TestCancelRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.append("b", 1)
-	run, other := f.startRun(rebuild("a")), f.startRun(rebuild("b"))
+	of := func(projection string) outbox.RunOrder {
+		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
+	}
+	run, other := f.startRun(of("roster")), f.startRun(of("history"))
 	o := ana("")
 	o.IdempotencyKey = "k"
 	first, err := f.CancelRun(f.ctx, o, run.ID)
@@ -973,9 +988,6 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 
 func TestPostgresStartRun_waitsForAnAdmissionUnderWay(t *testing.T) {
 	t.Parallel()
-	if !dbtest.Postgres() {
-		t.Fatal("this is about PostgreSQL")
-	}
 	f := open(t)
 	f.append("a", 1)
 	// Another process is about to start a run over all campaigns.
@@ -1014,4 +1026,42 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 		t.Fatal(err)
 	}
 	refused(t, <-answer, outbox.ErrConflict, "is in the way", "ben")
+}
+
+func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	// Somebody who does not wait for admission.
+	other, err := f.journal.BeginTx(f.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if _, err := other.ExecContext(f.ctx, `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan error)
+	go func() {
+		_, err := f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
+		answer <- err
+	}()
+	deadline := time.Now().Add(10 * time.Second)
+	for f.number(`select count(*) from pg_locks where locktype = 'transactionid' and not granted`) == 0 {
+		select {
+		case err := <-answer:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, <-answer, outbox.ErrConflict, "was started in this moment")
+	if n := f.number(`select count(*) from runs`); n != 0 {
+		t.Errorf("%d runs are stored", n)
+	}
 }
