@@ -69,7 +69,8 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
-		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
+		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "projection": "/projections/campaigns", "projection-aside": "/projections/campaigns?state=quarantined",
+		"failures-all": "/failures?status=all", "instances": "/instances",
 		"audit": "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }
@@ -77,7 +78,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
 	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns",
-	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "instances": "/instances", "audit": "/audit",
+	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit",
 }
 
 // inspection is what inspect finds out about a page.

@@ -10,8 +10,9 @@ import (
 
 // failuresCmd looks at the errors that rows have in common.
 type failuresCmd struct {
-	List failuresListCmd `cmd:"" help:"Group failed and dead rows by what went wrong."`
-	Note failuresNoteCmd `cmd:"" help:"Pin a note to the rows that failed alike; an empty one takes it away."`
+	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by what went wrong."`
+	Projections failuresProjectionsCmd `cmd:"" help:"List the events that projections could not follow, newest first."`
+	Note        failuresNoteCmd        `cmd:"" help:"Pin a note to the rows that failed alike; an empty one takes it away."`
 }
 
 type failuresListCmd struct {

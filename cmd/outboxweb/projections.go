@@ -12,8 +12,11 @@ import (
 
 // projectionsCmd groups what is about projection definitions.
 type projectionsCmd struct {
-	List  projectionsListCmd  `cmd:"" help:"List the loaded projections."`
-	Check projectionsCheckCmd `cmd:"" help:"Check projection files without a database."`
+	List   projectionsListCmd   `cmd:"" help:"List the loaded projections."`
+	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
+	Status projectionsStatusCmd `cmd:"" help:"Tell which campaigns they do not follow, and why."`
+	Pause  projectionsPauseCmd  `cmd:"" help:"Stop one, for a campaign or for all; the others go on."`
+	Resume projectionsResumeCmd `cmd:"" help:"Let a paused one go on."`
 }
 
 // projectionsListCmd lists what --projections loads.

@@ -21,6 +21,8 @@ var actCommands = map[string]string{
 	"/campaigns/{campaign}/resume":              "campaigns resume",
 	"/campaigns/{campaign}/replay":              "campaigns replay",
 	"/failures/groups/note":                     "failures note",
+	"/projections/{name}/pause":                 "projections pause",
+	"/projections/{name}/resume":                "projections resume",
 	"/operations":                               "requeue",
 	"/operations/{operation}/cancel":            "operations cancel",
 	"/operations/{operation}/acknowledge":       "operations acknowledge",

@@ -183,31 +183,6 @@ func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, listOf(gaps))
 }
 
-func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, listOf(list))
-}
-
-func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
-	name, err := param(r, "name")
-	if err != nil {
-		return err
-	}
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
-	if err != nil {
-		return err
-	}
-	for _, p := range list {
-		if p.Name == name {
-			return writeJSON(w, http.StatusOK, p)
-		}
-	}
-	return outbox.NotFound("no projection %q is loaded", name)
-}
-
 func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.Store.Instances(r.Context())
 	if err != nil {

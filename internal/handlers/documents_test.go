@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -234,12 +235,13 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 	}
 	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
 	err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
-		return tx.Quarantine("campaigns", &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}, store.Failure{Message: "no <seat>", Fingerprint: "f"}, 8)
+		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
+		return errors.Join(tx.Failed("campaigns", e, store.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 8 attempts", "no &lt;seat&gt;")
+	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 1 attempt", "no &lt;seat&gt;")
 	list = decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
 	if list[0].AppliedSeq != 47 || list[0].State != outbox.CursorQuarantined || list[0].Failure.Message != "no <seat>" {
 		t.Errorf("%+v", list)

@@ -8,7 +8,8 @@
 //	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
-//	/projections /instances /audit /about
+//	/projections, /projections/{name}   projections; POST …/pause, …/resume
+//	/instances /audit /about
 //	/operating                          the runbook, which pages lead to
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
@@ -156,6 +157,9 @@ func (s *server) routePages() {
 	post("/operations/{operation}/cancel", s.cancelOperationForm)
 	post("/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
 	get("/projections", s.projectionsPage)
+	get("/projections/{name}", s.projectionPage)
+	post("/projections/{name}/pause", s.pauseProjectionForm)
+	post("/projections/{name}/resume", s.resumeProjectionForm)
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
 	get("/about", s.aboutPage)
@@ -221,6 +225,11 @@ func (s *server) routeAPI() {
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)
 	get("/projections/{name}", s.apiProjection)
+	get("/projections/{name}/cursors", s.apiProjectionCursors)
+	post("/projections/{name}/pause", s.apiPauseProjection)
+	post("/projections/{name}/resume", s.apiResumeProjection)
+	get("/failures", s.apiFailures)
+	get("/failures/{failure}", s.apiFailure)
 	get("/instances", s.apiInstances)
 	get("/audit", s.apiAudit)
 	get("/about", s.apiAbout)

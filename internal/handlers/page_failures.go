@@ -9,14 +9,13 @@ import (
 	"outboxweb/web/templates"
 )
 
-// groupQuery names one error.
-type groupQuery struct {
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-}
-
 func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
-	var q groupQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
+	filter, err := failureFilter(r, outbox.FailureOpen)
+	if err != nil {
+		return err
+	}
+	stuck, err := s.Store.Failures(r.Context(), filter)
+	if err != nil {
 		return err
 	}
 	all, err := s.Store.ErrorGroups(r.Context())
@@ -24,14 +23,11 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Failures", "Failures")
-	p.Self, p.Twin = s.links.Failures(), s.links.API().FailureGroups()
-	if q.Fingerprint != "" {
-		p.Self = s.links.FailureGroup(q.Fingerprint)
-	}
+	p.Self, p.Twin = s.links.FailuresOf(filter), s.links.API().FailureGroups()
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	view := templates.FailuresView{All: all, Fingerprint: q.Fingerprint}
+	view := templates.FailuresView{All: all, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
 	return s.renderLive(w, r, p, templates.FailuresPage(p, view), templates.FailuresLive(p, view))
 }
 

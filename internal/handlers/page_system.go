@@ -12,16 +12,6 @@ import (
 	"outboxweb/web/templates"
 )
 
-func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
-	if err != nil {
-		return err
-	}
-	p := s.page(r, "Projections", "Projections")
-	p.Twin = s.links.API().Projections()
-	return s.render(w, r, http.StatusOK, templates.ProjectionsPage(p, list))
-}
-
 func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.Store.Instances(r.Context())
 	if err != nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -76,17 +77,71 @@ const (
 type Cursor struct {
 	Projection string `json:"projection"`
 	AppliedSeq int64  `json:"applied_seq"`
+	LagEvents  int64  `json:"lag_events"` // events of the campaign after AppliedSeq
 	Generation int64  `json:"generation"` // raised by each rebuild, from 1
 	State      string `json:"state"`
-	// Failure is what set the projection aside; nil while it is live.
+	// Paused says who stopped the projection; nil unless the state is paused.
+	Paused *Pause `json:"paused"`
+	// PausedForAll tells that it is stopped for all campaigns, and so cannot
+	// be resumed for this one.
+	PausedForAll bool `json:"paused_for_all"`
+	// Failure is the first event that the projection failed at and has not
+	// passed since; nil when there is none.
 	Failure *CursorFailure `json:"failure"`
 	// Version is the hash of the loaded definition, BuiltVersion that of the
 	// one that made the rows; empty when somebody else made the tables.
-	Version      string `json:"version"`
-	BuiltVersion string `json:"built_version"`
+	Version             string `json:"version"`
+	BuiltVersion        string `json:"built_version"`
+	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }
 
-// CursorFailure is the failure that set a projection aside for a campaign.
+// Follows reports whether the projection goes on with the campaign.
+func (c Cursor) Follows() bool { return c.State == CursorLive }
+
+// CursorStates lists every state.
+var CursorStates = []string{CursorLive, CursorQuarantined, CursorPaused, CursorBehind}
+
+// ParseCursorState reads the state of a cursor that is not live; the empty name
+// stands for any of those.
+func ParseCursorState(name string) (string, error) {
+	if name == "" || name != CursorLive && slices.Contains(CursorStates, name) {
+		return name, nil
+	}
+	return "", Invalid("state", "state %q is unknown; use quarantined, paused or behind", name)
+}
+
+// CampaignCursor is the cursor of a projection in one of many campaigns.
+type CampaignCursor struct {
+	CampaignID string `json:"campaign_id"`
+	Cursor
+}
+
+// CursorFilter selects the campaigns that a projection does not follow. A zero
+// state selects any.
+type CursorFilter struct {
+	Projection string
+	State      string
+	Cursor     string
+	Limit      int // 0 means 50; at most 200
+}
+
+// ProjectionHold is what pausing a projection came to, or resuming it.
+type ProjectionHold struct {
+	Projection string `json:"projection"`
+	CampaignID string `json:"campaign_id"` // empty for all campaigns
+	// State is that of the campaign's cursor; for all campaigns it is paused
+	// or live.
+	State      string `json:"state"`
+	AppliedSeq int64  `json:"applied_seq"` // where the campaign's cursor stands; 0 for all
+	// Behind is how many campaigns wait for a replay, since events were
+	// applied to them while the projection was paused.
+	Behind int64 `json:"behind"`
+	// RunID is the replay that brings them level; 0 when there is none, or when
+	// another run was in its way.
+	RunID int64 `json:"run_id"`
+}
+
+// CursorFailure is the failure that a projection of a campaign stands at.
 type CursorFailure struct {
 	Seq         int64     `json:"seq"`
 	EventType   string    `json:"event_type"`

@@ -394,3 +394,11 @@ type FailureFilter struct {
 	Cursor      string
 	Limit       int // 0 means 50; at most 200
 }
+
+// Matches reports whether the filter selects p.
+func (f FailureFilter) Matches(p ProjectionFailure) bool {
+	return (f.Status == "" || f.Status == p.Status) &&
+		(f.CampaignID == "" || f.CampaignID == p.CampaignID) &&
+		(f.Projection == "" || f.Projection == p.Projection) &&
+		(f.Fingerprint == "" || f.Fingerprint == p.Fingerprint)
+}

@@ -63,15 +63,23 @@ type WorkerSummary struct {
 
 // ProjectionInfo describes a loaded projection.
 type ProjectionInfo struct {
-	Name                string   `json:"name"`
-	Version             string   `json:"version"` // hash of its definition
-	Tables              []string `json:"tables"`
-	EventTypes          []string `json:"event_types"`
-	OnFailure           string   `json:"on_failure"` // block or quarantine
-	Source              string   `json:"source"`     // file, or builtin:NAME
-	CursorsBehind       int64    `json:"cursors_behind"`
-	Quarantined         int64    `json:"quarantined"`
-	BuiltByOtherVersion bool     `json:"built_by_other_version"`
+	Name            string   `json:"name"`
+	Version         string   `json:"version"` // hash of its definition
+	Tables          []string `json:"tables"`
+	EventTypes      []string `json:"event_types"`
+	OnFailure       string   `json:"on_failure"`     // block or quarantine
+	Source          string   `json:"source"`         // file, or builtin:NAME
+	CursorsBehind   int64    `json:"cursors_behind"` // campaigns whose events it does not have all of
+	Quarantined     int64    `json:"quarantined"`    // campaigns it is set aside for after a failure
+	PausedCampaigns int64    `json:"paused_campaigns"`
+	Behind          int64    `json:"behind"` // campaigns in which it waits for a replay
+	OpenFailures    int64    `json:"open_failures"`
+	// CountsCapped tells that there are more than the counts say.
+	CountsCapped bool `json:"counts_capped"`
+	// Paused says who stopped it for all campaigns; nil when nobody did.
+	Paused              *Pause `json:"paused"`
+	BuiltVersion        string `json:"built_version"` // of the definition that made the rows; empty when somebody else made the tables
+	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }
 
 // Violation is an invariant found broken by the check command.

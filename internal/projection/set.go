@@ -121,6 +121,14 @@ func (e *ApplyError) Error() string {
 
 func (e *ApplyError) Unwrap() error { return e.Err }
 
+// Panic is what Apply panics with when a projection's statement does.
+type Panic struct {
+	Projection string
+	Value      any
+}
+
+func (p Panic) String() string { return fmt.Sprint(p.Value) }
+
 var (
 	background = context.Background()
 	argsPool   = sync.Pool{New: func() any { return new([]any) }}
@@ -148,11 +156,16 @@ func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string
 		return err
 	}
 	args := argsPool.Get().(*[]any)
+	var at *Projection
 	defer func() {
 		clear((*args)[:cap(*args)])
 		argsPool.Put(args)
+		if r := recover(); r != nil {
+			panic(Panic{at.Name, r})
+		}
 	}()
 	for _, h := range steps {
+		at = h.projection
 		if len(skip) > 0 && skip[h.projection.Name] {
 			continue
 		}

@@ -281,6 +281,27 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 	return page, nil
 }
 
+// ProjectionActs lists the latest acts that paused or resumed a projection,
+// newest first, among the last few thousand of all.
+func (s *Store) ProjectionActs(ctx context.Context, projection string, limit int) ([]outbox.Act, error) {
+	l := actList(outbox.ActFilter{})
+	l.match = func(a outbox.Act) bool {
+		var asked struct {
+			Projection string `json:"projection"`
+		}
+		return strings.HasPrefix(a.Action, "projection_") && json.Unmarshal(a.Before, &asked) == nil && asked.Projection == projection
+	}
+	var found stretch[outbox.Act]
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		found, err = l.read(t, place{}, limit)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the acts on projection %q: %w", projection, err)
+	}
+	return found.items, nil
+}
+
 // ActsInPages reads the audit records that f selects as RowsInPages does rows.
 func (s *Store) ActsInPages(ctx context.Context, f outbox.ActFilter) iter.Seq2[[]outbox.Act, error] {
 	return inPages(ctx, s.journal, actList(f), f.Cursor)

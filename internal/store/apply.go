@@ -63,7 +63,10 @@ type Watermark struct {
 	AppliedSeq  int64
 	AppliedHash string // chain hash of the event at AppliedSeq; empty at 0
 	FenceEpoch  int64  // the highest epoch that has applied here
-	SetAside    int64  // projections that do not follow any more
+	SetAside    int64  // projections that do not follow it
+	// OpenFailures is how many events some projection failed at and has not
+	// passed since.
+	OpenFailures int64
 }
 
 // ApplyTx is a transaction on the projections database through which events
@@ -75,6 +78,9 @@ type ApplyTx struct {
 	marks   map[string]Watermark // read ahead
 	reached map[string]int64     // watermarks to announce after the commit
 
+	pausesRead bool
+	paused     []string // projections that are paused for all campaigns
+
 	gathering bool
 	queue     batch
 }
@@ -84,7 +90,8 @@ func (s *Store) newApplyTx() *ApplyTx {
 }
 
 // Apply runs fn in one transaction on the projections database and commits
-// when fn returns nil. ctx bounds the wait for the lock only.
+// when fn returns nil. ctx bounds the wait for the lock only. While it runs no
+// projection is paused for all campaigns, nor resumed.
 func (s *Store) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
 	err := s.projections.writeFrom(ctx, s.projections.beginApply, func(t *tx) error {
@@ -117,7 +124,7 @@ func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 }
 
 const selectWatermark = `
-select applied_seq, applied_hash, fence_epoch, set_aside
+select applied_seq, applied_hash, fence_epoch, set_aside, open_failures
 from projection_watermarks
 where campaign_id = $1`
 
@@ -125,7 +132,7 @@ const insertWatermark = `
 insert into projection_watermarks (campaign_id, updated_at)
 values ($1, $2)
 on conflict (campaign_id) do nothing
-returning applied_seq, applied_hash, fence_epoch, set_aside`
+returning applied_seq, applied_hash, fence_epoch, set_aside, open_failures`
 
 // ReadAhead locks the watermarks of several campaigns, starting those at 0 that
 // there are none of. Watermark then answers at once.
@@ -146,6 +153,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 // readMarks runs the query for each campaign whose watermark is not known.
 func (a *ApplyTx) readMarks(ids []string, query string) error {
 	var b batch
+	a.readPauses(&b)
 	for _, id := range ids {
 		if _, known := a.marks[id]; known {
 			continue
@@ -167,7 +175,7 @@ func (a *ApplyTx) readMarks(ids []string, query string) error {
 }
 
 func scanWatermark(row scanner) (w Watermark, err error) {
-	err = row.Scan(&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside)
+	err = row.Scan(&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside, &w.OpenFailures)
 	return w, err
 }
 
@@ -310,76 +318,6 @@ func floatText(v float64) string {
 
 // Lost reports whether the transaction can no longer be used.
 func (a *ApplyTx) Lost() bool { return a.t.err != nil }
-
-// SetAside lists the projections that do not follow the campaign any more.
-func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
-	cursors, err := a.t.setAside(campaign)
-	names := make(map[string]bool, len(cursors))
-	for name := range cursors {
-		names[name] = true
-	}
-	return names, err
-}
-
-// SetAside lists the projections that do not follow the campaign any more, each
-// with the seq it stands at.
-func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
-	var cursors map[string]int64
-	err := s.projections.read(ctx, func(t *tx) (err error) {
-		cursors, err = t.setAside(campaign)
-		return err
-	})
-	return cursors, err
-}
-
-// selectSetAside finds its rows by the key: with the state alone the index of
-// everything that is set aside would do as well.
-const selectSetAside = `
-select projection, applied_seq
-from projection_cursors
-where campaign_id = $1
-  and state || '' = 'quarantined'`
-
-func (t *tx) setAside(campaign string) (map[string]int64, error) {
-	cursors := make(map[string]int64)
-	err := t.each(func(rows scanner) error {
-		var name string
-		var seq int64
-		err := rows.Scan(&name, &seq)
-		cursors[name] = seq
-		return err
-	}, selectSetAside, campaign)
-	if err != nil {
-		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
-	}
-	return cursors, nil
-}
-
-const (
-	insertCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
-values ($1, $2, $3, 'quarantined', $4)
-on conflict (campaign_id, projection) do update
-set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at`
-
-	insertFailure = `
-insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-on conflict do nothing`
-)
-
-// Quarantine sets a projection aside for the campaign of e, at the seq before
-// e, and records an open failure. The other projections go on.
-func (a *ApplyTx) Quarantine(projection string, e *outbox.Event, f Failure, attempts int) error {
-	if _, err := a.t.exec(insertCursor, e.CampaignID, projection, e.Seq-1, a.now); err != nil {
-		return fmt.Errorf("set projection %q aside: %w", projection, err)
-	}
-	if _, err := a.t.exec(insertFailure, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, clip(f.Message, errorLimit), attempts, a.now); err != nil {
-		return fmt.Errorf("record the failure of projection %q: %w", projection, err)
-	}
-	_, err := a.t.exec(`update projection_watermarks set set_aside = set_aside + 1 where campaign_id = $1`, e.CampaignID)
-	return err
-}
 
 // Watermarks reads the watermarks of several campaigns, in one snapshot.
 // Campaigns without one are left out.

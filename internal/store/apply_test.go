@@ -355,7 +355,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 			if _, err := tx.Watermark("a"); err != nil {
 				return err
 			}
-			if err := tx.Quarantine(projection, &e, *failure("boom"), 8); err != nil {
+			if err := errors.Join(tx.Failed(projection, &e, *failure("boom")), tx.Quarantine(projection, &e)); err != nil {
 				return err
 			}
 			names, err := tx.SetAside("a")
@@ -375,7 +375,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	}
 	cursors := texts(t, f.projections, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
 	failures := texts(t, f.projections, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
-	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 8 open" || len(failures) != 2 {
+	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 1 open" || len(failures) != 2 {
 		t.Errorf("cursors %q, failures %q", cursors, failures)
 	}
 	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})

@@ -22,7 +22,7 @@ const checkTries = 20
 // Check tests the invariants of every campaign against both databases: the
 // hash chain, dense seqs, every event applied or with a row, the campaign's
 // row exact, nothing applied behind a failed or dead head, exactly what is skipped
-// passed over. It reads only and
+// passed over, set aside and open failures counted right. It reads only and
 // may run beside a server; a campaign that keeps moving is counted as skipped.
 func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
 	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "skipped": 0}, Violations: []outbox.Violation{}}
@@ -60,6 +60,9 @@ func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckRep
 		}
 		found, leased, err := s.checkCampaign(ctx, id, before, marks)
 		if err != nil {
+			return err
+		}
+		if err := s.checkCounts(ctx, found, before); err != nil {
 			return err
 		}
 		after, err := s.watermarkOf(ctx, id)
@@ -112,6 +115,42 @@ func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark, marks
 		return s.checkRows(t, f, c, w)
 	})
 	return f, leased, err
+}
+
+const (
+	countSetAside = `
+select count(*)
+from projection_cursors
+where campaign_id = $1
+  and state || '' <> 'live'`
+
+	countOpenOf = `
+select count(*)
+from failures
+where campaign_id = $1
+  and status = 'open'`
+)
+
+// checkCounts holds what the watermark counts against what there is.
+func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error {
+	var aside, open int64
+	err := s.projections.read(ctx, func(t *tx) error {
+		if _, err := t.one([]any{&aside}, countSetAside, f.campaign); err != nil {
+			return err
+		}
+		_, err := t.one([]any{&open}, countOpenOf, f.campaign)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if aside != w.SetAside {
+		f.add("set_aside", w.AppliedSeq, "the watermark says that %d projections are set aside; %d are", w.SetAside, aside)
+	}
+	if open != w.OpenFailures {
+		f.add("open_failures", w.AppliedSeq, "the watermark says that %d failures are open; %d are", w.OpenFailures, open)
+	}
+	return nil
 }
 
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.

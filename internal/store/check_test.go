@@ -45,6 +45,8 @@ func TestCheck_namesEachViolation(t *testing.T) {
 		"head's status wrong":    {func(f *fixture) { f.raw(`update campaigns set head_status = 'dead'`) }, "campaign_row", 4},
 		"high water wrong":       {func(f *fixture) { f.raw(`update campaigns set high_water_seq = 7`) }, "campaign_row", 7},
 		"processing without one": {func(f *fixture) { f.raw(`update projection_apply_outbox set status = 'processing' where seq = 4`) }, "behind_head", 4},
+		"set aside miscounted":   {func(f *fixture) { f.rawProjections(`update projection_watermarks set set_aside = 1`) }, "set_aside", 3},
+		"failures miscounted":    {func(f *fixture) { f.rawProjections(`update projection_watermarks set open_failures = 1`) }, "open_failures", 3},
 		"processing behind": {func(f *fixture) {
 			f.raw(`update projection_apply_outbox set status = 'processing' where seq = 5`)
 			f.raw(`update campaigns set lease_owner = 'w', lease_expires_at = 1`)

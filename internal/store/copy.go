@@ -71,7 +71,7 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 			w, err = scanWatermark(row)
 			return err
 		}, selectWatermark, campaign)
-		b.each(collectStands(stands), selectCursors, campaign)
+		b.each(collectStands(stands), selectStands, campaign)
 		if err := t.runAll(&b); err != nil {
 			return err
 		}

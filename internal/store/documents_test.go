@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -210,7 +211,9 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Quarantine("roster", &e, *failure("boom"), 8) }); err != nil {
+	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		return errors.Join(tx.Failed("roster", &e, *failure("boom")), tx.Quarantine("roster", &e))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := f.Cursors(f.ctx, "a", loaded)
@@ -218,8 +221,8 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, Generation: 1, State: outbox.CursorQuarantined, Version: "v2", BuiltVersion: "v1",
-			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 8, At: f.clock.now()}},
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, Generation: 1, State: outbox.CursorQuarantined, Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
+			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.clock.now()}},
 		{Projection: "history", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
 		{Projection: "new", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1"},
 	}

@@ -56,9 +56,26 @@ func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, kno
 // been rebuilt or set aside is left out: it is live, of generation 1.
 func (l *Live) Stands(ctx context.Context, campaign string) (map[string]Stand, error) {
 	stands := make(map[string]Stand)
-	err := l.each(ctx, collectStands(stands), selectCursors, campaign)
+	err := l.each(ctx, collectStands(stands), selectStands, campaign)
 	return stands, err
 }
+
+// PausedForAll reads which projections are paused for all campaigns.
+func (l *Live) PausedForAll(ctx context.Context) (map[string]bool, error) {
+	paused := make(map[string]bool)
+	err := l.each(ctx, func(row scanner) error {
+		var name string
+		err := row.Scan(&name)
+		paused[name] = true
+		return err
+	}, selectPaused)
+	return paused, err
+}
+
+const selectStands = `
+select projection, applied_seq, generation, state
+from projection_cursors
+where campaign_id = $1`
 
 func collectStands(into map[string]Stand) func(scanner) error {
 	return func(row scanner) error {

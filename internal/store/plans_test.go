@@ -63,6 +63,8 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "limit $3", "as many as are looked at to count"},
 	{"SCAN c", "limit $3", "those that are counted"},
 	{"SCAN a", "limit $6", "those that are counted"},
+	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
+	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
@@ -270,13 +272,35 @@ func (f *fixture) useWorker(must func(...error)) {
 		f.RegisterEventTypes(f.ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
 		f.InstallProjections(f.ctx, []store.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
 	e, err := f.Event(f.ctx, "dead", 1)
-	must(err, f.Apply(f.ctx, func(tx *store.ApplyTx) error {
-		must(tx.Savepoint(), tx.Quarantine("p", &e, *failure("boom"), 8), tx.RollbackTo(), tx.Release())
+	must(err)
+	f.useHolds(must)
+	must(f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		must(tx.Savepoint(), tx.Failed("p", &e, *failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
 		_, err := tx.SetAside("dead")
+		must(tx.Resolve("dead", 1))
 		return err
 	}))
 	_, _, err = f.UntilDue(f.ctx)
 	must(err, f.EndLeases(f.ctx, "nobody"))
+}
+
+// useHolds pauses a projection and resumes it, everywhere and for a campaign.
+func (f *fixture) useHolds(must func(...error)) {
+	loaded := []outbox.ProjectionInfo{{Name: "p"}}
+	for _, campaign := range []string{"known", ""} {
+		_, err := f.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
+		must(err)
+		_, err = f.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
+		refused(f.tb, err, outbox.ErrConflict)
+		must(f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			w, err := tx.Watermark("known")
+			must(err)
+			_, err = tx.Hold("known", w, nil)
+			return err
+		}))
+		_, err = f.ResumeProjection(f.ctx, ana(""), "p", campaign, loaded)
+		must(err)
+	}
 }
 
 func (f *fixture) useActs(must func(...error)) {
@@ -350,8 +374,15 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.EventLines(f.ctx, "dead", 1, 3)
 	must(err)
-	_, err = f.Cursors(f.ctx, "dead", []outbox.ProjectionInfo{{Name: "p"}})
+	p := []outbox.ProjectionInfo{{Name: "p"}}
+	_, err = f.Cursors(f.ctx, "dead", p)
 	must(err)
+	f.rawProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
+	_, err = f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
+	must(err)
+	f.rawProjections(`delete from projection_cursors`)
+	_, err = f.Failure(f.ctx, 99)
+	refused(f.tb, err, outbox.ErrNotFound)
 	_, err = f.Blocked(f.ctx, 0)
 	must(err)
 	_, err = f.Paused(f.ctx, 0)
@@ -457,6 +488,14 @@ func (f *fixture) useLists(must func(...error)) {
 			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
 			must(err)
 		}
+		for _, failures := range []outbox.FailureFilter{{}, {Status: outbox.FailureOpen}, {CampaignID: "dead"}} {
+			failures.Limit, failures.Cursor = 1, map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<failures"))}[reverse]
+			_, err := f.Failures(f.ctx, failures)
+			must(err)
+		}
+		cursors := outbox.CursorFilter{Projection: "p", Cursor: map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<cursors"))}[reverse]}
+		_, err = f.ProjectionCursors(f.ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
+		must(err)
 		for _, campaign := range []string{"", "dead"} {
 			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
 			must(err)

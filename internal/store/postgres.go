@@ -269,15 +269,22 @@ func (d *database) setTransactions(o Options) (writer, reader string) {
 	}
 	d.beginAppend = d.beginWrite + "; select pg_advisory_xact_lock_shared(" + d.positionLock() + ")"
 	d.beginSettled = d.beginWrite + script("set local", []setting{{"lock_timeout", settleLimit}}) + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
-	d.beginApply = d.beginWrite + script("set local", []setting{{"statement_timeout", o.EventTimeout}, {"lock_timeout", min(lockWaitLimit, o.EventTimeout/2)}})
+	d.beginApply = d.beginWrite + script("set local", []setting{{"statement_timeout", o.EventTimeout}, {"lock_timeout", min(lockWaitLimit, o.EventTimeout/2)}}) + "; select pg_advisory_xact_lock_shared(" + d.pauseLock() + ")"
+	d.beginPause = d.beginWrite + "; select pg_advisory_xact_lock(" + d.pauseLock() + ")"
 	return script("set", writing), script("set", reading)
 }
 
 // positionLock is the key of the lock around the drawing of positions.
-func (d *database) positionLock() string {
+func (d *database) positionLock() string { return d.advisory(0x6f757462) }
+
+// pauseLock is the key of the lock that whoever applies events shares, and
+// that is taken alone to pause a projection for all campaigns, or to resume it.
+func (d *database) pauseLock() string { return d.advisory(0x6f757464) }
+
+func (d *database) advisory(purpose int32) string {
 	h := fnv.New32a()
 	h.Write([]byte(d.schema))
-	return fmt.Sprintf("%d, %d", 0x6f757462, int32(h.Sum32()))
+	return fmt.Sprintf("%d, %d", purpose, int32(h.Sum32()))
 }
 
 func pgCode(err error) string {

@@ -37,6 +37,7 @@ var postgresScans = []scan{
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
 	{"scan by campaigns_pkey", "limit $3", "as many campaigns as are looked at to count"},
+	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
 	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"outboxweb/internal/outbox"
@@ -93,18 +94,32 @@ func (s *Store) PrepareProjection(ctx context.Context, query string) error {
 	return s.projections.read(ctx, func(t *tx) error { return t.link.prepare(query) })
 }
 
-type projectionVersion struct{ version, built string }
+// projectionVersion is what the database knows of a projection as a whole.
+type projectionVersion struct {
+	version, built string
+	pause          *outbox.Pause // for all campaigns; nil when there is none
+}
 
-const selectVersions = `select projection, version, built_version from projection_versions`
+const selectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
 
 func collectVersions(into map[string]projectionVersion) func(scanner) error {
 	return func(row scanner) error {
-		var name string
+		var name, by, reason string
+		var paused sql.NullInt64
 		var v projectionVersion
-		err := row.Scan(&name, &v.version, &v.built)
+		err := row.Scan(&name, &v.version, &v.built, &paused, &by, &reason)
+		v.pause = pauseOf(paused, by, reason)
 		into[name] = v
 		return err
 	}
+}
+
+// pauseOf is nil where nobody has paused.
+func pauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
+	if !when.Valid {
+		return nil
+	}
+	return &outbox.Pause{By: by, At: at(when.Int64), Reason: reason}
 }
 
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
@@ -116,36 +131,4 @@ func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVe
 		return nil, fmt.Errorf("read projection versions: %w", err)
 	}
 	return versions, nil
-}
-
-// DescribeProjections fills in what the database knows of the loaded
-// projections: how many campaigns each is set aside for or behind in, and
-// whether its rows were built by another version of its definition.
-func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
-	versions, err := s.projectionVersions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	summary, err := s.Summary(ctx)
-	if err != nil {
-		return nil, err
-	}
-	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = s.projections.read(ctx, func(t *tx) error {
-		for i, p := range loaded {
-			described[i] = p
-			v, known := versions[p.Name]
-			described[i].BuiltByOtherVersion = known && v.built != p.Version
-			_, err := t.one([]any{&described[i].Quarantined}, `select count(*) from projection_cursors where projection = $1 and state = 'quarantined' and state <> 'live'`, p.Name)
-			if err != nil {
-				return err
-			}
-			described[i].CursorsBehind = summary.Campaigns.Lagging + described[i].Quarantined
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("describe projections: %w", err)
-	}
-	return described, nil
 }

@@ -47,18 +47,18 @@ func (t *tx) claimable(now int64) (runs []*runRow, err error) {
 	return runs, err
 }
 
-// standing is what is to be done about a run that nobody holds.
-type standing int
+// prospect is what is to be done about a run that nobody holds.
+type prospect int
 
 const (
-	runWaits standing = iota // another process may have its projections
+	runWaits prospect = iota // another process may have its projections
 	runGoesOn
 	runEnds
 )
 
 // judge says what is to be done about a run that nobody holds by a process
 // that has projections in versions, and if it ends how and why.
-func (r *runRow) judge(versions map[string]string, now int64) (standing, outbox.RunStatus, string) {
+func (r *runRow) judge(versions map[string]string, now int64) (prospect, outbox.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
 		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""

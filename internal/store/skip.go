@@ -345,6 +345,14 @@ where campaign_id = $1
   and applied_hash = $5
   and fence_epoch = $7`
 
+	// Whatever was set aside there has passed over the event too.
+	setBackCursors = `
+update projection_cursors
+set applied_seq = $3
+where campaign_id = $1
+  and applied_seq = $2
+  and state || '' <> 'live'`
+
 	deleteMark = `
 delete from watermark_skips
 where campaign_id = $1
@@ -436,6 +444,9 @@ func (a *ApplyTx) setBack(skip outbox.Skip, hashes struct{ before, own string },
 		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
 	}
 	if err != nil {
+		return err
+	}
+	if _, err = a.t.exec(setBackCursors, skip.CampaignID, skip.Seq, skip.Seq-1); err != nil {
 		return err
 	}
 	n, err = a.t.exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)

@@ -196,7 +196,7 @@ func (w *swapping) asPlanned(p *Swap) error {
 		return outbox.Conflict("the projections of campaign %q stand at event %d now, not at event %d as they did", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
 	}
 	stands := make(map[string]Stand)
-	if err := w.a.t.each(collectStands(stands), selectCursors+w.a.t.forUpdate, p.CampaignID); err != nil {
+	if err := w.a.t.each(collectStands(stands), selectStands+w.a.t.forUpdate, p.CampaignID); err != nil {
 		return err
 	}
 	for _, projection := range p.Projections {

@@ -345,7 +345,14 @@ func TestSwap_settlesFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Quarantine("tally", &e, *failure("boom"), 8) })
+	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		for range 8 {
+			if err := tx.Failed("tally", &e, *failure("boom")); err != nil {
+				return err
+			}
+		}
+		return tx.Quarantine("tally", &e)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

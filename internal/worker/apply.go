@@ -30,8 +30,9 @@ type application struct {
 // lethalError is an event that took the whole transaction with it: it was cut
 // off by its deadline, or it panicked inside the database's driver.
 type lethalError struct {
-	seq     int64
-	failure *store.Failure
+	seq        int64
+	projection string // the one at fault; empty when it is not known
+	failure    *store.Failure
 }
 
 func (e *lethalError) Error() string { return e.failure.Message }
@@ -45,6 +46,14 @@ type panicError struct {
 
 func (e *panicError) Error() string {
 	return fmt.Sprintf("panic while applying event %d: %v\n%s", e.seq, e.value, e.stack)
+}
+
+// projection names the one that panicked, if that is known.
+func (e *panicError) projection() string {
+	if p, ok := e.value.(projection.Panic); ok {
+		return p.Projection
+	}
+	return ""
 }
 
 // run brings the projections as far as the part's events allow and fills in
@@ -68,11 +77,8 @@ func (a *application) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case ok && a.attempt != nil && a.attempt.together && sound > 0:
-		err = a.applyBlindly(ctx, todo[:sound])
-	case ok:
-		err = a.applyAll(ctx, todo[:sound])
+	if ok && sound > 0 {
+		err = a.applySound(ctx, todo[:sound])
 	}
 	if err == nil && p.result.Applied == a.mark.AppliedSeq {
 		// Advancing raises the fence; where nothing advanced it is still to be raised.
@@ -82,12 +88,41 @@ func (a *application) run(ctx context.Context) error {
 		return err
 	}
 	if p.result.Failure == nil && sound < len(todo) && p.result.Applied == todo[sound].Seq-1 {
-		p.result.Failure = p.failure
-		if p.failure == nil || p.cut != todo[sound].Seq {
-			p.result.Failure = failureOf(errors.New(p.reason))
-		}
+		return a.stopAt(&todo[sound])
 	}
 	return nil
+}
+
+// stopAt gives the reason why an event was not even tried: it has taken a
+// transaction of this wave with it, or it is not sound.
+func (a *application) stopAt(e *outbox.Event) error {
+	p := a.part
+	if p.failure == nil || p.cut != e.Seq {
+		p.result.Failure = failureOf(errors.New(p.reason))
+		return nil
+	}
+	p.result.Failure = p.failure
+	if p.culprit == "" {
+		return nil
+	}
+	return a.tx.Failed(p.culprit, e, *p.failure)
+}
+
+// applySound applies events that may be applied, without the projections that
+// are paused for all campaigns, and resolves the failures at those it passed.
+func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err error) {
+	if a.skip, err = a.tx.Hold(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
+		return err
+	}
+	if a.attempt != nil && a.attempt.together {
+		err = a.applyBlindly(ctx, todo)
+	} else {
+		err = a.applyAll(ctx, todo)
+	}
+	if err == nil && a.mark.OpenFailures > 0 && a.part.result.Applied > a.mark.AppliedSeq {
+		err = a.tx.Resolve(a.part.claim.CampaignID, a.part.result.Applied)
+	}
+	return err
 }
 
 // compare holds the events against the watermark. It returns those that are
@@ -217,12 +252,24 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *panicError
 	if errors.As(err, &panicked) {
-		return &lethalError{seq: panicked.seq, failure: failureOf(err)}
+		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: failureOf(err)}
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) || errors.Is(err, outbox.ErrBusy) {
 		return err
 	}
-	return &lethalError{seq: run[failedAt].Seq, failure: failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
+	return &lethalError{seq: run[failedAt].Seq, projection: projectionAtFault(err), failure: failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
+}
+
+// projectionAtFault is the one that an event failed in; empty when that is not
+// known.
+func projectionAtFault(err error) string {
+	if at, ok := errors.AsType[*projection.ApplyError](err); ok {
+		return at.Projection
+	}
+	if panicked, ok := errors.AsType[*panicError](err); ok {
+		return panicked.projection()
+	}
+	return ""
 }
 
 // cutOff is err as it is told of an event that ran into its deadline.
@@ -305,20 +352,25 @@ func applyEvent(ctx context.Context, set *projection.Set, limit time.Duration, t
 	return set.Apply(ctx, tx, e, left)
 }
 
-// fail decides over an event that failed alone. When the projection at fault
+// fail records and decides over an event that failed alone. When the projection at fault
 // is one that is set aside rather than blocking, and this was the last
 // attempt, it is set aside and the event is to be applied again without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
 	f := failureOf(cutOff(cause, a.worker.Store.EventTimeout()))
 	var at *projection.ApplyError
-	if errors.As(cause, &at) && a.worker.quarantines(at.Projection) && !a.skip[at.Projection] {
+	if errors.As(cause, &at) {
+		if err := a.tx.Failed(at.Projection, e, *f); err != nil {
+			return false, err
+		}
+	}
+	if at != nil && a.worker.quarantines(at.Projection) {
 		f.SetAside = true
 		attempts := 1
 		if e.Seq == a.part.claim.First {
 			attempts += a.part.claim.Attempts
 		}
 		if attempts >= a.worker.Store.Retry().Attempts() {
-			if err := a.tx.Quarantine(at.Projection, e, *f, attempts); err != nil {
+			if err := a.tx.Quarantine(at.Projection, e); err != nil {
 				return false, err
 			}
 			skip := map[string]bool{at.Projection: true}

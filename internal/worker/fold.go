@@ -234,12 +234,12 @@ func (d *Fold) advance(events []outbox.Event) {
 // fail takes the projection that refused an event out of the fold. It returns
 // false when none is to blame.
 func (d *Fold) fail(e *outbox.Event, err error) bool {
-	var at *projection.ApplyError
-	if !errors.As(err, &at) || d.left[at.Projection] || errors.Is(err, outbox.ErrBusy) {
+	name := projectionAtFault(err)
+	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
 		return false
 	}
-	d.Failed[at.Projection] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: cutOff(err, d.folder.store.EventTimeout())}
-	d.leave(at.Projection)
+	d.Failed[name] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: cutOff(err, d.folder.store.EventTimeout())}
+	d.leave(name)
 	return true
 }
 

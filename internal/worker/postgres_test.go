@@ -278,3 +278,52 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		b.mustBeSound(t)
 	}
 }
+
+// A pause waits for a wave under way, whose end it can then rely on; no lease
+// is needed. A wave that begins later finds it.
+func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
+	t.Parallel()
+	for _, campaign := range []string{"a", ""} {
+		b := open(t, define(t, ledger, probing, tally))
+		entered, release := make(chan struct{}), make(chan struct{})
+		key := t.Name() + campaign
+		onProbe(t, key, func([]string) (string, error) {
+			entered <- struct{}{}
+			<-release
+			return "", nil
+		})
+		b.mustAppend(t, noted("a"))
+		b.drain(t)
+		b.mustAppend(t, probed("a", key))
+		applied := make(chan error, 1)
+		go func() {
+			_, err := b.worker.Pass(context.Background())
+			applied <- err
+		}()
+		<-entered
+		paused := make(chan error, 1)
+		go func() {
+			_, err := b.PauseProjection(context.Background(), operator, "tally", campaign, b.infos())
+			paused <- err
+		}()
+		eventually(t, "the pause waits", func() bool {
+			select {
+			case err := <-paused:
+				close(release)
+				t.Fatalf("the pause did not wait for the wave (%v)", err)
+			default:
+			}
+			return column[int](t, b.projections, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
+		})
+		close(release)
+		if err := errors.Join(<-paused, <-applied); err != nil {
+			t.Fatal(err)
+		}
+		b.mustAppend(t, notes("a", 2)...)
+		b.drain(t)
+		b.mustHaveTold(t, "tally", "a", 2)
+		b.mustHaveApplied(t, "a", 4)
+		b.mustHaveCursors(t, "a tally 2 paused")
+		b.mustBeSound(t)
+	}
+}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,13 +23,14 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 		return result, err
 	}
 	mark, stands, err := standing(ctx, live, c.CampaignID)
+	paused, pausedErr := live.PausedForAll(ctx)
 	live.Close()
-	if err != nil {
+	if err := errors.Join(err, pausedErr); err != nil {
 		return result, err
 	}
 	result.Seq = mark.AppliedSeq
 	for _, name := range r.lease.Run.Projections {
-		if s := stands[name].State; s != outbox.CursorQuarantined && s != outbox.CursorBehind {
+		if s := stands[name].State; s != outbox.CursorQuarantined && s != outbox.CursorBehind || paused[name] {
 			continue
 		}
 		p, err := r.catchUp(ctx, f, c, name)

@@ -26,15 +26,6 @@ insert into trail (campaign_id, place, seq)
 select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
 `
 
-// infos describes the bench's projections as processes know them.
-func (b *bench) infos() []outbox.ProjectionInfo {
-	var infos []outbox.ProjectionInfo
-	for _, p := range b.set.Projections() {
-		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
-	}
-	return infos
-}
-
 func (b *bench) mustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
 	tb.Helper()
 	run, err := b.StartRun(context.Background(), operator, order, b.infos())

@@ -26,6 +26,7 @@ type part struct {
 	// cut is the seq of an event that took the transaction down with it; 0
 	// when none did. It is not tried again in this wave.
 	cut     int64
+	culprit string // the projection at fault; empty when it is not known
 	failure *store.Failure
 }
 
@@ -103,7 +104,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 		case !errors.As(err, &lethal) || at.cut != 0 && lethal.seq >= at.cut:
 			return fmt.Errorf("apply wave: %w", err)
 		default:
-			at.cut, at.failure = lethal.seq, lethal.failure
+			at.cut, at.culprit, at.failure = lethal.seq, lethal.projection, lethal.failure
 		}
 	}
 }

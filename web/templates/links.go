@@ -95,6 +95,23 @@ func (l Links) FailureGroup(fingerprint string) URL {
 	return l.at(url.Values{"fingerprint": {fingerprint}}, "failures")
 }
 
+// FailuresOf is the page with those events that projections could not follow
+// which match f.
+func (l Links) FailuresOf(f outbox.FailureFilter) URL {
+	status := string(f.Status)
+	switch f.Status {
+	case "":
+		status = "all"
+	case outbox.FailureOpen:
+		status = ""
+	}
+	return l.at(values("status", status, "campaign", f.CampaignID, "projection", f.Projection, "fingerprint", f.Fingerprint,
+		"cursor", f.Cursor, "limit", positive(int64(f.Limit))), "failures")
+}
+
+// StuckOf is the place of these events on that page.
+func (l Links) StuckOf(f outbox.FailureFilter) URL { return l.FailuresOf(f) + "#stuck" }
+
 // FailureGroups is the API's list of them.
 func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
 
@@ -108,6 +125,18 @@ func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
 func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
+
+// Projection is one projection.
+func (l Links) Projection(name string) URL { return l.at(nil, "projections", name) }
+
+// ProjectionCursors is one projection's page with those campaigns which it does
+// not follow that match f.
+func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
+	return l.at(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
+}
+
+func (l Links) PauseProjection(name string) URL  { return l.at(nil, "projections", name, "pause") }
+func (l Links) ResumeProjection(name string) URL { return l.at(nil, "projections", name, "resume") }
 
 // Instance is where the page of instances tells of one.
 func (l Links) Instance(id string) URL {

@@ -104,17 +104,3 @@ func cursorBuilt(c outbox.Cursor) string {
 }
 
 func shortVersion(v string) string { return v[:min(len(v), 12)] }
-
-func cursorGlyph(c outbox.Cursor) string {
-	if c.State == outbox.CursorLive {
-		return stateGlyph(outbox.StateCurrent)
-	}
-	return statusGlyph(outbox.Dead)
-}
-
-func cursorHue(c outbox.Cursor) string {
-	if c.State == outbox.CursorLive {
-		return "s-current"
-	}
-	return "s-dead"
-}

@@ -209,6 +209,8 @@ func actSentence(a outbox.Act) string {
 		return "Took back the skip of " + subject + ": it is applied like any other."
 	case "operation_start", "operation_cancel", "operation_acknowledge":
 		return operationSentence(a)
+	case "projection_pause", "projection_resume":
+		return holdSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":

@@ -1,0 +1,240 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// A projection's page shows this many of its open failures and of the acts on
+// it.
+const (
+	projectionFailures = 20
+	projectionActs     = 20
+)
+
+// described is the projection that a request names, as the database knows it.
+func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
+	name, err := param(r, "name")
+	if err != nil {
+		return outbox.ProjectionInfo{}, err
+	}
+	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	if err != nil {
+		return outbox.ProjectionInfo{}, err
+	}
+	for _, p := range list {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return outbox.ProjectionInfo{}, outbox.NotFound("no projection %q is loaded", name)
+}
+
+func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(list))
+}
+
+func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.described(r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+type cursorsQuery struct {
+	paging
+	State string `json:"state" validate:"omitempty,oneof=quarantined paused behind"`
+}
+
+func cursorFilter(r *http.Request, projection string) (outbox.CursorFilter, error) {
+	var q cursorsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.CursorFilter{}, err
+	}
+	return outbox.CursorFilter{Projection: projection, State: q.State, Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	filter, err := cursorFilter(r, name)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.ProjectionCursors(r.Context(), filter, s.Projections)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+// holdBody is what pausing and resuming a projection read, as a body and as a
+// form. Without a campaign it is for all.
+type holdBody struct {
+	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"`
+	Reason     string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+// holdAct is the store's method that does one of the two.
+type holdAct = func(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error)
+
+func (s *server) apiPauseProjection(w http.ResponseWriter, r *http.Request) error {
+	return s.apiHold(w, r, s.Store.PauseProjection)
+}
+
+func (s *server) apiResumeProjection(w http.ResponseWriter, r *http.Request) error {
+	return s.apiHold(w, r, s.Store.ResumeProjection)
+}
+
+func (s *server) apiHold(w http.ResponseWriter, r *http.Request, act holdAct) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	var body holdBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	hold, err := act(r.Context(), s.order(r, "api", body.Reason, nil), name, body.CampaignID, s.Projections)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, hold)
+}
+
+func (s *server) pauseProjectionForm(w http.ResponseWriter, r *http.Request) error {
+	return s.holdForm(w, r, s.Store.PauseProjection)
+}
+
+func (s *server) resumeProjectionForm(w http.ResponseWriter, r *http.Request) error {
+	return s.holdForm(w, r, s.Store.ResumeProjection)
+}
+
+func (s *server) holdForm(w http.ResponseWriter, r *http.Request, act holdAct) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	var form holdBody
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	order, to, err := s.formOrder(r, s.links.Projection(name), s.links.Campaign(form.CampaignID))
+	if err != nil {
+		return err
+	}
+	if _, err := act(r.Context(), order, name, form.CampaignID, s.Projections); err != nil {
+		return err
+	}
+	return s.done(w, r, to)
+}
+
+type failuresQuery struct {
+	paging
+	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"`
+	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
+	Projection  string `json:"projection" validate:"text,maxbytes=200"`
+	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+}
+
+// failureFilter reads which failures are asked for; those of a status where the
+// request names none.
+func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.FailureFilter, error) {
+	var q failuresQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.FailureFilter{}, err
+	}
+	status := outbox.FailureStatus(q.Status)
+	switch q.Status {
+	case "":
+		status = unless
+	case "all":
+		status = ""
+	}
+	return outbox.FailureFilter{Status: status, CampaignID: q.Campaign, Projection: q.Projection, Fingerprint: q.Fingerprint,
+		Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+func (s *server) apiFailures(w http.ResponseWriter, r *http.Request) error {
+	filter, err := failureFilter(r, "")
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Failures(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
+	text, err := param(r, "failure")
+	if err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return outbox.Invalid("failure", "a failure is known by a whole number from 1, not %q", text)
+	}
+	failure, err := s.Store.Failure(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, failure)
+}
+
+func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Projections", "Projections")
+	p.Self, p.Twin = s.links.Projections(), s.links.API().Projections()
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.ProjectionsPage(p, list), templates.ProjectionsLive(p, list))
+}
+
+func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
+	view, err := s.readProjection(r)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Projection "+view.Name, "Projections")
+	p.Self, p.Twin = s.links.ProjectionCursors(view.Filter), s.links.API().Projection(view.Name)
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.ProjectionPage(p, view), templates.ProjectionLive(p, view))
+}
+
+func (s *server) readProjection(r *http.Request) (templates.ProjectionView, error) {
+	var v templates.ProjectionView
+	var err error
+	if v.ProjectionInfo, err = s.described(r); err != nil {
+		return v, err
+	}
+	if v.Filter, err = cursorFilter(r, v.Name); err != nil {
+		return v, err
+	}
+	if v.Cursors, err = s.Store.ProjectionCursors(r.Context(), v.Filter, s.Projections); err != nil {
+		return v, err
+	}
+	if v.Failures, err = s.Store.Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
+		return v, err
+	}
+	v.Acts, err = s.Store.ProjectionActs(r.Context(), v.Name, projectionActs)
+	return v, err
+}

@@ -1,0 +1,114 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// withRoster is a site whose one projection is in the database too, with two
+// campaigns that it has been told of.
+func withRoster(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	if err := s.store.InstallProjections(context.Background(), []store.Projection{{Name: "campaigns", Version: "v1"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.seed("c-1", "a", "b", "c")
+	s.seed("c-2", "a")
+	s.work()
+	return s
+}
+
+// quarantine sets the projection aside for c-1 at its second event.
+func (s *site) quarantine() {
+	s.t.Helper()
+	err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
+		e := &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}
+		return errors.Join(tx.Failed("campaigns", e, store.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestProjection_isPausedAndResumedThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.post("/api/v1/projections/nothing/pause", `{}`).want(t, 404, "nothing")
+	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"nobody"}`).want(t, 404, "unknown")
+	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
+	s.post("/api/v1/projections/campaigns/resume", `{}`).want(t, 409, "not paused for all")
+	hold := decodeAs[outbox.ProjectionHold](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
+	if hold != (outbox.ProjectionHold{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}) {
+		t.Errorf("paused as %+v", hold)
+	}
+	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"campaign_id":"c-1"`, `"reason":"a bug"`, `"lag_events":0`)
+	s.get("/api/v1/projections/campaigns/cursors?state=behind").want(t, 200, `"items":[]`)
+	s.get("/api/v1/projections/campaigns/cursors?state=live").want(t, 422, "state")
+	s.get("/api/v1/projections/nothing/cursors").want(t, 404)
+	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, `"state":"paused"`, `"paused_for_all":false`)
+	s.post("/api/v1/projections/campaigns/resume", `{"campaign_id":"c-1"}`).want(t, 200, `"state":"live"`)
+	s.post("/api/v1/projections/campaigns/pause", `{"reason":"all of it"}`).want(t, 200, `"campaign_id":""`)
+	s.get("/api/v1/projections/campaigns").want(t, 200, `"paused":{"by":"local"`, `"reason":"all of it"`)
+	s.post("/api/v1/projections/campaigns/resume", `{"campaign_id":"c-1"}`).want(t, 409, "resume it for all")
+	s.post("/api/v1/projections/campaigns/resume", `{}`).want(t, 200, `"behind":0`)
+	s.get("/api/v1/audit?action=projection_pause").want(t, 200, `"action":"projection_pause"`, "a bug", "all of it")
+}
+
+func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
+	s.quarantine()
+	list := decodeAs[items[outbox.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items
+	if len(list) != 1 || list[0].Seq != 2 || list[0].Attempts != 1 || list[0].Message != "no <seat>" || list[0].ResolvedAt != nil {
+		t.Fatalf("failures %+v", list)
+	}
+	s.get(fmt.Sprint("/api/v1/failures/", list[0].ID)).want(t, 200, `"status":"open"`)
+	s.get("/api/v1/failures?status=resolved").want(t, 200, `"items":[]`)
+	s.get("/api/v1/failures?status=lost").want(t, 422, "status")
+	s.get("/api/v1/failures/99").want(t, 404)
+	s.get("/api/v1/failures/x").want(t, 422)
+	s.get("/api/v1/projections").want(t, 200, `"quarantined":1`, `"open_failures":1`)
+}
+
+func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.get("/projections").want(t, 200, "It follows every campaign.", `action="/projections/campaigns/pause"`)
+	s.get("/projections/campaigns").want(t, 200, "It has passed every event", "No operator has acted here.").lacks(t, "built by another version")
+	s.get("/projections/nothing").want(t, 404)
+	s.quarantine()
+	s.get("/projections/campaigns?state=quarantined").want(t, 200, `data-testid="cursor-c-1"`, `href="/campaigns/c-1/events/2"`, "no &lt;seat&gt;")
+	s.get("/projections/campaigns?state=paused").want(t, 200, "It is paused in no campaign.").lacks(t, `data-testid="cursor-c-1"`)
+	s.get("/failures").want(t, 200, "Projections that could not follow", `href="/projections/campaigns"`, "no &lt;seat&gt;")
+	s.get("/failures?status=resolved").want(t, 200, "There is no such failure on record.")
+	s.get("/failures?projection=other").want(t, 200, "of other alone")
+	s.get("/campaigns/c-1").want(t, 200, "quarantined").lacks(t, `data-testid="pause-campaigns"`)
+
+	to := s.submit("/projections/campaigns/pause", "campaign_id=c-2&reason=look&return_to=campaign").want(t, 303).Header.Get("Location")
+	s.get(to).want(t, 200, "Paused projection campaigns for campaign c-2, at event 1.", `data-testid="resume-campaigns"`)
+	to = s.submit("/projections/campaigns/pause", "reason=stop").want(t, 303).Header.Get("Location")
+	s.get(to).want(t, 200, "Paused projection campaigns for all campaigns.", "reason: stop", `data-testid="resume-campaigns"`)
+	s.get("/projections").want(t, 200, "Paused for all campaigns by local", `action="/projections/campaigns/resume"`)
+	s.get("/campaigns/c-2").want(t, 200, "resumed on its own page")
+	to = s.submit("/projections/campaigns/resume", "").want(t, 303).Header.Get("Location")
+	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "projection_pause", "projection_resume")
+	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
+	if n := len(must(s.store.ProjectionActs(context.Background(), "campaigns", 10))); n != 3 {
+		t.Errorf("%d acts on the projection, want 3", n)
+	}
+}
+
+func TestProjectionPages_offerNothingWhereNothingMayChange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true })
+	for _, page := range []string{"/projections", "/projections/campaigns"} {
+		s.get(page).want(t, 200).lacks(t, "/pause")
+	}
+}

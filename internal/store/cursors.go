@@ -1,0 +1,407 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+
+	"outboxweb/internal/outbox"
+)
+
+// SetAside lists the projections that do not follow the campaign's watermark:
+// they are quarantined, paused or behind.
+func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
+	cursors, err := a.t.setAside(campaign)
+	names := make(map[string]bool, len(cursors))
+	for name := range cursors {
+		names[name] = true
+	}
+	return names, err
+}
+
+// SetAside lists the projections that do not follow the campaign's watermark,
+// each with the seq it stands at.
+func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
+	var cursors map[string]int64
+	err := s.projections.read(ctx, func(t *tx) (err error) {
+		cursors, err = t.setAside(campaign)
+		return err
+	})
+	return cursors, err
+}
+
+// selectSetAside finds its rows by the key: with the state alone the index of
+// everything that is set aside would do as well.
+const selectSetAside = `
+select projection, applied_seq
+from projection_cursors
+where campaign_id = $1
+  and state || '' <> 'live'`
+
+func (t *tx) setAside(campaign string) (map[string]int64, error) {
+	cursors := make(map[string]int64)
+	err := t.each(func(rows scanner) error {
+		var name string
+		var seq int64
+		err := rows.Scan(&name, &seq)
+		cursors[name] = seq
+		return err
+	}, selectSetAside, campaign)
+	if err != nil {
+		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
+	}
+	return cursors, nil
+}
+
+const selectPaused = `
+select projection
+from projection_versions
+where paused_at is not null`
+
+// readPauses learns, once for each transaction, what is paused for all
+// campaigns. That cannot change before the transaction ends.
+func (a *ApplyTx) readPauses(b *batch) {
+	if a.pausesRead {
+		return
+	}
+	a.pausesRead = true
+	b.each(func(row scanner) error {
+		var name string
+		err := row.Scan(&name)
+		a.paused = append(a.paused, name)
+		return err
+	}, selectPaused)
+}
+
+const (
+	// holdCursor leaves a projection that is set aside already as it is.
+	holdCursor = `
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
+values ($1, $2, $3, 'paused', $4)
+on conflict (campaign_id, projection) do update
+set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at
+where projection_cursors.state = 'live'`
+
+	moreSetAside = `
+update projection_watermarks
+set set_aside = set_aside + cast($2 as bigint)
+where campaign_id = $1`
+)
+
+// Hold sets aside, at the watermark w, what is paused for all campaigns and
+// still follows this one. It is called before the campaign's watermark
+// advances, with those that are set aside already, and returns all that then
+// are. The rest of the campaigns have no cursor for the pause until they move.
+func (a *ApplyTx) Hold(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
+	held := make(map[string]bool)
+	for _, name := range a.paused {
+		if aside[name] {
+			continue
+		}
+		held[name] = true
+		if err := a.do(nil, holdCursor, campaign, name, w.AppliedSeq, a.now); err != nil {
+			return aside, fmt.Errorf("hold projection %q: %w", name, err)
+		}
+	}
+	if len(held) == 0 {
+		return aside, nil
+	}
+	err := a.do(nil, moreSetAside, campaign, len(held))
+	maps.Copy(held, aside)
+	return held, err
+}
+
+const quarantineCursor = `
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
+values ($1, $2, $3, 'quarantined', $4)
+on conflict (campaign_id, projection) do update
+set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at
+where projection_cursors.state = 'live'`
+
+// Quarantine sets a projection aside for the campaign of e, at the seq before
+// e, which it has failed at. The other projections go on.
+func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
+	n, err := a.t.exec(quarantineCursor, e.CampaignID, projection, e.Seq-1, a.now)
+	if err == nil {
+		_, err = a.t.exec(moreSetAside, e.CampaignID, n)
+	}
+	if err != nil {
+		return fmt.Errorf("set projection %q aside: %w", projection, err)
+	}
+	return nil
+}
+
+// PauseProjection stops a projection, for one campaign or, where none is
+// named, for all. The others go on, and its rows stay as of the last event it
+// was told. An unknown campaign, or a projection that is not loaded, is
+// outbox.ErrNotFound; one that is stopped there already is outbox.ErrConflict.
+//
+// Once it has returned no event reaches the projection. No lease is needed for
+// that: whoever applies events to a campaign reads what is set aside with the
+// campaign's watermark locked until its own commit, and the pause locks it too.
+// What is paused for all campaigns changes only while nobody applies anything.
+//
+// The pause is in the projections before the journal has its record. A process
+// that dies between the two leaves a pause that says itself who made it, and
+// why.
+func (s *Store) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return s.holdAct(ctx, o, "projection_pause", projection, campaign, loaded, s.pauseEverywhere, (*ApplyTx).pauseCursor)
+}
+
+// ResumeProjection lets a paused projection go on, in one campaign or, where
+// none is named, wherever the pause for all campaigns stopped it. Where events
+// were applied meanwhile it is behind until a replay brings it level. One that
+// is not paused there is outbox.ErrConflict, and so is one campaign while it is
+// paused for all; errors are else those of PauseProjection.
+func (s *Store) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return s.holdAct(ctx, o, "projection_resume", projection, campaign, loaded, s.resumeEverywhere, (*ApplyTx).resumeCursor)
+}
+
+// holding is a pause or resume under way.
+type holding struct {
+	order  outbox.Order
+	loaded []outbox.ProjectionInfo
+	now    int64
+	outbox.ProjectionHold
+}
+
+func (s *Store) holdAct(ctx context.Context, o outbox.Order, action, projection, campaign string, loaded []outbox.ProjectionInfo,
+	everywhere func(*holding) error, inOne func(*ApplyTx, *holding) error) (outbox.ProjectionHold, error) {
+	a := &act{order: o, action: action, campaign: campaign, asked: map[string]string{"projection": projection}}
+	a.before = a.asked
+	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
+		h := &holding{o, loaded, now, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}}
+		_, err := loadedAs(projection, loaded)
+		if err == nil {
+			err = s.require(o, 0)
+		}
+		if err != nil {
+			return h.ProjectionHold, err
+		}
+		if campaign == "" {
+			err = everywhere(h)
+		} else if _, err = t.existingCampaign(campaign); err == nil {
+			err = s.Apply(background, func(a *ApplyTx) error { return inOne(a, h) })
+		}
+		if err == nil && h.Behind > 0 {
+			err = s.catchUp(t, h)
+		}
+		a.after = h.ProjectionHold
+		return h.ProjectionHold, err
+	})
+	if hold.RunID > 0 {
+		s.steerRuns()
+	}
+	return hold, err
+}
+
+// catchUp starts the replay that brings a resumed projection level, unless
+// another run has it, or a part of it.
+func (s *Store) catchUp(t *tx, h *holding) error {
+	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
+	if !order.All {
+		order.Campaigns = []string{h.CampaignID}
+	}
+	run, err := s.admitRun(t, h.order, order, h.loaded, h.now)
+	if errors.Is(err, outbox.ErrConflict) {
+		return nil
+	}
+	h.RunID = run.ID
+	return err
+}
+
+const selectCursor = `
+select applied_seq, state, paused_by, paused_at, reason
+from projection_cursors
+where campaign_id = $1
+  and projection = $2`
+
+// standing is where a projection of a campaign is, as the database has it.
+type standing struct {
+	seq     int64
+	state   string
+	pause   *outbox.Pause // of this campaign
+	mark    Watermark
+	forAll  *outbox.Pause
+	atLevel bool // it has every event that the watermark has
+}
+
+// standing locks the watermark of a campaign and reads where a projection is.
+func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
+	c := standing{state: outbox.CursorLive}
+	var err error
+	if c.mark, err = a.Watermark(campaign); err != nil {
+		return c, err
+	}
+	c.seq = c.mark.AppliedSeq
+	var by, reason string
+	var when sql.NullInt64
+	if _, err := a.t.one([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaign, projection); err != nil {
+		return c, err
+	}
+	c.pause = pauseOf(when, by, reason)
+	if c.state == outbox.CursorLive {
+		c.seq = c.mark.AppliedSeq
+	}
+	c.atLevel = c.seq == c.mark.AppliedSeq
+	versions := make(map[string]projectionVersion)
+	err = a.t.each(collectVersions(versions), selectVersions)
+	c.forAll = versions[projection].pause
+	return c, err
+}
+
+func pausedForAll(projection string, by *outbox.Pause) error {
+	return outbox.Conflict("projection %q is paused for all campaigns, by %s; resume it for all of them first", projection, by.By)
+}
+
+const pauseCursor = `
+insert into projection_cursors (campaign_id, projection, applied_seq, state, paused_by, paused_at, reason, updated_at)
+values ($1, $2, $3, 'paused', $4, $5, $6, $5)
+on conflict (campaign_id, projection) do update
+set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excluded.paused_by, paused_at = excluded.paused_at,
+  reason = excluded.reason, updated_at = excluded.updated_at`
+
+func (a *ApplyTx) pauseCursor(h *holding) error {
+	c, err := a.standing(h.Projection, h.CampaignID)
+	switch {
+	case err != nil:
+		return err
+	case c.forAll != nil:
+		return outbox.Conflict("projection %q is paused already, for all campaigns, by %s", h.Projection, c.forAll.By)
+	case c.state == outbox.CursorPaused:
+		return outbox.Conflict("projection %q is paused already for campaign %q, by %s", h.Projection, h.CampaignID, c.pause.By)
+	case c.state == outbox.CursorQuarantined:
+		return outbox.Conflict("projection %q is quarantined for campaign %q and is told no event; replay it once its failure is mended", h.Projection, h.CampaignID)
+	}
+	if _, err := a.t.exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.order.By.Name, h.now, h.order.Reason); err != nil {
+		return fmt.Errorf("pause projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
+	}
+	h.State, h.AppliedSeq = outbox.CursorPaused, c.seq
+	if c.state == outbox.CursorLive {
+		_, err = a.t.exec(moreSetAside, h.CampaignID, 1)
+	}
+	return err
+}
+
+const resumeCursor = `
+update projection_cursors
+set state = $3, paused_by = '', paused_at = null, reason = '', updated_at = $4
+where campaign_id = $1
+  and projection = $2`
+
+func (a *ApplyTx) resumeCursor(h *holding) error {
+	c, err := a.standing(h.Projection, h.CampaignID)
+	switch {
+	case err != nil:
+		return err
+	case c.forAll != nil:
+		return pausedForAll(h.Projection, c.forAll)
+	case c.state != outbox.CursorPaused:
+		return outbox.Conflict("projection %q is not paused for campaign %q; it is %s", h.Projection, h.CampaignID, c.state)
+	}
+	h.State, h.AppliedSeq, h.Behind = outbox.CursorBehind, c.seq, 1
+	if c.atLevel {
+		h.State, h.Behind = outbox.CursorLive, 0
+	}
+	if _, err := a.t.exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.now); err != nil {
+		return fmt.Errorf("resume projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
+	}
+	if c.atLevel {
+		_, err = a.t.exec(moreSetAside, h.CampaignID, -1)
+	}
+	return err
+}
+
+const pauseVersion = `
+update projection_versions
+set paused_at = $2, paused_by = $3, reason = $4
+where projection = $1
+  and paused_at is null`
+
+// pauseEverywhere stops a projection for all campaigns. Their cursors are set
+// as they move, see Hold.
+func (s *Store) pauseEverywhere(h *holding) error {
+	h.State = outbox.CursorPaused
+	return s.projections.writeFrom(background, s.projections.beginPause, func(t *tx) error {
+		n, err := t.exec(pauseVersion, h.Projection, h.now, h.order.By.Name, h.order.Reason)
+		if err != nil || n > 0 {
+			return err
+		}
+		versions := make(map[string]projectionVersion)
+		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+			return err
+		}
+		if by := versions[h.Projection].pause; by != nil {
+			return outbox.Conflict("projection %q is paused already, for all campaigns, by %s", h.Projection, by.By)
+		}
+		return outbox.NotFound("there is no projection %q in the database", h.Projection)
+	})
+}
+
+const (
+	resumeVersion = `
+update projection_versions
+set paused_at = null, paused_by = '', reason = ''
+where projection = $1
+  and paused_at is not null`
+
+	fewerSetAside = `
+update projection_watermarks
+set set_aside = set_aside - 1
+where campaign_id in (
+  select c.campaign_id
+  from projection_cursors c
+  join projection_watermarks w on w.campaign_id = c.campaign_id
+  where c.projection = $1
+    and c.state <> 'live'
+    and c.state = 'paused'
+    and c.paused_by = ''
+    and c.applied_seq = w.applied_seq)`
+
+	resumeCursors = `
+update projection_cursors
+set updated_at = $2,
+  state = case when applied_seq = (
+    select w.applied_seq
+    from projection_watermarks w
+    where w.campaign_id = projection_cursors.campaign_id) then 'live' else 'behind' end
+where projection = $1
+  and state <> 'live'
+  and state = 'paused'
+  and paused_by = ''`
+
+	countBehind = `
+select count(*)
+from projection_cursors
+where projection = $1
+  and state <> 'live'
+  and state = 'behind'`
+)
+
+// resumeEverywhere ends a pause for all campaigns. Nobody applies anything
+// meanwhile, nor holds a lock on a watermark, so that those who have read of
+// the pause have set their cursors, and the order of locking does not matter.
+func (s *Store) resumeEverywhere(h *holding) error {
+	h.State = outbox.CursorLive
+	return s.projections.writeFrom(background, s.projections.beginPause, func(t *tx) error {
+		n, err := t.exec(resumeVersion, h.Projection)
+		if err == nil && n == 0 {
+			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)
+		}
+		if err == nil {
+			_, err = t.exec(fewerSetAside, h.Projection)
+		}
+		if err == nil {
+			_, err = t.exec(resumeCursors, h.Projection, h.now)
+		}
+		if err == nil {
+			_, err = t.one([]any{&h.Behind}, countBehind, h.Projection)
+		}
+		if err != nil {
+			return fmt.Errorf("resume projection %q: %w", h.Projection, err)
+		}
+		return nil
+	})
+}

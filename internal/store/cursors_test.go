@@ -1,0 +1,258 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// withProjections installs projections and describes them as loaded.
+func (f *fixture) withProjections(names ...string) (loaded []outbox.ProjectionInfo) {
+	f.tb.Helper()
+	for _, name := range names {
+		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: "v"})
+		if err := f.InstallProjections(f.ctx, []store.Projection{{Name: name, Version: "v"}}); err != nil {
+			f.tb.Fatal(err)
+		}
+	}
+	return loaded
+}
+
+// fails records a failure of a projection at an event.
+func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*store.ApplyTx, *outbox.Event) error) {
+	f.tb.Helper()
+	e, err := f.Event(f.ctx, campaign, seq)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		_, err := tx.Watermark(campaign)
+		if err == nil {
+			err = tx.Failed(projection, &e, *failure("boom"))
+		}
+		for _, further := range then {
+			if err == nil {
+				err = further(tx, &e)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func quarantine(projection string) func(*store.ApplyTx, *outbox.Event) error {
+	return func(tx *store.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
+}
+
+func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster", "history")
+	f.append("a", 3)
+	f.drain()
+	f.fails("history", "a", 3, quarantine("history"))
+	pause := func(projection, campaign string) error {
+		_, err := f.PauseProjection(f.ctx, ana("why"), projection, campaign, loaded)
+		return err
+	}
+	resume := func(projection, campaign string) error {
+		_, err := f.ResumeProjection(f.ctx, ana(""), projection, campaign, loaded)
+		return err
+	}
+	f.unchanged(func() {
+		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("nothing", "a"), outbox.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, "unknown")
+		refused(t, pause("history", "a"), outbox.ErrConflict, "quarantined", "replay")
+		refused(t, resume("roster", "a"), outbox.ErrConflict, "not paused", "live")
+		refused(t, resume("history", "a"), outbox.ErrConflict, "not paused", "quarantined")
+		refused(t, resume("roster", ""), outbox.ErrConflict, "not paused for all")
+	})
+	if err := pause("roster", "a"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "paused already", "ana")
+	if err := pause("roster", ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, pause("roster", ""), outbox.ErrConflict, "paused already", "all campaigns", "ana")
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "paused already", "all campaigns", "ana")
+	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
+	if err := resume("roster", ""); err != nil {
+		t.Fatal(err)
+	}
+	cursors, err := f.Cursors(f.ctx, "a", loaded)
+	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
+		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
+	}
+	if err := resume("roster", "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.sound()
+	acts, err := f.Acts(f.ctx, outbox.ActFilter{})
+	var actions []string
+	for _, a := range acts.Items {
+		actions = append(actions, strings.Join([]string{a.Action, a.CampaignID, string(a.Before)}, " "))
+	}
+	want := []string{`projection_resume a {"projection":"roster"}`, `projection_resume  {"projection":"roster"}`,
+		`projection_pause  {"projection":"roster"}`, `projection_pause a {"projection":"roster"}`}
+	if diff := cmp.Diff(want, actions); err != nil || diff != "" {
+		t.Errorf("audit records: %v %s", err, diff)
+	}
+}
+
+func TestPauseProjection_underOneKeyHappensOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster", "history")
+	f.append("a", 1)
+	f.drain()
+	o := ana("")
+	o.IdempotencyKey = "k"
+	for range 2 {
+		if h, err := f.PauseProjection(f.ctx, o, "roster", "a", loaded); err != nil || h.State != outbox.CursorPaused || h.AppliedSeq != 1 {
+			t.Fatalf("paused as %+v, %v", h, err)
+		}
+	}
+	_, err := f.PauseProjection(f.ctx, o, "history", "a", loaded)
+	refused(t, err, outbox.ErrConflict, "other content")
+	f.sound()
+}
+
+func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster", "history")
+	for i := range 5 {
+		id := fmt.Sprint("c-", i)
+		f.append(id, 3)
+		f.drain()
+		if i%2 == 0 {
+			f.fails("roster", id, 2, quarantine("roster"))
+			continue
+		}
+		if _, err := f.PauseProjection(f.ctx, ana("later"), "roster", id, loaded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(filter outbox.CursorFilter) (seen []string) {
+		filter.Projection, filter.Limit = "roster", 2
+		for {
+			page, err := f.ProjectionCursors(f.ctx, filter, loaded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Items {
+				text := fmt.Sprint(c.CampaignID, " ", c.State, " ", c.AppliedSeq, " lag ", c.LagEvents)
+				if c.Failure != nil {
+					text += fmt.Sprint(" failed at ", c.Failure.Seq)
+				}
+				if c.Paused != nil {
+					text += " by " + c.Paused.By
+				}
+				seen = append(seen, text)
+			}
+			if page.NextCursor == nil {
+				return seen
+			}
+			filter.Cursor = *page.NextCursor
+		}
+	}
+	quarantined := []string{"c-0 quarantined 1 lag 2 failed at 2", "c-2 quarantined 1 lag 2 failed at 2", "c-4 quarantined 1 lag 2 failed at 2"}
+	paused := []string{"c-1 paused 3 lag 0 by ana", "c-3 paused 3 lag 0 by ana"}
+	if diff := cmp.Diff(quarantined, read(outbox.CursorFilter{State: outbox.CursorQuarantined})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(paused, read(outbox.CursorFilter{State: outbox.CursorPaused})); diff != "" {
+		t.Error(diff)
+	}
+	all := slices.Concat(quarantined, paused)
+	slices.Sort(all)
+	if diff := cmp.Diff(all, read(outbox.CursorFilter{})); diff != "" {
+		t.Error(diff)
+	}
+	_, err := f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
+	refused(t, err, outbox.ErrNotFound)
+
+	if _, err := f.PauseProjection(f.ctx, ana("all"), "history", "", loaded); err != nil {
+		t.Fatal(err)
+	}
+	described, err := f.DescribeProjections(f.ctx, loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roster, history := described[0], described[1]
+	if roster.Quarantined != 3 || roster.PausedCampaigns != 2 || roster.OpenFailures != 3 || roster.Paused != nil || roster.BuiltByOtherVersion || roster.CountsCapped {
+		t.Errorf("roster is %+v", roster)
+	}
+	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 0 {
+		t.Errorf("history is %+v", history)
+	}
+	cursors, err := f.Cursors(f.ctx, "c-0", loaded)
+	if err != nil || cursors[1].State != outbox.CursorPaused || !cursors[1].PausedForAll || cursors[1].AppliedSeq != 3 {
+		t.Errorf("cursors %+v, %v; want history paused for all at 3", cursors, err)
+	}
+	f.sound()
+}
+
+func TestFailures_arePagedNewestFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b"} {
+		f.append(id, 3)
+	}
+	f.drain()
+	for seq := range int64(3) {
+		f.fails("roster", "a", seq+1)
+		f.fails("history", "b", seq+1)
+		f.fails("history", "b", seq+1)
+	}
+	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
+		t.Fatal(err)
+	}
+	read := func(filter outbox.FailureFilter) (seen []string) {
+		filter.Limit = 1
+		for {
+			page, err := f.Failures(f.ctx, filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range page.Items {
+				seen = append(seen, fmt.Sprint(p.CampaignID, p.Seq, p.Status, p.Attempts))
+			}
+			if page.NextCursor == nil {
+				return seen
+			}
+			filter.Cursor = *page.NextCursor
+		}
+	}
+	for _, c := range []struct {
+		filter outbox.FailureFilter
+		want   string
+	}{
+		{outbox.FailureFilter{}, "b3open2 a3open1 b2resolved2 a2open1 b1resolved2 a1open1"},
+		{outbox.FailureFilter{Status: outbox.FailureOpen}, "b3open2 a3open1 a2open1 a1open1"},
+		{outbox.FailureFilter{Status: outbox.FailureResolved}, "b2resolved2 b1resolved2"},
+		{outbox.FailureFilter{CampaignID: "b"}, "b3open2 b2resolved2 b1resolved2"},
+		{outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen}, "b3open2"},
+		{outbox.FailureFilter{Projection: "roster"}, "a3open1 a2open1 a1open1"},
+		{outbox.FailureFilter{Fingerprint: "other"}, ""},
+	} {
+		if got := strings.Join(read(c.filter), " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
+		}
+	}
+	f.sound()
+	f.fails("history", "b", 1) // again, after it was resolved
+	if got := read(outbox.FailureFilter{CampaignID: "b"}); got[0] != "b1open1" || len(got) != 4 {
+		t.Errorf("failures %q, want a new one for the event that was passed before", got)
+	}
+}

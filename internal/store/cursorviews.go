@@ -1,0 +1,308 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason`
+
+// scanCursor reads a cursor as it is stored. extra are the destinations of
+// columns behind cursorColumns.
+func scanCursor(row scanner, extra ...any) (outbox.Cursor, error) {
+	var c outbox.Cursor
+	var by, reason string
+	var paused sql.NullInt64
+	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason}, extra...)...)
+	c.Paused = pauseOf(paused, by, reason)
+	return c, err
+}
+
+// settleCursor completes a cursor by what is known of the campaign and of the
+// projection as a whole.
+func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v projectionVersion, highWater, watermark int64) {
+	if c.State == outbox.CursorLive {
+		c.AppliedSeq = watermark
+	}
+	// Where a pause for all has not come to be written, the campaign has not moved since.
+	if v.pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
+		c.State, c.PausedForAll = outbox.CursorPaused, true
+		if c.Paused == nil {
+			c.Paused = v.pause
+		}
+	}
+	c.LagEvents = max(0, highWater-c.AppliedSeq)
+	c.Version, c.BuiltVersion = p.Version, v.built
+	c.BuiltByOtherVersion = v.version != "" && v.built != p.Version
+}
+
+const (
+	selectCursors = `
+select ` + cursorColumns + `
+from projection_cursors
+where campaign_id = $1`
+
+	selectOpenFailures = `
+select projection, seq, event_type, message, fingerprint, attempts, last_at
+from failures
+where campaign_id = $1
+  and status = 'open'
+order by seq desc`
+)
+
+// Cursors tells how far each of the loaded projections is in a campaign, in
+// their order. One that was never set aside has no cursor of its own: it stands
+// at the watermark. An unknown campaign is outbox.ErrNotFound.
+func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+	var highWater int64
+	err := s.journal.read(ctx, func(t *tx) error {
+		c, err := t.existingCampaign(campaign)
+		if err == nil {
+			highWater = c.highWater
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var mark Watermark
+	stored := make(map[string]outbox.Cursor)
+	failures := make(map[string]*outbox.CursorFailure)
+	versions := make(map[string]projectionVersion)
+	err = s.projections.read(ctx, func(t *tx) error {
+		var b batch
+		b.each(func(row scanner) (err error) {
+			mark, err = scanWatermark(row)
+			return err
+		}, selectWatermark, campaign)
+		b.each(func(row scanner) error {
+			c, err := scanCursor(row)
+			stored[c.Projection] = c
+			return err
+		}, selectCursors, campaign)
+		b.each(collectFailures(failures), selectOpenFailures, campaign)
+		b.each(collectVersions(versions), selectVersions)
+		return t.runAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
+	}
+	cursors := make([]outbox.Cursor, len(loaded))
+	for i, p := range loaded {
+		c, ok := stored[p.Name]
+		if !ok {
+			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
+		}
+		settleCursor(&c, p, versions[p.Name], highWater, mark.AppliedSeq)
+		c.Failure = failures[p.Name]
+		cursors[i] = c
+	}
+	return cursors, nil
+}
+
+// collectFailures keeps the last failure of each projection.
+func collectFailures(into map[string]*outbox.CursorFailure) func(scanner) error {
+	return func(row scanner) error {
+		var name string
+		var last int64
+		f := new(outbox.CursorFailure)
+		err := row.Scan(&name, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
+		f.At = at(last)
+		into[name] = f
+		return err
+	}
+}
+
+var cursorsAside = bothWays(`
+select ` + cursorColumns + `, campaign_id
+from projection_cursors
+where campaign_id {>} $1
+  and projection = $2
+  and state <> 'live'
+order by campaign_id{desc}
+limit $3`)
+
+// ProjectionCursors pages through the campaigns that a loaded projection does
+// not follow, by id. Those that a pause for all campaigns stopped are among
+// them once they have events that the projection was not told. A projection
+// that is not loaded is outbox.ErrNotFound.
+func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
+	page := outbox.Page[outbox.CampaignCursor]{Items: []outbox.CampaignCursor{}}
+	p, err := loadedAs(f.Projection, loaded)
+	if err != nil {
+		return page, err
+	}
+	l := &list[outbox.CampaignCursor]{
+		name: "cursors", query: cursorsAside, args: []any{f.Projection}, scan: scanCampaignCursor,
+		low: []any{""}, high: []any{beyondTexts},
+		key: func(c outbox.CampaignCursor) []any { return []any{c.CampaignID} },
+	}
+	if f.State != "" {
+		l.match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
+	}
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	versions := make(map[string]projectionVersion)
+	err = s.projections.read(ctx, func(t *tx) error {
+		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil {
+			return err
+		}
+		told(&page)
+		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+			return err
+		}
+		return t.failuresOf(f.Projection, page.Items)
+	})
+	if err == nil {
+		err = s.measureLag(ctx, p, versions[p.Name], page.Items)
+	}
+	if err != nil {
+		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
+	}
+	return page, nil
+}
+
+func scanCampaignCursor(row scanner) (c outbox.CampaignCursor, err error) {
+	c.Cursor, err = scanCursor(row, &c.CampaignID)
+	return c, err
+}
+
+func loadedAs(name string, loaded []outbox.ProjectionInfo) (outbox.ProjectionInfo, error) {
+	for _, p := range loaded {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return outbox.ProjectionInfo{}, outbox.NotFound("there is no projection %q", name)
+}
+
+const selectOpenFailuresOf = `
+select projection, seq, event_type, message, fingerprint, attempts, last_at
+from failures
+where campaign_id = $1
+  and projection = $2
+  and status = 'open'
+order by seq desc`
+
+// failuresOf fills in where the projection stands failed in each campaign.
+func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
+	var b batch
+	for i := range cursors {
+		b.each(func(row scanner) error {
+			found := make(map[string]*outbox.CursorFailure)
+			err := collectFailures(found)(row)
+			cursors[i].Failure = found[projection]
+			return err
+		}, selectOpenFailuresOf, cursors[i].CampaignID, projection)
+	}
+	return t.runAll(&b)
+}
+
+// measureLag completes cursors by the journal. It is read after them, so that
+// none is ahead of it.
+func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, v projectionVersion, cursors []outbox.CampaignCursor) error {
+	return s.journal.read(ctx, func(t *tx) error {
+		var b batch
+		for i := range cursors {
+			c := &cursors[i].Cursor
+			b.each(func(row scanner) error {
+				var highWater int64
+				err := row.Scan(&highWater)
+				settleCursor(c, p, v, highWater, c.AppliedSeq)
+				return err
+			}, selectHighWater, cursors[i].CampaignID)
+		}
+		return t.runAll(&b)
+	})
+}
+
+const (
+	// asideWindow is how many cursors and failures are counted at the most.
+	asideWindow = 10_000
+
+	countAside = `
+select c.state, count(*)
+from (
+  select state
+  from projection_cursors
+  where projection = $1
+    and state <> 'live'
+  order by campaign_id
+  limit $2
+) as c
+group by c.state`
+
+	countOpenFailures = `
+select f.projection, count(*)
+from (
+  select projection
+  from failures
+  where status = 'open'
+  order by campaign_id, projection, seq
+  limit $1
+) as f
+group by f.projection`
+)
+
+// DescribeProjections fills in what the database knows of the loaded
+// projections: who paused them, how many campaigns each does not follow or is
+// behind in, its open failures, and whether its rows were built by another
+// version of its definition.
+func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	described := make([]outbox.ProjectionInfo, len(loaded))
+	err = s.projections.read(ctx, func(t *tx) error {
+		versions, failures := make(map[string]projectionVersion), make(map[string]int64)
+		var b batch
+		b.each(collectVersions(versions), selectVersions)
+		b.each(collectCounts(failures), countOpenFailures, asideWindow)
+		aside := make([]map[string]int64, len(loaded))
+		for i, p := range loaded {
+			aside[i] = make(map[string]int64)
+			b.each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
+		}
+		if err := t.runAll(&b); err != nil {
+			return err
+		}
+		for i, p := range loaded {
+			describe(&p, versions[p.Name], aside[i], failures)
+			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
+			described[i] = p
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe projections: %w", err)
+	}
+	return described, nil
+}
+
+func describe(p *outbox.ProjectionInfo, v projectionVersion, aside, failures map[string]int64) {
+	p.Paused, p.BuiltVersion = v.pause, v.built
+	p.BuiltByOtherVersion = v.version != "" && v.built != p.Version
+	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
+	p.OpenFailures = failures[p.Name]
+	var open int64
+	for _, n := range failures {
+		open += n
+	}
+	p.CountsCapped = open >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
+}
+
+func collectCounts(into map[string]int64) func(scanner) error {
+	return func(row scanner) error {
+		var name string
+		var n int64
+		err := row.Scan(&name, &n)
+		into[name] = n
+		return err
+	}
+}

@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+const recordFailed = `
+insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
+values ($1, $2, $3, $4, $5, $6, 1, $7, $7)
+on conflict (campaign_id, projection, seq) where status = 'open' do update
+set attempts = failures.attempts + 1, last_at = excluded.last_at, message = excluded.message, fingerprint = excluded.fingerprint
+returning attempts`
+
+const moreOpenFailures = `
+update projection_watermarks
+set open_failures = open_failures + 1
+where campaign_id = $1`
+
+// Failed records that a projection failed at e once more. There is one open
+// failure for each campaign, projection and seq.
+func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
+	var attempts int64
+	_, err := a.t.one([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, clip(f.Message, errorLimit), a.now)
+	if err == nil && attempts == 1 {
+		_, err = a.t.exec(moreOpenFailures, e.CampaignID)
+	}
+	if err != nil {
+		return fmt.Errorf("record the failure of projection %q: %w", projection, err)
+	}
+	return nil
+}
+
+const (
+	resolveFailures = `
+update failures
+set status = 'resolved', resolved_at = $3
+where campaign_id = $1
+  and status = 'open'
+  and seq <= $2
+  and projection not in (
+    select c.projection
+    from projection_cursors c
+    where c.campaign_id = $1
+      and c.state || '' <> 'live')`
+
+	recountFailures = `
+update projection_watermarks
+set open_failures = (
+  select count(*)
+  from failures
+  where campaign_id = $1
+    and status = 'open')
+where campaign_id = $1`
+)
+
+// Resolve closes the failures of a campaign at events up to seq, which the
+// watermark has passed, except those of projections that are set aside.
+func (a *ApplyTx) Resolve(campaign string, seq int64) error {
+	err := a.do(nil, resolveFailures, campaign, seq, a.now)
+	if err == nil {
+		err = a.do(nil, recountFailures, campaign)
+	}
+	if err != nil {
+		return fmt.Errorf("resolve the failures of campaign %q: %w", campaign, err)
+	}
+	return nil
+}
+
+const failureColumns = `id, campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at, status, resolved_at`
+
+func scanFailure(row scanner) (outbox.ProjectionFailure, error) {
+	var f outbox.ProjectionFailure
+	var first, last int64
+	var resolved sql.NullInt64
+	err := row.Scan(&f.ID, &f.CampaignID, &f.Projection, &f.Seq, &f.EventType, &f.Fingerprint, &f.Message, &f.Attempts,
+		&first, &last, &f.Status, &resolved)
+	f.FirstAt, f.LastAt, f.ResolvedAt = at(first), at(last), atOrNil(resolved)
+	return f, err
+}
+
+const selectFailures = `
+select ` + failureColumns + `
+from failures
+where id {>} $1
+`
+
+var (
+	failuresAll        = bothWays(selectFailures + "order by id{desc}\nlimit $2")
+	failuresByStatus   = bothWays(selectFailures + "  and status = $2\norder by id{desc}\nlimit $3")
+	failuresOfCampaign = bothWays(selectFailures + "  and campaign_id = $2\norder by id{desc}\nlimit $3")
+)
+
+func failureList(f outbox.FailureFilter) *list[outbox.ProjectionFailure] {
+	l := &list[outbox.ProjectionFailure]{
+		name: "failures", query: failuresAll, scan: scanFailure, down: true,
+		low: []any{int64(0)}, high: []any{int64(farFuture)},
+		key: func(p outbox.ProjectionFailure) []any { return []any{p.ID} },
+	}
+	switch {
+	case f.CampaignID != "":
+		l.query, l.args = failuresOfCampaign, []any{f.CampaignID}
+	case f.Status != "":
+		l.query, l.args = failuresByStatus, []any{string(f.Status)}
+	}
+	if f.Projection != "" || f.Fingerprint != "" || f.CampaignID != "" && f.Status != "" {
+		l.match = f.Matches
+	}
+	return l
+}
+
+// Failures pages through the events that projections could not follow, newest
+// first. A page looks through a bounded number of them and may end early, with
+// Partial set.
+func (s *Store) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
+	page := outbox.Page[outbox.ProjectionFailure]{Items: []outbox.ProjectionFailure{}}
+	l := failureList(f)
+	from, err := l.at(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.projections.read(ctx, func(t *tx) (err error) {
+		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		told(&page)
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list failures: %w", err)
+	}
+	return page, nil
+}
+
+const selectFailure = `
+select ` + failureColumns + `
+from failures
+where id = $1`
+
+// Failure reads one event that a projection could not follow. A missing one is
+// outbox.ErrNotFound.
+func (s *Store) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
+	var f outbox.ProjectionFailure
+	found := false
+	err := s.projections.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) (err error) {
+			f, err = scanFailure(row)
+			found = true
+			return err
+		}, selectFailure, id)
+	})
+	if err == nil && !found {
+		err = outbox.NotFound("there is no failure %d", id)
+	}
+	return f, err
+}

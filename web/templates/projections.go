@@ -1,0 +1,177 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// ProjectionView is one projection, the campaigns that it does not follow, its
+// open failures, and what operators did to it.
+type ProjectionView struct {
+	outbox.ProjectionInfo
+	Filter   outbox.CursorFilter
+	Cursors  outbox.Page[outbox.CampaignCursor]
+	Failures outbox.Page[outbox.ProjectionFailure]
+	Acts     []outbox.Act
+}
+
+func cursorGlyph(state string) string {
+	switch state {
+	case outbox.CursorLive:
+		return stateGlyph(outbox.StateCurrent)
+	case outbox.CursorPaused:
+		return stateGlyph(outbox.StatePaused)
+	case outbox.CursorBehind:
+		return stateGlyph(outbox.StateLagging)
+	}
+	return statusGlyph(outbox.Dead)
+}
+
+func cursorHue(state string) string {
+	switch state {
+	case outbox.CursorLive:
+		return "s-current"
+	case outbox.CursorPaused:
+		return "s-paused"
+	case outbox.CursorBehind:
+		return "s-lagging"
+	}
+	return "s-dead"
+}
+
+// projectionState is the worst that a projection is in any campaign, or paused
+// where it is so for all.
+func projectionState(i outbox.ProjectionInfo) string {
+	switch {
+	case i.Paused != nil:
+		return outbox.CursorPaused
+	case i.Quarantined > 0:
+		return outbox.CursorQuarantined
+	case i.Behind > 0:
+		return outbox.CursorBehind
+	case i.PausedCampaigns > 0:
+		return outbox.CursorPaused
+	}
+	return outbox.CursorLive
+}
+
+// notFollowed says how many campaigns go on without a projection.
+func notFollowed(i outbox.ProjectionInfo) string {
+	n := i.Quarantined + i.PausedCampaigns + i.Behind
+	switch {
+	case n == 0:
+		return "It follows every campaign."
+	case i.CountsCapped:
+		return "At least " + count(n, "campaign goes", "campaigns go") + " on without it."
+	}
+	return count(n, "campaign goes", "campaigns go") + " on without it."
+}
+
+// atLeast writes a count that may be where counting ended.
+func atLeast(n int64, capped bool) string {
+	if capped {
+		return num(n) + " or more"
+	}
+	return num(n)
+}
+
+// holdFormID is the id of the form that pauses or resumes a projection.
+func holdFormID(projection string) string { return "hold-" + projection }
+
+// cursorForms are the ids of the forms of a campaign's cursors.
+func cursorForms(list []outbox.Cursor) []string {
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = holdFormID(c.Projection)
+	}
+	return ids
+}
+
+func projectionForms(list []outbox.ProjectionInfo) []string {
+	ids := make([]string, len(list))
+	for i, info := range list {
+		ids[i] = holdFormID(info.Name)
+	}
+	return ids
+}
+
+func holdAction(p Page, projection string, paused bool) URL {
+	if paused {
+		return p.Links.ResumeProjection(projection)
+	}
+	return p.Links.PauseProjection(projection)
+}
+
+// holdSentence says what pausing or resuming a projection came to.
+func holdSentence(a outbox.Act) string {
+	var h outbox.ProjectionHold
+	if json.Unmarshal(a.After, &h) != nil {
+		return "Done: " + a.Action + "."
+	}
+	where := "for all campaigns"
+	if h.CampaignID != "" {
+		where = "for campaign " + h.CampaignID
+	}
+	switch {
+	case a.Action == "projection_pause" && h.CampaignID == "":
+		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
+	case a.Action == "projection_pause":
+		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
+	case h.Behind > 0:
+		return fmt.Sprintf("Resumed projection %s %s; %s wait for a replay.", h.Projection, where, count(h.Behind, "campaign", "campaigns"))
+	}
+	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
+}
+
+// holdTwins pause or resume a projection.
+func holdTwins(p Page, projection string, paused bool) Twins {
+	to, command := p.Links.API().PauseProjection(projection), "pause"
+	if paused {
+		to, command = p.Links.API().ResumeProjection(projection), "resume"
+	}
+	return Twins{Curl: curlAct(p.Origin, to, nil), CLI: "outboxweb projections " + command + " --reason 'why' -- " + shellQuote(projection)}
+}
+
+func cursorsPager(p Page, v ProjectionView) pagerView {
+	return pagerOf(v.Cursors, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.ProjectionCursors(f)
+	})
+}
+
+func stuckPager(p Page, v FailuresView) pagerView {
+	return pagerOf(v.Stuck, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.StuckOf(f)
+	})
+}
+
+// failureStatuses are the choices of the list of failures.
+var failureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
+
+func failureStatusName(s outbox.FailureStatus) string {
+	if s == "" {
+		return "all"
+	}
+	return string(s)
+}
+
+// withStatus is f from its start with another status.
+func withStatus(f outbox.FailureFilter, s outbox.FailureStatus) outbox.FailureFilter {
+	f.Status, f.Cursor = s, ""
+	return f
+}
+
+// asideStates are the choices of the list of cursors.
+var asideStates = []string{"", outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind}
+
+func asideName(state string) string {
+	if state == "" {
+		return "all"
+	}
+	return state
+}
