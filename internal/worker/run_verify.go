@@ -16,7 +16,7 @@ const verifyTries = 5
 
 // fewEvents is how many events a fold may be behind the live rows when it is
 // brought level while others wait for it, or a snapshot is kept.
-const fewEvents = 500
+const fewEvents = 200
 
 // errMoved is a campaign that changed while it was looked at.
 var errMoved = errors.New("the campaign changed meanwhile")
@@ -178,8 +178,10 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*s
 					return nil, mark, nil, err
 				}
 				continue
-			default:
+			default: // without a rest: the file of changes grows as long as a snapshot is kept
+				f.hurry = true
 				err = fold.To(ctx, mark.AppliedSeq)
+				f.hurry = false
 			}
 		}
 		if err != nil {
