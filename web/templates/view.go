@@ -25,6 +25,7 @@ type Page struct {
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // for why campaigns do or do not move
 	ReadOnly bool
+	DryRun   bool // whether what applying a row would do can be tried
 	// ReasonFrom is the number of released rows from which an act needs a
 	// reason; 0 means that none does.
 	ReasonFrom int64
@@ -209,6 +210,8 @@ func actSentence(a outbox.Act) string {
 		return "Took back the skip of " + subject + ": it is applied like any other."
 	case "operation_start", "operation_cancel", "operation_acknowledge":
 		return operationSentence(a)
+	case "run_start", "run_cancel", "run_resume":
+		return runActSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":
@@ -249,7 +252,8 @@ type Problem struct {
 	Detail    string
 	Fields    map[string]string // field → what is wrong with it
 	RequestID string
-	Back      URL // the page about the same thing, or empty
+	Back      URL   // the page about the same thing, or empty
+	Run       int64 // the run in the way, or 0
 }
 
 // titles says in an operator's words what HTTP's status texts say in its own.
