@@ -30,6 +30,8 @@ type cli struct {
 	Failures    failuresCmd    `cmd:"" help:"List what failed and dead rows have in common, and pin notes to it."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
+	Runs        runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
+	Verify      verifyCmd      `cmd:"" help:"Compare the live rows with a fold of the journal; exit 1 on a drift."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
 	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
@@ -36,6 +37,115 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return errFound
 	}
 	return err
+}
+
+// try prints what a rebuild would change, campaign by campaign. A row that would
+// change, or an event that would fail, is exit 1.
+func (c *runsStartCmd) try(ctx context.Context, a *app) error {
+	o := a.storeOptions()
+	o.ReadOnly = true
+	st, set, err := a.openBothWith(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	f, err := worker.NewFolder(ctx, st, set)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	f.OtherVersion()
+	t := rebuildTrial{app: a, folder: f, projections: c.Projection, Results: []outbox.RunResult{}, quiet: c.JSON}
+	if err := t.each(ctx, st, c.Campaign); err != nil {
+		return err
+	}
+	if c.JSON {
+		err = a.printJSON(t)
+	} else {
+		fmt.Fprintf(a.out, "%s campaigns tried: %s would stay as they are, %s would change, %s cannot be folded\n", thousands(t.Campaigns), thousands(t.Unchanged), thousands(t.Changed), thousands(t.Failed))
+	}
+	if err == nil && t.Changed+t.Failed > 0 {
+		return errFound
+	}
+	return err
+}
+
+// rebuildTrial is a dry run of a rebuild under way.
+type rebuildTrial struct {
+	app         *app
+	folder      *worker.Folder
+	projections []string
+	quiet       bool
+
+	Campaigns int64              `json:"campaigns"`
+	Unchanged int64              `json:"unchanged"`
+	Changed   int64              `json:"changed"`
+	Failed    int64              `json:"failed"`
+	Results   []outbox.RunResult `json:"results"` // of campaigns that would not stay as they are, at most 1,000
+}
+
+// each tries the campaigns named, or all of them.
+func (t *rebuildTrial) each(ctx context.Context, st *store.Store, named []string) error {
+	for _, id := range named {
+		if _, err := st.Campaign(ctx, id); err != nil {
+			return err
+		}
+		if err := t.one(ctx, id); err != nil {
+			return err
+		}
+	}
+	filter := outbox.CampaignFilter{Limit: 200}
+	for len(named) == 0 {
+		page, err := st.Campaigns(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, c := range page.Items {
+			if err := t.one(ctx, c.CampaignID); err != nil {
+				return err
+			}
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		filter.Cursor = *page.NextCursor
+	}
+	return nil
+}
+
+func (t *rebuildTrial) one(ctx context.Context, id string) error {
+	r, err := t.folder.Verify(ctx, id, 0, t.projections...)
+	if err != nil {
+		return err
+	}
+	t.Campaigns++
+	switch r.Outcome {
+	case outbox.OutcomeMatch:
+		t.Unchanged++
+		return nil
+	case outbox.OutcomeDrift:
+		t.Changed++
+	default:
+		t.Failed++
+	}
+	if len(t.Results) < 1000 {
+		t.Results = append(t.Results, r)
+	}
+	if t.quiet {
+		return nil
+	}
+	fmt.Fprintf(t.app.out, "campaign %s, %s events\n", id, thousands(r.Seq))
+	if len(r.Projections) == 0 {
+		fmt.Fprintf(t.app.out, "%s\n", r.Error)
+	}
+	for _, p := range r.Projections {
+		if p.Error != "" {
+			fmt.Fprintf(t.app.out, "%s: event %d cannot be folded: %s\n", p.Projection, p.ErrorSeq, p.Error)
+			continue
+		}
+		t.app.printComparison(p)
+	}
+	return nil
 }
 
 func (a *app) printDryRun(d outbox.DryRun) {

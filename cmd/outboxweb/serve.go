@@ -37,6 +37,9 @@ type serveCmd struct {
 	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
 	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
 	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
+	RunParallel    int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
+	RunRate        int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
+	VerifyEvery    time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
 	Concurrency    int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
 	EventTimeout   time.Duration `default:"10s" help:"How long one event may take to apply."`
 	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
@@ -98,6 +101,12 @@ func (c *serveCmd) check() error {
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case c.BatchSize < 1 || c.BatchSize > 100_000:
 		return usagef("--batch-size must lie between 1 and 100000")
+	case c.RunParallel < 1 || c.RunParallel > 32:
+		return usagef("--run-parallel must lie between 1 and 32")
+	case c.RunRate < 0:
+		return usagef("--run-rate must be 0 or more")
+	case c.VerifyEvery != 0 && c.VerifyEvery < time.Second:
+		return usagef("--verify-every must be 0, or 1s or more")
 	case c.Concurrency < 1 || c.Concurrency > 32:
 		return usagef("--concurrency must lie between 1 and 32")
 	case c.MaxAttempts < 1:
@@ -162,7 +171,8 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
 	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
-		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency})
+		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
+		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery})
 	st.OnWork(w.Wake)
 	var inline func(context.Context, string) error
 	if st.Mode() == outbox.ModeInline {

@@ -24,6 +24,9 @@ var actCommands = map[string]string{
 	"/operations":                               "requeue",
 	"/operations/{operation}/cancel":            "operations cancel",
 	"/operations/{operation}/acknowledge":       "operations acknowledge",
+	"/runs":                                     "runs start",
+	"/runs/{run}/cancel":                        "runs cancel",
+	"/runs/{run}/resume":                        "runs resume",
 	"/gaps/repair":                              "gaps",
 }
 

@@ -50,7 +50,7 @@ func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/rows/c-1/2", "/rows/c-1/99", "/c-1", "/nobody", "/operations/1", "/operations/99")
+	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/rows/c-1/2", "/rows/c-1/99", "/c-1", "/nobody", "/operations/1", "/operations/99", "/runs/1", "/runs/99")
 	for _, r := range everyRequest(t, s) {
 		to := absent.Replace(r.target)
 		if to == r.target || r.method == http.MethodPost && strings.HasSuffix(r.target, "/events") { // the first event makes a campaign
@@ -58,7 +58,7 @@ func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
 		}
 		for _, target := range []string{to, strings.Replace(strings.Replace(to, "/c-1/", "/nobody/", 1), "/99", "/2", 1)} {
 			r.target = target
-			if strings.HasPrefix(strings.TrimPrefix(target, apiPrefix), "/operations/2") {
+			if path := strings.TrimPrefix(target, apiPrefix); strings.HasPrefix(path, "/operations/2") || strings.HasPrefix(path, "/runs/2") {
 				continue
 			}
 			a := s.send(r)

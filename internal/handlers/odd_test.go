@@ -93,6 +93,7 @@ var (
 		"/operations": {operationsQuery{}}, "/operations/new": {operationForm{}}, "/operations/{operation}": {operationRowsQuery{}}, "/operations/{operation}/rows": {operationRowsQuery{}},
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
 		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
+		"/runs": {runsQuery{}}, "/runs/{run}/results": {resultsQuery{}}, "/runs/{run}/log": {paging{}},
 		"/": {overviewQuery{}}, "/history": {overviewQuery{}}, "/failures": {groupQuery{}},
 		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}
@@ -100,10 +101,11 @@ var (
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipFields{}}
 	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
 		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
+		"/runs": runBody{}, "/runs/{run}/cancel": runActBody{}, "/runs/{run}/resume": runActBody{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.
@@ -143,7 +145,7 @@ func find(params map[string]any, route string) any {
 }
 
 func oddAddresses(r request, route string) (all []request) {
-	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers} {
+	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{run}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
 				r.target = plain.Replace(strings.Replace(route, place, url.PathEscape(value), 1))

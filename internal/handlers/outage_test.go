@@ -63,6 +63,7 @@ func everyRequest(t *testing.T, s *site) []request {
 // neededBodies are for the routes that refuse a request without one.
 var neededBodies = map[string]string{
 	apiPrefix + "/campaigns/{campaign}/events": `{"event_type":"a","payload":{}}`,
+	apiPrefix + "/runs":                        `{"kind":"verify","all_campaigns":true}`,
 	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
 	"/failures/groups/note":                    "fingerprint=f&note=n",
 	"/failures/groups/retry":                   "fingerprint=f",

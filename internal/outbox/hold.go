@@ -183,5 +183,13 @@ func RunOwner(run int64, process string) string {
 
 const runOwner = "run "
 
+// SameRun reports whether two owners of leases are the same run, perhaps worked on
+// by one process after another.
+func SameRun(a, b string) bool {
+	ofA, _, isRun := strings.Cut(a, " of ")
+	ofB, _, _ := strings.Cut(b, " of ")
+	return isRun && IsRun(a) && ofA == ofB
+}
+
 // IsRun reports whether the owner of a lease is a run rather than a worker.
 func IsRun(owner string) bool { return strings.HasPrefix(owner, runOwner) }

@@ -400,13 +400,13 @@ where campaign_id in (
   select campaign_id
   from campaigns
   where lease_owner <> ''
-    and ($2 = '' or lease_owner = $2)
+    and ($2 = '' or lease_owner = $2 or substr(lease_owner, 1, 4) = 'run ' and substr(lease_owner, length(lease_owner) - length($2) + 1) = $2)
     and lease_expires_at > $1
   order by campaign_id`
 
-// EndLeases lets the leases of a worker that is known to be gone run out now
-// instead of at their time; an empty owner stands for all. Should the worker
-// live after all, its epoch keeps it from doing harm.
+// EndLeases lets the leases of a worker that is known to be gone, and of the runs
+// it worked on, run out now instead of at their time; an empty owner stands for
+// all. Should the worker live after all, its epoch keeps it from doing harm.
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	err := s.journal.write(ctx, func(t *tx) error {
 		_, err := t.exec(endLeases+t.forUpdate+")", s.now(), owner)

@@ -35,7 +35,7 @@ const (
 // so are those that another run keeps holding; the caller comes back for them.
 //
 // The owner of the leases is w.ID, which should be an outbox.RunOwner. Claims of
-// the same owner are taken over at once.
+// the same run, of this process or of one before, are taken over at once.
 func (s *Store) ClaimForRun(ctx context.Context, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
@@ -119,9 +119,10 @@ func (s *Store) leaseForRun(ctx context.Context, w Worker, ids []string, lease t
 	return claims, held, err
 }
 
-// heldAgainst reports whether another has a lease that still lasts.
+// heldAgainst reports whether another has a lease that still lasts. A process
+// that has taken a run over is not another: nobody else works on the run.
 func (c *campaignRow) heldAgainst(w Worker, now int64) bool {
-	return c.leaseOwner != "" && c.leaseOwner != w.ID && c.leaseExpiry > now
+	return c.leaseOwner != "" && c.leaseOwner != w.ID && !outbox.SameRun(c.leaseOwner, w.ID) && c.leaseExpiry > now
 }
 
 // seize ends the lease of a campaign, if there is one. One that ran out is

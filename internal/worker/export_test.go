@@ -46,3 +46,46 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 
 // Versions are those of the worker's projections.
 func (w *Worker) Versions() map[string]string { return w.versions() }
+
+// DieInRun takes up a run and rebuilds its first campaign as far as the stage:
+// until it is folded, until its lease is taken and all is folded, or until the
+// rows are swapped. Then the process is gone; what it would have done next is
+// returned, for one that only slept. Nil means that there is no run.
+func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
+	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+	if err != nil || !ok {
+		return nil, err
+	}
+	r := w.runner(lease)
+	scope, err := w.Store.RunScope(ctx, lease, "", 1)
+	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
+		return func() error { return nil }, err
+	}
+	f, err := NewFolder(ctx, w.Store, w.Set)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.plan(ctx, f, scope[0])
+	if err != nil || m.ended || stage == 0 {
+		return f.Close, err
+	}
+	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.who.ID)}
+	claims, err := w.Store.ClaimForRun(ctx, who, []string{m.scope.CampaignID}, w.Lease)
+	if err != nil || len(claims) == 0 {
+		return f.Close, err
+	}
+	if err := m.finish(ctx, f, claims[0]); err != nil || m.ended {
+		return f.Close, err
+	}
+	swap := func() error {
+		_, err := f.scratch.Swap(ctx, []store.Swap{m.swap})
+		return err
+	}
+	if stage == 1 {
+		return func() error { return errors.Join(swap(), f.Close()) }, nil
+	}
+	return func() error {
+		_, err := w.Store.ReleaseForRun(ctx, who, claims)
+		return errors.Join(err, f.Close())
+	}, swap()
+}

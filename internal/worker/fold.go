@@ -47,9 +47,9 @@ func NewFolder(ctx context.Context, s *store.Store, set *projection.Set) (*Folde
 // Close drops the scratch tables.
 func (f *Folder) Close() error { return f.scratch.Close() }
 
-// Reader reads the scratch tables. The rows must be closed before
-// anything else is done with the Folder.
-func (f *Folder) Reader() projection.Queryer { return f.scratch }
+// OtherVersion says that the live tables may have been made by another version
+// of the set, and lack columns or be missing. Digests of them are left out.
+func (f *Folder) OtherVersion() { f.foreign = true }
 
 // The number of events that are read at a time follows their size, so that a
 // chunk takes about chunkBytes.

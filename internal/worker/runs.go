@@ -72,9 +72,12 @@ func (w *Worker) StepRuns(ctx context.Context) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	r := &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults)}
-	r.done, r.failed = lease.Run.Events.Done, lease.Run.Counts.Failed
-	return true, r.run(ctx)
+	return true, w.runner(lease).run(ctx)
+}
+
+func (w *Worker) runner(lease store.RunLease) *runner {
+	return &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults),
+		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
 
 // versions are those of the loaded projections, by name.

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/handlers"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/sample"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+var (
+	benchEvents   = flag.Int("bench.events", 100_000, "events of BenchmarkRebuild")
+	benchRebuilt  = flag.Int("bench.rebuilt", 200, "campaigns of BenchmarkRebuild")
+	benchPostgres = flag.Bool("bench.postgres", false, "let BenchmarkRebuild use the databases of $OUTBOXWEB_JOURNAL_DB and $OUTBOXWEB_PROJECTIONS_DB")
+)
+
+// BenchmarkRebuild measures a rebuild of everything beside the bare fold of the
+// same events, which is its limit; what pages take meanwhile, and how far the
+// process grows. Then it measures how much slower events are applied while a
+// run folds, in turns with none.
+func BenchmarkRebuild(b *testing.B) {
+	tuneCollector()
+	s, set := rebuildable(b)
+	working(b, s, set, func() {
+		untilApplied(b, s)
+		b.Run("rebuild", func(b *testing.B) { measureRebuild(b, s, set) })
+	})
+	b.Run("beside", func(b *testing.B) { measureBeside(b, s, set) })
+}
+
+// working has a worker at work while f runs.
+func working(b *testing.B, s *store.Store, set *projection.Set, f func()) {
+	b.Helper()
+	w := worker.New(worker.Config{Store: s, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
+	ctx, stop := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	f()
+	stop()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}
+
+func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	defer server.Close()
+	limit := bareFold(b, s, set)
+	debug.FreeOSMemory()
+	before := residentMB(b)
+	run := startRun(b, s, set, outbox.RunRebuild)
+	looking, stop := context.WithCancel(b.Context())
+	times := map[string][]time.Duration{}
+	var mu sync.Mutex
+	var lookers sync.WaitGroup
+	peak := before
+	for name, path := range map[string]string{"overview": "/", "campaigns": "/campaigns", "rows": "/rows", "audit": "/audit", "projections": "/projections"} {
+		lookers.Go(func() {
+			every(looking, 0, 200*time.Millisecond, func() {
+				took := openPage(b, server.Client(), server.URL+path)
+				mu.Lock()
+				defer mu.Unlock()
+				times[name] = append(times[name], took)
+			})
+		})
+	}
+	lookers.Go(func() {
+		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b)) })
+	})
+	run = awaitRun(b, s, run.ID)
+	stop()
+	lookers.Wait()
+	speed := float64(run.Events.Done) / run.FinishedAt.Sub(*run.StartedAt).Seconds()
+	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
+		b.Fatalf("run %+v", run)
+	}
+	b.ReportMetric(limit, "bare-fold-events/s")
+	b.ReportMetric(speed, "rebuild-events/s")
+	b.ReportMetric(speed/limit, "of-bare-fold")
+	b.ReportMetric(before, "resident-before-MB")
+	b.ReportMetric(peak, "resident-peak-MB")
+	for name, t := range times {
+		b.ReportMetric(p99(t), name+"-p99-ms")
+	}
+}
+
+// measureBeside drains the same number of events in turns, with a run that
+// never comes to its end and without one.
+func measureBeside(b *testing.B, s *store.Store, set *projection.Set) {
+	campaigns := allCampaigns(b, s)
+	var alone, beside time.Duration
+	const turns, batch = 6, 60_000
+	by := outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}
+	for turn := range turns {
+		appendSpread(b, s, campaigns, batch, turn)
+		took := &alone
+		if turn%2 == 1 {
+			startRun(b, s, set, outbox.RunVerify)
+			took = &beside
+		}
+		working(b, s, set, func() {
+			began := time.Now()
+			untilApplied(b, s)
+			*took += time.Since(began)
+		})
+		for _, run := range activeRuns(b, s) {
+			if _, err := s.CancelRun(b.Context(), by, run.ID); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(turns/2*batch/alone.Seconds(), "alone-events/s")
+	b.ReportMetric(turns/2*batch/beside.Seconds(), "beside-a-run-events/s")
+	b.ReportMetric(100*(1-alone.Seconds()/beside.Seconds()), "slower-%")
+}
+
+// rebuildable is a journal of invented events.
+func rebuildable(b *testing.B) (*store.Store, *projection.Set) {
+	b.Helper()
+	dir := b.TempDir()
+	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), Mode: outbox.ModeOutbox}
+	dialect := "sqlite"
+	if *benchPostgres {
+		o.Journal, o.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
+	}
+	s, err := store.Open(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	set, err := projection.Load(dialect, "builtin:campaigns")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := worker.Install(b.Context(), s, set); err != nil {
+		b.Fatal(err)
+	}
+	var batch []outbox.Event
+	flush := func() {
+		if len(batch) == 0 {
+			return
+		}
+		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
+			b.Fatal(err)
+		}
+		batch = batch[:0]
+	}
+	for e := range sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}) {
+		if batch = append(batch, e); len(batch) == 1000 {
+			flush()
+		}
+	}
+	flush()
+	return s, set
+}
+
+// appendSpread appends events that no projection refuses, the same number to
+// each campaign.
+func appendSpread(b *testing.B, s *store.Store, campaigns []outbox.Campaign, n, turn int) {
+	b.Helper()
+	var batch []outbox.Event
+	for i := range n {
+		c := campaigns[i%len(campaigns)].CampaignID
+		batch = append(batch, outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)})
+		if len(batch) == 1000 || i == n-1 {
+			if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+}
+
+func untilApplied(b *testing.B, s *store.Store) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer cancel()
+	behind := true
+	every(ctx, 0, 20*time.Millisecond, func() {
+		wait, any, err := s.UntilDue(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if behind = any && wait < time.Minute; !behind {
+			cancel()
+		}
+	})
+	if behind {
+		b.Fatal("the events are not applied in ten minutes")
+	}
+}
+
+// bareFold is how many events a second two folders get through, without
+// anything being compared or swapped.
+func bareFold(b *testing.B, s *store.Store, set *projection.Set) float64 {
+	b.Helper()
+	campaigns := allCampaigns(b, s)
+	began := time.Now()
+	var events int64
+	var folders sync.WaitGroup
+	for half := range 2 {
+		folders.Go(func() {
+			f, err := worker.NewFolder(b.Context(), s, set)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer f.Close()
+			for i := half; i < len(campaigns); i += 2 {
+				fold, err := f.Begin(b.Context(), campaigns[i].CampaignID, nil)
+				if err == nil {
+					err = fold.To(b.Context(), campaigns[i].HighWaterSeq)
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for _, c := range campaigns {
+		events += c.HighWaterSeq
+	}
+	folders.Wait()
+	return float64(events) / time.Since(began).Seconds()
+}
+
+func startRun(b *testing.B, s *store.Store, set *projection.Set, kind outbox.RunKind) outbox.Run {
+	b.Helper()
+	run, err := s.StartRun(b.Context(), outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunOrder{Kind: kind, All: true}, projectionInfos(set))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return run
+}
+
+func activeRuns(b *testing.B, s *store.Store) []outbox.Run {
+	b.Helper()
+	runs, err := s.ActiveRuns(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return runs
+}
+
+func awaitRun(b *testing.B, s *store.Store, id int64) outbox.Run {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
+	defer cancel()
+	var run outbox.Run
+	every(ctx, 0, 20*time.Millisecond, func() {
+		var err error
+		if run, err = s.Run(ctx, id); err != nil {
+			b.Fatal(err)
+		}
+		if !run.Status.Active() {
+			cancel()
+		}
+	})
+	return run
+}
+
+// residentMB is how much memory the process has, in megabytes.
+func residentMB(b *testing.B) float64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	pages, err := strconv.ParseFloat(string(bytes.Fields(text)[1]), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pages * float64(os.Getpagesize()) / 1e6
+}

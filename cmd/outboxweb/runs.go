@@ -1,0 +1,443 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// runsCmd starts replays, verifies and rebuilds, and looks at them.
+type runsCmd struct {
+	Start  runsStartCmd  `cmd:"" help:"Start a replay, a verify or a rebuild."`
+	List   runsListCmd   `cmd:"" help:"List runs, newest first."`
+	Show   runsShowCmd   `cmd:"" help:"Show one, with what did not match and the end of its log."`
+	Cancel runsCancelCmd `cmd:"" help:"End one: what it has done stays, everything else is as it was."`
+	Resume runsResumeCmd `cmd:"" help:"Let one that was interrupted, or failed, go on where it stopped."`
+}
+
+// runScope are the flags that say what a run is over.
+type runScope struct {
+	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign of the scope. Repeatable."`
+	All        bool     `help:"All campaigns."`
+	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection of the scope. Repeatable; all when not given."`
+	Until      int64    `placeholder:"SEQ" help:"Of a verify over one campaign: fold no further than this event."`
+	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
+}
+
+func (s *runScope) order(kind outbox.RunKind) outbox.RunOrder {
+	return outbox.RunOrder{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, UntilSeq: s.Until, Rate: s.Rate}
+}
+
+// check judges the flags that kong cannot.
+func (s *runScope) check() error {
+	switch {
+	case s.All && len(s.Campaign) > 0:
+		return usagef("--all is every campaign; give it or --campaign, not both")
+	case s.Until < 0:
+		return usagef("--until must be 1 or more")
+	case s.Rate < 0:
+		return usagef("--rate must be 0 or more")
+	}
+	return nil
+}
+
+type runsStartCmd struct {
+	Kind string `arg:"" help:"replay, verify or rebuild."`
+	runScope
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
+	DryRun bool   `help:"Of a rebuild: start no run, print what it would change. With --projections naming other files, what those would."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run starts a run and, when asked to, follows it.
+func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
+	kind, err := outbox.ParseRunKind(c.Kind)
+	if err != nil {
+		return asUsage("KIND", err)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if !c.All && len(c.Campaign) == 0 {
+		return usagef("runs start needs --campaign C, or --all")
+	}
+	if c.DryRun {
+		if kind != outbox.RunRebuild || c.Wait {
+			return usagef("--dry-run is for runs start rebuild, without --wait")
+		}
+		return c.try(ctx, a)
+	}
+	st, set, err := a.openBoth(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	run, err := st.StartRun(ctx, order(c.Reason), c.order(kind), projectionInfos(set))
+	if err != nil {
+		return err
+	}
+	return a.afterStart(ctx, st, set, run, c.Wait, c.JSON)
+}
+
+// afterStart says that a run was started or, when wait is set, follows it.
+func (a *app) afterStart(ctx context.Context, st *store.Store, set *projection.Set, run outbox.Run, wait, asJSON bool) error {
+	if wait {
+		run, err := a.followRun(ctx, st, set, run.ID)
+		if err != nil {
+			return err
+		}
+		if err := a.printRun(ctx, st, run, asJSON); err != nil {
+			return err
+		}
+		return runError(run)
+	}
+	summary, err := st.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	if !summary.Worker.Running {
+		fmt.Fprintf(a.err, "no worker is running, so run %d waits until one does: start outboxweb serve, or use --wait\n", run.ID)
+	}
+	if asJSON {
+		return a.printJSON(run)
+	}
+	fmt.Fprintf(a.out, "run %d is %s: %s of %s\n", run.ID, run.Status, run.Kind, run.Scope())
+	fmt.Fprintf(a.out, "follow it with: outboxweb runs show %d\n", run.ID)
+	return nil
+}
+
+// runError is the failure that a run which has ended stands for.
+func runError(run outbox.Run) error {
+	if run.Status != outbox.RunCompleted || run.Kind == outbox.RunVerify && run.Verdict == outbox.VerdictDrift {
+		return errFound
+	}
+	return nil
+}
+
+// work executes runs until ctx ends: while it waits, the command works on runs
+// itself, as a server would.
+func (a *app) work(ctx context.Context, st *store.Store, set *projection.Set) error {
+	w := worker.New(worker.Config{Store: st, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
+	return w.WorkOnRuns(ctx)
+}
+
+// followRun works on runs until this one has ended.
+func (a *app) followRun(ctx context.Context, st *store.Store, set *projection.Set, id int64) (outbox.Run, error) {
+	working, stop := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	var worked sync.WaitGroup
+	worked.Go(func() {
+		if err := a.work(working, st, set); err != nil {
+			failed <- err
+		}
+	})
+	defer worked.Wait()
+	defer stop()
+	return a.watchRun(ctx, st, id, failed)
+}
+
+// watchRun looks at a run until it has ended, or working on runs has failed
+// here.
+func (a *app) watchRun(ctx context.Context, st *store.Store, id int64, failed <-chan error) (outbox.Run, error) {
+	look := time.NewTicker(followPause)
+	defer look.Stop()
+	bar := a.progress("run")
+	defer bar.end()
+	for {
+		run, err := st.Run(ctx, id)
+		if err != nil || !run.Status.Active() {
+			return run, err
+		}
+		bar.set(run.Events.Done, run.Events.Total)
+		select {
+		case <-look.C:
+		case err := <-failed:
+			return run, err
+		case <-ctx.Done():
+			bar.end()
+			fmt.Fprintf(a.err, "run %d has not ended; see what becomes of it with: outboxweb runs show %d\n", id, id)
+			return run, ctx.Err()
+		}
+	}
+}
+
+// logEnd is how many lines of a log are printed, and resultsShown how many
+// results of each outcome.
+const (
+	logEnd       = 20
+	resultsShown = 200
+)
+
+// runDetail is a run with what a person asks next.
+type runDetail struct {
+	outbox.Run
+	Results []outbox.RunResult `json:"results"` // those that drifted or failed
+	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
+}
+
+func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, error) {
+	d := runDetail{Run: run, Results: []outbox.RunResult{}}
+	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed} {
+		page, err := st.RunResults(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
+		if err != nil {
+			return d, err
+		}
+		d.Results = append(d.Results, page.Items...)
+	}
+	lines, err := st.RunLog(ctx, run.ID, "", logEnd)
+	d.Log = lines.Items
+	slices.Reverse(d.Log)
+	return d, err
+}
+
+// printRun prints a run with what did not match and the end of its log.
+func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJSON bool) error {
+	d, err := readRun(ctx, st, run)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(d)
+	}
+	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, d.RequestedAt.Format(time.RFC3339))
+	for _, line := range []struct{ name, text string }{{"reason", d.Reason}, {"error", d.Error}, {"cancelled by", d.CancelledBy}, {"verdict", string(d.Verdict)}} {
+		if line.text != "" {
+			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
+		}
+	}
+	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", thousands(d.Campaigns.Done), thousands(d.Campaigns.Total), thousands(d.Events.Done), thousands(d.Events.Total), pace(d.Run))
+	t := table(a.out)
+	fmt.Fprintln(t, "MATCHED\tDRIFTED\tREPLAYED\tFAILED")
+	fmt.Fprintf(t, "%d\t%d\t%d\t%d\n", d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i, name := range slices.Sorted(maps.Keys(d.Digests)) {
+		if i == 0 {
+			fmt.Fprintf(a.out, "\ndigests at seq %d\n", d.Seq)
+		}
+		fmt.Fprintf(t, "%s\t%s\n", name, d.Digests[name])
+	}
+	if err := errors.Join(t.Flush(), a.printResults(d)); err != nil {
+		return err
+	}
+	for i, line := range d.Log {
+		if i == 0 {
+			fmt.Fprintln(a.out, "\nthe end of its log")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", line.At.Format(time.RFC3339), line.CampaignID, firstLine(line.Text, 200))
+	}
+	return t.Flush()
+}
+
+func pace(run outbox.Run) string {
+	if run.EventsPerSecond <= 0 {
+		return ""
+	}
+	text := fmt.Sprintf(", %s events/s", thousands(int64(run.EventsPerSecond)))
+	if run.SecondsLeft != nil {
+		text += fmt.Sprintf(", about %s left", time.Duration(*run.SecondsLeft*float64(time.Second)).Round(time.Second))
+	}
+	return text
+}
+
+// printResults prints what drifted or failed, a line for each projection.
+func (a *app) printResults(d runDetail) error {
+	t := table(a.out)
+	for i, r := range d.Results {
+		if i == 0 {
+			fmt.Fprintln(a.out)
+			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tSEQ\tADDED\tCHANGED\tREMOVED\tFIRST SEQ\tERROR")
+		}
+		printed := false
+		for _, p := range r.Projections {
+			var c outbox.Comparison
+			if p.Comparison != nil {
+				c = *p.Comparison
+			}
+			if p.Error == "" && p.Verdict != outbox.VerdictDrift {
+				continue
+			}
+			printed = true
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", r.CampaignID, p.Projection, r.Outcome, p.Seq, c.Added, c.Changed, c.Removed, c.FirstSeq, firstLine(p.Error, 100))
+		}
+		if !printed {
+			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, r.Outcome, r.Seq, firstLine(r.Error, 100))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := d.Counts.Drifted + d.Counts.Failed - int64(len(d.Results)); more > 0 {
+		fmt.Fprintf(a.out, "and %s campaigns more; all of them are at /runs/%d\n", thousands(more), d.ID)
+	}
+	return nil
+}
+
+type runsListCmd struct {
+	Kind   string `placeholder:"K" help:"Only replay, verify or rebuild."`
+	Status string `placeholder:"S" help:"Only those that are queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	Limit  int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists runs.
+func (c *runsListCmd) Run(ctx context.Context, a *app) error {
+	kind, err := outbox.ParseRunKind(c.Kind)
+	if err != nil {
+		return asUsage("--kind", err)
+	}
+	status, err := outbox.ParseRunStatus(c.Status)
+	if err != nil {
+		return asUsage("--status", err)
+	}
+	if c.Limit < 1 || c.Limit > 200 {
+		return usagef("--limit must lie between 1 and 200")
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		page, err := st.Runs(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(map[string][]outbox.Run{"runs": page.Items})
+		}
+		if len(page.Items) == 0 {
+			fmt.Fprintln(a.out, "no runs")
+			return nil
+		}
+		t := table(a.out)
+		fmt.Fprintln(t, "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON")
+		for _, r := range page.Items {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d/%d\t%d/%d\t%s\t%s\t%s\t%s\n", r.ID, r.Kind, r.Status, r.Verdict, r.Campaigns.Done, r.Campaigns.Total,
+				r.Events.Done, r.Events.Total, r.RequestedAt.Format(time.RFC3339), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60))
+		}
+		return t.Flush()
+	})
+}
+
+type runsShowCmd struct {
+	ID   int64 `arg:"" help:"Its number."`
+	JSON bool  `name:"json" help:"Print one JSON document."`
+}
+
+// Run shows one run.
+func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		run, err := st.Run(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return a.printRun(ctx, st, run, c.JSON)
+	})
+}
+
+type runsCancelCmd struct {
+	ID     int64  `arg:"" help:"Its number."`
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run ends one run.
+func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		run, err := st.CancelRun(ctx, order(c.Reason), c.ID)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(run)
+		}
+		if run.Status == outbox.RunCancelling {
+			fmt.Fprintf(a.out, "run %d is cancelling: it ends as soon as its worker has noticed\n", run.ID)
+			return nil
+		}
+		fmt.Fprintf(a.out, "run %d is cancelled\n", run.ID)
+		return nil
+	})
+}
+
+type runsResumeCmd struct {
+	ID     int64  `arg:"" help:"Its number."`
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run puts one run into the queue again.
+func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
+	st, set, err := a.openBoth(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	run, err := st.ResumeRun(ctx, order(c.Reason), c.ID, projectionInfos(set))
+	if err != nil {
+		return err
+	}
+	return a.afterStart(ctx, st, set, run, c.Wait, c.JSON)
+}
+
+// verifyCmd compares live rows with a fold of the journal; it suits cron.
+type verifyCmd struct {
+	runScope
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run verifies and says what drifted. A drift is exit 1.
+func (c *verifyCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	c.All = len(c.Campaign) == 0
+	st, set, err := a.openBoth(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	run, err := st.StartRun(ctx, order(c.Reason), c.order(outbox.RunVerify), projectionInfos(set))
+	if err != nil {
+		return err
+	}
+	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
+		return err
+	}
+	if c.JSON {
+		err = a.printRun(ctx, st, run, true)
+	} else {
+		err = a.printVerdict(ctx, st, run)
+	}
+	if err != nil {
+		return err
+	}
+	return runError(run)
+}
+
+// printVerdict says in a line what a verify found, and then what drifted.
+func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run) error {
+	switch {
+	case run.Status != outbox.RunCompleted:
+		fmt.Fprintf(a.out, "run %d is %s after %s of %s campaigns: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), thousands(run.Campaigns.Total), run.Error)
+	case run.Verdict == outbox.VerdictDrift:
+		fmt.Fprintf(a.out, "%s of %s campaigns have drifted from their journal; outboxweb runs start rebuild mends them\n", thousands(run.Counts.Drifted), thousands(run.Campaigns.Done))
+	default:
+		fmt.Fprintf(a.out, "all %s campaigns match their journal: %s events folded\n", thousands(run.Campaigns.Done), thousands(run.Events.Done))
+	}
+	d, err := readRun(ctx, st, run)
+	if err != nil {
+		return err
+	}
+	return a.printResults(d)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+// desk is a command's surroundings on files of a test's own.
+type desk struct {
+	*app
+	t        *testing.T
+	st       *store.Store
+	set      *projection.Set
+	out, err bytes.Buffer
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t}
+	dir := t.TempDir()
+	d.app = &app{streams: streams{in: strings.NewReader(""), out: &d.out, err: &d.err}, Common: Common{
+		JournalDB: "sqlite:" + filepath.Join(dir, "journal.db"), ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
+		ProjectionFiles: []string{"builtin:campaigns"}, MaxPayload: outbox.DefaultMaxPayload, Mode: modeFlag(outbox.ModeOutbox), LogFormat: "text"}}
+	var err error
+	if d.st, d.set, err = d.openBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.st.Close() })
+	for _, id := range []string{"c-1", "c-2"} {
+		_, err := d.st.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: id, EventType: "a", Payload: json.RawMessage(`{}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// ended makes a run that has these results and lines and ended so.
+func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+	d.t.Helper()
+	ctx, infos, versions := d.t.Context(), projectionInfos(d.set), map[string]string{}
+	for _, p := range infos {
+		versions[p.Name] = p.Version
+	}
+	if _, err := d.st.StartRun(ctx, order("nightly"), outbox.RunOrder{Kind: kind, All: true}, infos); err != nil {
+		d.t.Fatal(err)
+	}
+	l, ok, err := d.st.ClaimRun(ctx, store.Worker{ID: "w"}, versions, time.Minute)
+	if err != nil || !ok {
+		d.t.Fatal(ok, err)
+	}
+	_, err = d.st.ReportRun(ctx, l, store.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
+		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	run, err := d.st.FinishRun(ctx, l, status, why)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return run
+}
+
+func (d *desk) said(wanted ...string) {
+	d.t.Helper()
+	text := strings.Join(strings.Fields(d.out.String()), " ")
+	for _, w := range wanted {
+		if !strings.Contains(text, w) {
+			d.t.Errorf("it lacks %q:\n%s", w, d.out.String())
+		}
+	}
+	d.out.Reset()
+}
+
+var (
+	matching = outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1}
+	drifting = outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeDrift, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
+		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Seq: 1, Comparison: &outbox.Comparison{Added: 4, Changed: 5, Removed: 6, FirstSeq: 7}},
+		{Projection: "sessions", Verdict: outbox.VerdictMatch, Seq: 1}}}
+)
+
+func TestVerify_saysWhatDrifted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, c := range []struct {
+		status  outbox.RunStatus
+		why     string
+		results []outbox.RunResult
+		wrong   bool
+		says    []string
+	}{
+		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"all 1 campaigns match their journal: 2 events folded"}},
+		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
+			[]string{"1 of 2 campaigns have drifted from their journal", "c-1 campaigns drift 1 4 5 6 7"}},
+		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"is interrupted after 1 of 2 campaigns: its processes died"}},
+		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
+			[]string{"is failed after 1 of 2 campaigns: 1 of 1 campaigns could not be done", "c-1 failed 0 no such column"}},
+	} {
+		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
+		if err := d.printVerdict(t.Context(), d.st, run); err != nil {
+			t.Fatal(err)
+		}
+		if got := runError(run); (got != nil) != c.wrong {
+			t.Errorf("a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
+		}
+		d.said(c.says...)
+	}
+}
+
+func TestRunError_aRebuildThatMendedIsNone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", drifting, matching)
+	if err := runError(run); err != nil || run.Verdict != outbox.VerdictDrift {
+		t.Errorf("a rebuild with verdict %q ends the command with %v", run.Verdict, err)
+	}
+}
+
+func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
+	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	d.said("is completed: verify of campaigns, sessions of all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
+		"MATCHED DRIFTED REPLAYED FAILED 1 1 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
+	if err := (&runsShowCmd{ID: run.ID, JSON: true}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	var got runDetail
+	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
+		t.Errorf("document is %+v, %v", got, err)
+	}
+}
+
+func TestFollowRun_endsWithTheRun(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
+	if err := d.afterStart(t.Context(), d.st, d.set, run, true, false); !errors.Is(err, errFound) {
+		t.Errorf("following a verify that found a drift ends with %v", err)
+	}
+	d.said("verdict: drift")
+}
+
+func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	// Nobody here has these projections, so that it waits.
+	run, err := d.st.StartRun(t.Context(), order(""), outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.watchRun(ctx, d.st, run.ID, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted, it ends with %v", err)
+	}
+	failed := make(chan error, 1)
+	failed <- errFound
+	if _, err := d.watchRun(t.Context(), d.st, run.ID, failed); !errors.Is(err, errFound) {
+		t.Errorf("when working has failed, it ends with %v", err)
+	}
+}
