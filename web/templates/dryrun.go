@@ -26,6 +26,13 @@ func dryRunSentence(d outbox.DryRun) string {
 	}
 }
 
+func inProjection(f outbox.DryRunFailure) string {
+	if f.Projection == "" {
+		return ""
+	}
+	return " in projection " + f.Projection
+}
+
 // dryRunTwins try the same from a shell.
 func dryRunTwins(p Page, v DryRunView) Twins {
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),

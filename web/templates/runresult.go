@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -22,6 +23,34 @@ func diffWhole(text string) string {
 	}
 	return strings.ToValidUTF8(text[:diffOpened], "") + fmt.Sprintf("… and %s more bytes", num(int64(len(text)-diffOpened)))
 }
+
+// plainJSON is a document without the escapes that encoding/json makes of
+// characters which mean something in HTML; they are escaped where they are shown.
+func plainJSON(value []byte) string {
+	if !bytes.Contains(value, []byte(`\u00`)) {
+		return string(value)
+	}
+	var b strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			b.WriteByte(value[i])
+			continue
+		}
+		end := min(i+2, len(value))
+		if i+6 <= len(value) {
+			if plain, ok := htmlEscapes[string(value[i:i+6])]; ok {
+				b.WriteByte(plain)
+				i += 5
+				continue
+			}
+		}
+		b.Write(value[i:end])
+		i = end - 1
+	}
+	return b.String()
+}
+
+var htmlEscapes = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
 
 // RunResultTitle names a browser's tab.
 func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + v.Result.CampaignID }

@@ -443,10 +443,13 @@ func resumable(r outbox.Run) bool {
 	return r.Status == outbox.RunInterrupted || r.Status == outbox.RunFailed
 }
 
+// addressed is how many campaigns an address names at the most.
+const addressed = 50
+
 // orderOf is the order that would start a run like this one.
 func orderOf(r outbox.Run) outbox.RunOrder {
 	o := outbox.RunOrder{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
-	if len(r.CampaignIDs) <= 50 { // more would not fit into an address
+	if len(r.CampaignIDs) <= addressed {
 		o.Campaigns = r.CampaignIDs
 	}
 	return o
@@ -549,11 +552,34 @@ func runFilterFields(f outbox.RunFilter) []namedText {
 	return slices.DeleteFunc([]namedText{{"kind", string(f.Kind)}, {"status", string(f.Status)}}, func(t namedText) bool { return t.Value == "" })
 }
 
-// rebuildOf is the order that mends what a verify run found.
-func rebuildOf(r outbox.Run) outbox.RunOrder {
-	o := orderOf(r)
+// rebuildOf is the order that mends what a verify run found: a rebuild of the
+// campaigns that differ, if the page shows all of them, otherwise of all that
+// were looked at.
+func rebuildOf(v RunView) outbox.RunOrder {
+	o := orderOf(v.Run)
 	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
+	if ids := driftedShown(v); int64(len(ids)) == v.Run.Counts.Drifted {
+		o.All, o.Campaigns = false, ids
+	}
 	return o
+}
+
+func rebuildName(v RunView) string {
+	if n := int64(len(driftedShown(v))); n == v.Run.Counts.Drifted {
+		return "Rebuild " + count(n, "campaign that differs", "campaigns that differ")
+	}
+	return "Rebuild all of its scope"
+}
+
+// driftedShown are the campaigns on a page of results that differ.
+func driftedShown(v RunView) []string {
+	var ids []string
+	for _, r := range slices.Concat(v.First, v.Results.Items) {
+		if r.Outcome == outbox.OutcomeDrift && len(ids) < addressed && !slices.Contains(ids, r.CampaignID) {
+			ids = append(ids, r.CampaignID)
+		}
+	}
+	return ids
 }
 
 // liveName and foldName are the two sides of a comparison, in the words of what
