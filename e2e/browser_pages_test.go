@@ -236,7 +236,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

@@ -353,6 +353,8 @@ func runOutcome(r outbox.Run) string {
 		return "There was no campaign in its scope."
 	case r.Kind == outbox.RunReplay:
 		return "Brought level: " + total + "."
+	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
+		return "The rows are those of the journal now; they were others before."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
 		return "The rows of " + total + " are those of the journal, and were before."
 	case r.Kind == outbox.RunRebuild:
@@ -610,6 +612,8 @@ func differences(r outbox.RunResult) []string {
 				text += ", from event " + itoa(c.FirstSeq) + " on"
 			}
 			all = append(all, text)
+		} else if c == nil && p.Verdict == outbox.VerdictDrift {
+			all = append(all, p.Projection+": its digest is another")
 		}
 	}
 	return all
