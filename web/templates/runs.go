@@ -298,7 +298,7 @@ func runSentence(p Page, r outbox.Run) string {
 		if r.Lease == nil || !r.Lease.ExpiresAt.After(p.Now) {
 			return "Nobody works on it just now: the process that did is gone, and another goes on with it within moments."
 		}
-		return fmt.Sprintf("%s, %s done.", runDoing(r.Kind), ofCampaigns(r))
+		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r))
 	case outbox.RunCancelling:
 		return fmt.Sprintf("%s has cancelled it; it ends as soon as the process that works on it has noticed.", r.CancelledBy)
 	case outbox.RunCompleted:
