@@ -74,7 +74,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "instances": "/instances",
 		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
-		"audit": "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"audit":   "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }
 

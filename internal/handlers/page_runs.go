@@ -138,7 +138,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
 		case err == nil:
 			view.Preview = &preview
-		case ok:
+		case ok && !errors.Is(err, outbox.ErrBusy):
 			view.Wrong = refusal.Detail
 		default:
 			return err
