@@ -128,7 +128,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50 %" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
 		"test-1", "✕ failed 1", "≠ drift 1", "Look at these first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
-		"failed: &lt;i&gt;stack", `<details id="line-`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
+		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")
 	}
@@ -173,7 +173,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	s.finishRun(l, outbox.RunCompleted, "")
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "The live rows are not those of the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row added, 25 changed, 1 removed", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
-		"and 23,618 more bytes", "not there", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
+		"and 35,906 more bytes", "not there", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	if n := strings.Count(page.body, `data-testid="row-change"`); n != 3 {
 		t.Errorf("%d rows are compared, want 3", n)
 	}

@@ -12,16 +12,17 @@ import (
 // opened, in bytes.
 const (
 	diffInline = 160
-	diffOpened = 16 << 10
+	diffOpened = 4 << 10
 )
 
 func diffStart(text string) string { return strings.ToValidUTF8(text[:diffInline], "") + "…" }
 
-func diffWhole(text string) string {
-	if len(text) <= diffOpened {
+// upTo is a text, or its beginning and how much is missing; most is in bytes.
+func upTo(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:diffOpened], "") + fmt.Sprintf("… and %s more bytes", num(int64(len(text)-diffOpened)))
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… and %s more bytes", num(int64(len(text)-most)))
 }
 
 // plainJSON is a document without the escapes that encoding/json makes of

@@ -70,6 +70,11 @@ func (l Links) RunResult(id int64, campaign string) URL {
 	return l.at(nil, runPath(id, "results", campaign)...)
 }
 
+// RunLog is the log of a run from a cursor; only the API has it by itself.
+func (l Links) RunLog(id int64, cursor string) URL {
+	return l.at(values("cursor", cursor), runPath(id, "log")...)
+}
+
 func (l Links) CancelRun(id int64) URL { return l.at(nil, runPath(id, "cancel")...) }
 func (l Links) ResumeRun(id int64) URL { return l.at(nil, runPath(id, "resume")...) }
 
@@ -545,9 +550,12 @@ func runActSentence(a outbox.Act) string {
 	}
 }
 
-// logLine is how long a line of a log may be that is open from the start, in
-// bytes.
-const logLine = 2000
+// How long a line of a log may be that is open from the start, and how much of
+// one a page shows at all, in bytes. The API has all of it.
+const (
+	logLine   = 2000
+	logOpened = 16 << 10
+)
 
 // runFilterFields keep the rest of a filter while a form changes the campaign.
 func runFilterFields(f outbox.RunFilter) []namedText {
