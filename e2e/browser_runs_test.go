@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // runState is what the API tells of a run.
@@ -158,5 +160,42 @@ func TestBrowser_aRunThatHasEndedIsNotReadAgain(t *testing.T) {
 	}
 	if value[bool](b, `document.querySelector(".looked").classList.contains("old")`) {
 		t.Error("what cannot change is called old")
+	}
+}
+
+// From a dead row an operator sees why its event fails and, with the projection
+// mended, what it would do. Looking changes nothing.
+func TestBrowser_aDryRunTellsWhatARowWouldDo(t *testing.T) {
+	t.Parallel()
+	d := newDatabases(t)
+	flags := []string{"--max-attempts", "2", "--retry-base", "50ms", "--poll-interval", "100ms"}
+	s := start(t, d, append(flags, writeProjections(t, guestProjections("nam", "name"))...)...)
+	appendTo(t, s, "", "c-1", []event{guest("guest.waved"), guest("guest.came"), guest("guest.left"), guest("guest.waved")})
+	awaitCounts(t, s, "", 2, 0, 1)
+	b := openTab(t, s)
+	b.open("/rows/c-1/2")
+	b.click(marked("dry-run-open"))
+	b.at("/rows/c-1/2/dry-run")
+	b.await("it fails at once", telling(marked("dry-run"), "No event would be applied")+" && "+saying(marked("dry-run-failed"), "Event 2"))
+	b.sound("a dry run that fails")
+	b.do("leave the page, which would miss its server", chromedp.Navigate("about:blank"))
+	s.stop(t)
+	s = start(t, d, append(flags, writeProjections(t, guestProjections("name", "name"))...)...)
+	b.s = s
+	b.open("/rows/c-1/2/dry-run?next=1")
+	b.await("it goes through", telling(marked("dry-run"), "Events 2 to 3 would be applied"))
+	b.await("the rows are shown", `document.querySelectorAll(`+js(marked("row-change"))+`).length === 2`+" && "+telling(marked("row-change"), `"ana"`)+" && "+telling(marked("projection-guests"), "2 rows added"))
+	var tried struct {
+		Applied     int64
+		UntilSeq    int64 `json:"until_seq"`
+		Projections []struct{ Comparison struct{ Added int64 } }
+	}
+	s.get(t, "/api/v1/rows/c-1/2/dry-run?next=1", &tried)
+	if tried.Applied != 2 || tried.UntilSeq != 3 || tried.Projections[0].Comparison.Added != 2 {
+		t.Errorf("the API tells of %+v", tried)
+	}
+	awaitCounts(t, s, "", 2, 0, 1)
+	if n := scalar[int64](t, d.projections(), "select count(*) from guests"); n != 1 {
+		t.Errorf("%d guests, want the one from before", n)
 	}
 }
