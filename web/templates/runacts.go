@@ -75,7 +75,7 @@ func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
 }
 
 // DriftShown is how many verifications the overview reads.
-const DriftShown = 50
+const DriftShown = 200
 
 // driftSentence says how many campaigns differ; a full list may have been cut
 // off.

@@ -568,26 +568,30 @@ func runFilterFields(f outbox.RunFilter) []namedText {
 func rebuildOf(v RunView) outbox.RunOrder {
 	o := orderOf(v.Run)
 	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
-	if ids := driftedShown(v); int64(len(ids)) == v.Run.Counts.Drifted {
+	if ids := driftedShown(v); ids != nil {
 		o.All, o.Campaigns = false, ids
 	}
 	return o
 }
 
 func rebuildName(v RunView) string {
-	if n := int64(len(driftedShown(v))); n == v.Run.Counts.Drifted {
+	if n := int64(len(driftedShown(v))); n > 0 {
 		return "Rebuild " + count(n, "campaign that differs", "campaigns that differ")
 	}
 	return "Rebuild all of its scope"
 }
 
-// driftedShown are the campaigns on a page of results that differ.
+// driftedShown are the campaigns that differ; nil where all do, or the page does
+// not show every one of them.
 func driftedShown(v RunView) []string {
 	var ids []string
 	for _, r := range slices.Concat(v.First, v.Results.Items) {
 		if r.Outcome == outbox.OutcomeDrift && len(ids) < addressed && !slices.Contains(ids, r.CampaignID) {
 			ids = append(ids, r.CampaignID)
 		}
+	}
+	if n := int64(len(ids)); n < v.Run.Counts.Drifted || n == v.Run.Campaigns.Done {
+		return nil
 	}
 	return ids
 }
@@ -621,7 +625,7 @@ func differences(r outbox.RunResult) []string {
 			}
 			all = append(all, text)
 		} else if c == nil && p.Verdict == outbox.VerdictDrift {
-			all = append(all, p.Projection+": its digest is another")
+			all = append(all, p.Projection+": the digests differ")
 		}
 	}
 	return all
