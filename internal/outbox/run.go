@@ -168,7 +168,10 @@ const FullDigest = "full"
 
 // Scope says in words what the run is about.
 func (r Run) Scope() string {
-	what := strings.Join(r.Projections, ", ")
+	what := "projection " + strings.Join(r.Projections, ", ")
+	if len(r.Projections) > 1 {
+		what = "projections " + strings.Join(r.Projections, ", ")
+	}
 	switch {
 	case r.All:
 		return what + " of all campaigns"

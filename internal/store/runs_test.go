@@ -109,7 +109,7 @@ func TestStartRun_ofOneCampaignIsRecordedThere(t *testing.T) {
 	f := open(t)
 	f.append("a", 5)
 	run := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5, Projections: []string{"history"}})
-	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "history of campaign a" {
+	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "projection history of campaign a" {
 		t.Errorf("run is %+v", run)
 	}
 	if acts := f.actsOf("run_start"); acts[0].CampaignID != "a" {
