@@ -1,0 +1,83 @@
+package worker_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// logged is a log that calls f with each message.
+type logged struct {
+	slog.Handler
+	f func(message string)
+}
+
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.f(r.Message)
+	return nil
+}
+
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func logging(f func(message string)) option {
+	return func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(logged{slog.DiscardHandler, f}) }
+}
+
+// The report that is missed is the last one.
+func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
+	t.Parallel()
+	var other interface{ release() }
+	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), hurried)), define(t, trail, probing), logging(func(message string) {
+		if strings.Contains(message, "could not be written") && other != nil {
+			other.release()
+		}
+	}))
+	lock := &journalLock{tb: t, b: b}
+	key := t.Name()
+	var armed atomic.Bool
+	onProbe(t, key, func([]string) (string, error) {
+		if armed.CompareAndSwap(true, false) {
+			lock.take()
+		}
+		return "", nil
+	})
+	b.mustAppend(t, noted("a"), probed("a", key))
+	b.drain(t)
+	b.meddle(t, `delete from trail where place = 1`)
+	run := b.mustStartRun(t, everything)
+	other = lock
+	armed.Store(true)
+	b.stepRuns(t)
+	if ended := b.run(t, run.ID); ended.Status != outbox.RunCompleted || ended.Verdict != outbox.VerdictDrift || ended.Counts.Drifted != 1 {
+		t.Errorf("run %+v, want a drift", ended)
+	}
+}
+
+// journalLock is somebody else's on the journal of a bench.
+type journalLock struct {
+	tb    testing.TB
+	b     *bench
+	taken atomic.Bool
+}
+
+func (l *journalLock) take() {
+	l.b.journal.SetMaxOpenConns(1)
+	mustExec(l.tb, l.b.journal, `begin immediate`)
+	l.taken.Store(true)
+}
+
+func (l *journalLock) release() {
+	if l.taken.CompareAndSwap(true, false) {
+		mustExec(l.tb, l.b.journal, `rollback`)
+	}
+}
