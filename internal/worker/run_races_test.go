@@ -81,3 +81,22 @@ func (l *journalLock) release() {
 		mustExec(l.tb, l.b.journal, `rollback`)
 	}
 }
+
+func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, lenientAccounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"))
+	b.drain(t)
+	b.mustPause(t, "accounts", "a")
+	b.mustAppend(t, spent("a", 1), noted("a"))
+	b.drain(t)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
+	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
+		t.Errorf("run %+v", run)
+	}
+	for _, p := range b.result(t, run, "a").Projections {
+		if p.Seq != 5 || (p.Projection == "trail") != (p.Verdict == outbox.VerdictMatch) {
+			t.Errorf("%+v", p)
+		}
+	}
+}

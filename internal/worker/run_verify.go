@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -90,10 +91,16 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 	}
 	result.Full, drifted = full, make(map[int][]projection.Difference)
 	for i, name := range names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: fold.standsAt(name, stands)}
+		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: fold.Seq}
+		level := true
+		if until == 0 {
+			p.Seq = fold.standsAt(name, stands)
+		} else if level, err = f.standLevel(name, stands); err != nil {
+			return result, nil, err
+		}
 		if failed, ok := fold.Failed[name]; ok {
 			refuse(&result, &p, failed)
-		} else if compared {
+		} else if compared && level {
 			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
 				return result, nil, err
 			}
@@ -106,6 +113,16 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		result.Projections = append(result.Projections, p)
 	}
 	return result, drifted, nil
+}
+
+// standLevel reports whether a projection, and those whose tables it reads,
+// stand at the watermark.
+func (f *Folder) standLevel(name string, stands map[string]store.Stand) (bool, error) {
+	needs, err := f.set.Needs(name)
+	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
+		s, known := stands[needed]
+		return known && s.State != outbox.CursorLive
+	}), err
 }
 
 // refuse notes that a projection could not be folded.
