@@ -100,3 +100,16 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 		}
 	}
 }
+
+// Nothing is compared, so nothing is said to match.
+func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail))
+	b.mustAppend(t, notes("a", 3)...)
+	b.drain(t)
+	b.meddle(t, `update trail set seq = 77`)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	if run.Status != outbox.RunCompleted || run.Verdict != "" || run.Digests[outbox.FullDigest] == "" {
+		t.Errorf("run %+v", run)
+	}
+}
