@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -112,4 +113,41 @@ func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
 	if run.Status != outbox.RunCompleted || run.Verdict != "" || run.Digests[outbox.FullDigest] == "" {
 		t.Errorf("run %+v", run)
 	}
+}
+
+func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
+	t.Parallel()
+	lenient := strings.Replace(probing, "-- tables: probing", "-- tables: probing\n-- on-failure: quarantine", 1)
+	b := open(t, define(t, lenient, trail), maxAttempts(1))
+	key := t.Name()
+	var failing, pausing atomic.Bool
+	failing.Store(true)
+	onProbe(t, key, func([]string) (string, error) {
+		if failing.Load() {
+			return "", errors.New("not now")
+		}
+		if pausing.CompareAndSwap(true, false) {
+			b.mustPause(t, "trail", "a")
+		}
+		return "", nil
+	})
+	b.mustAppend(t, noted("a"))
+	b.drain(t)
+	b.mustPause(t, "trail", "a")
+	b.mustAppend(t, probed("a", key), noted("a"))
+	b.drain(t)
+	resumed := b.mustResume(t, "trail", "a")
+	if _, err := b.CancelRun(t.Context(), operator, resumed.RunID); err != nil {
+		t.Fatal(err)
+	}
+	b.mustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
+
+	failing.Store(false)
+	pausing.Store(true)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	if run.Status != outbox.RunCompleted {
+		t.Errorf("run %+v: %+v", run, b.result(t, run, "a"))
+	}
+	b.mustHaveCursors(t, "a probing 3 live", "a trail 1 paused")
+	b.mustBeSound(t)
 }

@@ -30,10 +30,14 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	}
 	result.Seq = mark.AppliedSeq
 	for _, name := range r.lease.Run.Projections {
-		if s := stands[name].State; s != outbox.CursorQuarantined && s != outbox.CursorBehind || paused[name] {
+		if !lags(stands[name]) || paused[name] {
 			continue
 		}
 		p, err := r.catchUp(ctx, f, c, name)
+		if errors.Is(err, errMoved) {
+			r.log(c.CampaignID, "projection %s was paused, or brought level, by another meanwhile; it stays as it is", name)
+			continue
+		}
 		if err != nil {
 			return result, err
 		}
@@ -46,12 +50,21 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	return result, nil
 }
 
+// lags reports whether a projection is to be brought level.
+func lags(s store.Stand) bool {
+	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
+}
+
 // catchUp folds the events that a projection has missed onto its rows and swaps
-// them in. When it refuses an event again it goes as far as the one before.
+// them in. When it refuses an event again it goes as far as the one before. One
+// that is not to be brought level any more is errMoved.
 func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
 	m := &remake{scope: c, names: []string{name}}
 	mark, err := m.look(ctx, f)
+	if err == nil && !lags(m.stands[name]) {
+		err = errMoved
+	}
 	if err != nil {
 		return p, err
 	}
@@ -99,6 +112,9 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 	}
 	m.stands = stands
 	stand := stands[name]
+	if !lags(stand) { // the rows are not those of its seq
+		return errMoved
+	}
 	if stand.AppliedSeq > 0 {
 		event, err := f.store.Event(ctx, m.scope.CampaignID, stand.AppliedSeq)
 		if err != nil {
