@@ -151,3 +151,29 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	b.mustHaveCursors(t, "a probing 3 live", "a trail 1 paused")
 	b.mustBeSound(t)
 }
+
+func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 1))
+	b.drain(t)
+	b.mustPause(t, "trail", "a")
+	b.mustAppend(t, noted("a"), spent("a", 2))
+	b.drain(t)
+	b.mustSkip(t, "a", 3)
+	b.drain(t)
+	b.mustResume(t, "trail", "a")
+	p, err := b.worker.CatchUp(t.Context(), "a", "trail", func() {
+		b.mustUnskip(t, "a", 3)
+		b.meddle(t, `update accounts set balance = 2`)
+		b.drain(t)
+	})
+	if err != nil || p.Error != "" {
+		t.Fatalf("%+v (%v)", p, err)
+	}
+	b.mustHaveCursors(t, "a trail 3 live")
+	if seqs := column[int](t, b.projections, `select seq from trail order by place`); len(seqs) != 3 {
+		t.Errorf("the trail has events %v, want all three", seqs)
+	}
+	b.mustBeSound(t)
+}

@@ -121,6 +121,13 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 			return err
 		}
 		m.fold.Seq, m.fold.Hash = stand.AppliedSeq, event.ChainHash
+		skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, stand.AppliedSeq)
+		if err != nil {
+			return err
+		}
+		for _, k := range skips {
+			m.fold.Skips[k.Seq] = k.ID
+		}
 	}
 	return m.endUnsound(m.fold.To(ctx, seq))
 }
@@ -128,7 +135,11 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 // land folds what was applied meanwhile and swaps the projection's rows in.
 func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
-	if m.fold.Seq > mark.AppliedSeq { // set back by an un-skip
+	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
+	if err != nil {
+		return err
+	}
+	if m.fold.Seq > mark.AppliedSeq || !m.fold.passedOver(skips) { // a skip was taken back
 		if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
 			return err
 		}
