@@ -177,3 +177,36 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	}
 	b.mustBeSound(t)
 }
+
+// A file that a process cannot fold takes those with it that read its tables.
+func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeFolded(t *testing.T) {
+	t.Parallel()
+	key := t.Name()
+	reads := `-- projection: reads
+-- tables: reads
+-- schema
+create table reads (campaign_id text primary key, n bigint not null);
+-- on: probed
+insert into reads select cast(:campaign_id as text), count(*) from probing where campaign_id = :campaign_id;
+`
+	b := open(t, define(t, probing, reads))
+	var failing atomic.Bool
+	onProbe(t, key, func([]string) (string, error) {
+		if failing.Load() {
+			return "", errors.New("not now")
+		}
+		return "", nil
+	})
+	b.mustAppend(t, noted("a"), probed("a", key))
+	b.drain(t)
+	failing.Store(true)
+	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
+		run := b.mustRun(t, outbox.RunOrder{Kind: kind, All: true, Projections: []string{"reads"}})
+		if run.Status != outbox.RunFailed || run.Counts.Failed != 1 || run.Verdict != "" || b.result(t, run, "a").Projections[0].ErrorSeq != 2 {
+			t.Errorf("%s: run %+v %+v", kind, run, b.result(t, run, "a"))
+		}
+	}
+	if n := column[int](t, b.projections, `select n from reads`); len(n) != 1 || n[0] != 1 {
+		t.Errorf("reads %v", n)
+	}
+}

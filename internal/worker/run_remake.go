@@ -261,7 +261,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 	m.result.Seq, m.result.Full = m.fold.Seq, full
 	for _, name := range m.names {
 		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.fold.standsAt(name, m.stopped()), Verdict: outbox.VerdictMatch}
-		if failed, ok := m.fold.Failed[name]; ok {
+		if failed, ok := m.fold.failure(name); ok {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
 			continue

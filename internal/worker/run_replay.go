@@ -147,6 +147,11 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 	if err := m.endUnsound(m.fold.To(ctx, mark.AppliedSeq)); err != nil || m.result.Error != "" {
 		return err
 	}
+	failed, again := m.fold.Failed[name]
+	if other, ok := m.fold.failure(name); ok && !again {
+		p.Error, p.ErrorSeq = "its rows are as they were: "+other.Err.Error(), other.Seq
+		return nil
+	}
 	after, _, err := m.fold.Digests(ctx, name)
 	if err != nil {
 		return err
@@ -154,7 +159,7 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 	p.Digest, p.Seq = after[name], m.fold.Seq
 	stand := m.stands[name]
 	part := store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
-	if failed, again := m.fold.Failed[name]; again {
+	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
 		part.Failure = &store.SwapFailure{Failure: *failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}

@@ -98,7 +98,7 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		} else if level, err = f.standLevel(name, stands); err != nil {
 			return result, nil, err
 		}
-		if failed, ok := fold.Failed[name]; ok {
+		if failed, ok := fold.failure(name); ok {
 			refuse(&result, &p, failed)
 		} else if compared && level {
 			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
