@@ -210,3 +210,20 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 		t.Errorf("reads %v", n)
 	}
 }
+
+func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail))
+	b.mustAppend(t, notes("a", 3)...)
+	b.drain(t)
+	rebuild := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	shadow := b.beside(t, mode(outbox.ModeShadow))
+	shadow.stepRuns(t)
+	if run := b.run(t, rebuild.ID); run.Status != outbox.RunQueued {
+		t.Errorf("run %+v", run)
+	}
+	b.stepRuns(t)
+	if run := b.run(t, rebuild.ID); run.Status != outbox.RunCompleted {
+		t.Errorf("run %+v", run)
+	}
+}
