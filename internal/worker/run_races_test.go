@@ -227,3 +227,28 @@ func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 		t.Errorf("run %+v", run)
 	}
 }
+
+func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, probing))
+	key := t.Name()
+	var toggling atomic.Bool
+	paused := false
+	onProbe(t, key, func([]string) (string, error) {
+		if toggling.Load() {
+			if paused = !paused; paused {
+				b.mustPause(t, "trail", "a")
+			} else {
+				b.mustResume(t, "trail", "a")
+			}
+		}
+		return "", nil
+	})
+	b.mustAppend(t, probed("a", key), noted("b"))
+	b.drain(t)
+	toggling.Store(true)
+	run := b.mustRun(t, everything)
+	if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.result(t, run, "a").Error, "keeps changing") {
+		t.Errorf("run %+v", run)
+	}
+}

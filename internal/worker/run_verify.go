@@ -25,7 +25,8 @@ var errMoved = errors.New("the campaign changed meanwhile")
 // Verify folds a campaign's events and compares the fold with the live rows of
 // some projections, none standing for all, without holding the campaign up.
 // With until it only tells what the read models were at that seq, unless that
-// is where they are. What cannot be folded is in the result, not an error.
+// is where they are. What cannot be folded, or keeps changing, is in the result,
+// not an error.
 func (f *Folder) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
@@ -38,7 +39,8 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
-			err = fmt.Errorf("campaign %q keeps changing; it was looked at %d times", campaign, try)
+			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: result.Seq, Projections: []outbox.ProjectionResult{},
+				Error: fmt.Sprintf("the campaign keeps changing; it was looked at %d times", try)}, nil
 		case unsound != nil:
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
 		}
