@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
@@ -251,4 +252,47 @@ func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 	if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.result(t, run, "a").Error, "keeps changing") {
 		t.Errorf("run %+v", run)
 	}
+}
+
+// The leases that it cannot give back run out by themselves.
+func TestSQLiteRuns_endWithTheProcessWhileTheJournalIsAway(t *testing.T) {
+	t.Parallel()
+	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), hurried)), define(t, `-- projection: slow
+-- tables: slow
+-- schema
+create table slow (campaign_id text primary key, key text not null);
+-- on: probed
+insert into slow values (:campaign_id, :payload.key);
+-- digest: select campaign_id, probe(key) as told from slow where campaign_id = :campaign_id
+`), leasing(300*time.Millisecond))
+	lock := &journalLock{tb: t, b: b}
+	key := t.Name()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var armed atomic.Bool
+	onProbe(t, key, func([]string) (string, error) {
+		if armed.CompareAndSwap(true, false) { // under the campaign's lease
+			lock.take()
+			stop()
+		}
+		return "", nil
+	})
+	b.mustAppend(t, probed("a", key))
+	b.drain(t)
+	b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	armed.Store(true)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.worker.StepRuns(ctx)
+		ended <- err
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the run goes on after its process was asked to stop")
+		lock.release()
+		<-ended
+	}
+	lock.release()
+	b.mustBeSound(t)
 }
