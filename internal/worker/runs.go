@@ -342,8 +342,8 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 		return r.finish(ctx, outbox.RunCancelled, "")
 	case stopping:
 		return s.ReleaseRun(ctx, r.lease)
-	case errors.Is(err, outbox.ErrBusy):
-		return errors.Join(err, s.ReleaseRun(ctx, r.lease))
+	case s.Away(err):
+		return errors.Join(outbox.ErrBusy, err, s.ReleaseRun(ctx, r.lease))
 	case err != nil:
 		r.log("", "%v", err)
 		_, _ = r.send(ctx, nil)
