@@ -115,3 +115,6 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 	between()
 	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, f, claims[0], &p) })
 }
+
+// VerifyNext is the step that verifies in the background.
+func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
