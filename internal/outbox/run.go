@@ -89,7 +89,7 @@ const (
 // Progress is how much of something is done.
 type Progress struct {
 	Done  int64 `json:"done"`
-	Total int64 `json:"total"` // as it was when the run began; 0 before that
+	Total int64 `json:"total"` // as it was when the run began, or more where more is done; 0 before that
 }
 
 // Share is the part that is done, from 0 to 1.

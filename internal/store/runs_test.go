@@ -608,6 +608,22 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	}
 }
 
+// A run over all goes on to what is appended while it works.
+func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 4)
+	run := f.startRun(verifyAll())
+	l := f.claimRun(one)
+	f.append("b", 6)
+	f.report(l, 4, result("a", outbox.OutcomeMatch, 4))
+	f.report(l, 10, result("b", outbox.OutcomeMatch, 6))
+	f.report(l, 9)
+	if got := f.run(run.ID); got.Events != (outbox.Progress{Done: 10, Total: 10}) || got.Campaigns != (outbox.Progress{Done: 2, Total: 2}) {
+		t.Errorf("run is %+v", got)
+	}
+}
+
 func TestReportRun_renewsTheLease(t *testing.T) {
 	t.Parallel()
 	f := open(t)

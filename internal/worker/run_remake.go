@@ -138,7 +138,8 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 }
 
 // hold does something under the leases of campaigns, as far as they can be had,
-// and gives them back.
+// and gives them back. Where the journal is away for longer than a lease after
+// ctx has ended, they run out.
 func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
 	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.who.ID), Build: w.who.Build}
@@ -152,7 +153,7 @@ func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClai
 	})
 	defer func() {
 		stop()
-		err = errors.Join(err, w.untilFree(finish, func() error {
+		err = errors.Join(err, w.untilFree(ctx, func() error {
 			_, err := w.Store.ReleaseForRun(finish, who, claims)
 			return err
 		}))
@@ -261,7 +262,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 	m.result.Seq, m.result.Full = m.fold.Seq, full
 	for _, name := range m.names {
 		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.fold.standsAt(name, m.stopped()), Verdict: outbox.VerdictMatch}
-		if failed, ok := m.fold.Failed[name]; ok {
+		if failed, ok := m.fold.failure(name); ok {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
 			continue
