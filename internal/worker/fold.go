@@ -28,9 +28,10 @@ type Folder struct {
 	hurry bool
 
 	// pace, which may be nil, is called after every chunk of a fold with the
-	// events it had and the time it took; it returns when the next one may
-	// begin.
-	pace func(ctx context.Context, d *Fold, events int64, took time.Duration) error
+	// events it had and the time that was worked since it was last called, for
+	// comparing and swapping too; it returns when the next chunk may begin.
+	pace  func(ctx context.Context, d *Fold, events int64, worked time.Duration) error
+	paced time.Time // when it returned last
 }
 
 // NewFolder makes empty scratch tables of the set's projections. The caller
@@ -41,7 +42,7 @@ func NewFolder(ctx context.Context, s *store.Store, set *projection.Set) (*Folde
 	if err != nil {
 		return nil, refuseSchema(set, err)
 	}
-	return &Folder{store: s, set: set, scratch: scratch, chunk: firstChunk}, nil
+	return &Folder{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now()}, nil
 }
 
 // Close drops the scratch tables.
@@ -126,7 +127,6 @@ func (d *Fold) To(ctx context.Context, until int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		began := time.Now()
 		events, auditOnly, err := d.load(ctx, d.nextStop(until))
 		if err != nil {
 			return err
@@ -134,13 +134,21 @@ func (d *Fold) To(ctx context.Context, until int64) error {
 		if err := d.apply(ctx, events, auditOnly); err != nil {
 			return err
 		}
-		if d.folder.pace != nil {
-			if err := d.folder.pace(ctx, d, int64(len(events)), time.Since(began)); err != nil {
-				return err
-			}
+		if err := d.folder.rest(ctx, d, int64(len(events))); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// rest lets the folder be paced after so many events.
+func (f *Folder) rest(ctx context.Context, d *Fold, events int64) error {
+	if f.pace == nil {
+		return nil
+	}
+	err := f.pace(ctx, d, events, time.Since(f.paced))
+	f.paced = time.Now()
+	return err
 }
 
 // nextStop is how far the next chunk may go: up to until, but not past the seq

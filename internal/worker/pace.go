@@ -29,10 +29,11 @@ func (a *allowance) take(n int64, now time.Time) time.Duration {
 }
 
 // Runs give way to live applying: while waves are applied, they rest for
-// restShare times as long as they worked, and at most restLimit at a time.
+// restShare times as long as they worked, or until no wave is.
 const (
 	restShare = 9
-	restLimit = 250 * time.Millisecond
+	restLook  = 20 * time.Millisecond // how often is looked whether waves are still applied
+	restLimit = 10 * time.Second
 	// liveFor is how long after a wave applying counts as going on.
 	liveFor = 20 * time.Millisecond
 )
@@ -44,10 +45,13 @@ func (w *Worker) live(now time.Time) bool {
 
 // giveWay waits as long as a run that has worked for some time should rest.
 func (w *Worker) giveWay(ctx context.Context, worked time.Duration) error {
-	if !w.live(time.Now()) {
-		return ctx.Err()
+	until := time.Now().Add(min(restShare*worked, restLimit))
+	for now := time.Now(); w.live(now) && now.Before(until); now = time.Now() {
+		if err := wait(ctx, min(restLook, until.Sub(now))); err != nil {
+			return err
+		}
 	}
-	return wait(ctx, min(restShare*worked, restLimit))
+	return ctx.Err()
 }
 
 // wait waits for some time, or until ctx ends.
@@ -68,14 +72,14 @@ func wait(ctx context.Context, d time.Duration) error {
 // pace notes how far a fold is, and waits until it may go on: as long as live
 // applying needs the machine, and as the rates of the run and of the process
 // allow.
-func (r *runner) pace(ctx context.Context, d *Fold, events int64, took time.Duration) error {
+func (r *runner) pace(ctx context.Context, d *Fold, events int64, worked time.Duration) error {
 	r.mu.Lock()
 	r.active[d.campaign] = max(r.active[d.campaign], d.Seq)
 	r.mu.Unlock()
 	if d.folder.hurry {
 		return ctx.Err()
 	}
-	if err := r.worker.giveWay(ctx, took); err != nil {
+	if err := r.worker.giveWay(ctx, worked); err != nil {
 		return err
 	}
 	pause := time.Duration(0)
@@ -88,8 +92,8 @@ func (r *runner) pace(ctx context.Context, d *Fold, events int64, took time.Dura
 }
 
 // rest is the pace of a fold that belongs to no run.
-func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, took time.Duration) error {
-	if err := w.giveWay(ctx, took); err != nil || w.runRate == nil {
+func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
+	if err := w.giveWay(ctx, worked); err != nil || w.runRate == nil {
 		return err
 	}
 	return wait(ctx, w.runRate.take(events, time.Now()))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/worker"
 )
@@ -438,6 +440,42 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	}
 	if _, err := b.FinishRun(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the dead process ends the run: %v", err)
+	}
+}
+
+// A process that slept between its fold and its swap finds the campaign fenced,
+// whatever has happened to it meanwhile.
+func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, meanwhile := range []string{"events are applied", "nothing is", "another rebuilds it"} {
+		now := newClock()
+		b := open(t, define(t, trail), at(now))
+		b.mustAppend(t, notes("a", 5)...)
+		b.drain(t)
+		b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		late, err := b.worker.DieInRun(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.advance(leaseTime + time.Second)
+		other := b.beside(t, at(now))
+		switch meanwhile {
+		case "events are applied":
+			other.mustAppend(t, notes("a", 5)...)
+			other.drain(t)
+		case "another rebuilds it":
+			other.stepRuns(t)
+		}
+		before := b.dump(t)
+		if err := late(); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.dump(t); meanwhile != "nothing is" && after != before {
+			t.Errorf("%s: (-before +after)\n%s", meanwhile, cmp.Diff(before, after))
+		}
+		other.stepRuns(t)
+		b.mustMatchJournal(t, "a")
+		b.mustBeSound(t)
 	}
 }
 
