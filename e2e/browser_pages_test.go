@@ -14,7 +14,8 @@ import (
 // acts. The row it returns is dead, the head of its campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	t.Helper()
-	s = start(t, newDatabases(t), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")
+	d := newDatabases(t)
+	s = start(t, d, "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")
 	awaitStandstill(t, s)
 	var failed struct {
 		Items []struct {
@@ -34,6 +35,7 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	var campaigns struct{ Items []campaignName }
 	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
 	s.post(t, http.StatusOK, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "waiting for the new seat map"})
+	drift(t, s, d)
 	return s, failed.Items[1].CampaignID, failed.Items[1].Seq
 }
 
@@ -71,13 +73,15 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "projection": "/projections/campaigns", "projection-aside": "/projections/campaigns?state=quarantined",
 		"failures-all": "/failures?status=all", "instances": "/instances",
-		"audit": "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
+		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
+		"audit":   "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	}
 }
 
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
-	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns",
+	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
 	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit",
 }
 
@@ -233,7 +237,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

@@ -180,7 +180,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	}
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, Stopping: stopping, Metrics: collectors, Logger: log})
+		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), Stopping: stopping, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -192,6 +192,13 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	}}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s
+}
+
+// dryRunner tries events on copies of what the stores have.
+func dryRunner(st *store.Store, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
+	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+		return worker.DryRun(ctx, st, set, campaign, seq, next)
+	}
 }
 
 // run serves and works until ctx ends or one of the two fails; then it stops

@@ -6,6 +6,9 @@
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
+//	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new asks, POST starts; POST …/cancel, …/resume
+//	/runs/{run}/results/{campaign}      what became of one campaign
+//	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
@@ -55,6 +58,9 @@ type Config struct {
 	// InlineApply applies what a campaign still owes. It is nil unless the
 	// mode is inline_apply_only; then an append answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error
+	// DryRun tries the events of a campaign up to seq and next more, and changes
+	// nothing. nil means that it is not offered.
+	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error)
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
@@ -72,6 +78,7 @@ type server struct {
 	overviews map[outbox.Span]*overviewCache
 	cost      cost
 	reading   chan struct{} // room for the documents that are in memory
+	trying    chan struct{} // room for dry runs
 }
 
 // New makes the handler of everything the server answers.
@@ -85,7 +92,7 @@ func newServer(c Config) *server {
 		c.Now = time.Now
 	}
 	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(),
-		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders)}
+		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders), trying: make(chan struct{}, dryRunsAtATime)}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
@@ -156,6 +163,14 @@ func (s *server) routePages() {
 	get("/operations/{operation}", s.operationPage)
 	post("/operations/{operation}/cancel", s.cancelOperationForm)
 	post("/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
+	get("/runs", s.runsPage)
+	get("/runs/new", s.newRunPage)
+	post("/runs", s.startRunForm)
+	get("/runs/{run}", s.runPage)
+	post("/runs/{run}/cancel", s.cancelRunForm)
+	post("/runs/{run}/resume", s.resumeRunForm)
+	get("/runs/{run}/results/{campaign}", s.runResultPage)
+	get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage)
 	get("/projections", s.projectionsPage)
 	get("/projections/{name}", s.projectionPage)
 	post("/projections/{name}/pause", s.pauseProjectionForm)
@@ -221,6 +236,7 @@ func (s *server) routeAPI() {
 	get("/runs/{run}/results/{campaign}", s.apiRunResult)
 	get("/runs/{run}/log", s.apiRunLog)
 	get("/campaigns/{campaign}/verifications", s.apiVerifications)
+	get("/rows/{campaign}/{seq}/dry-run", s.apiDryRun)
 	get("/gaps", s.apiGaps)
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)

@@ -86,6 +86,9 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.Cursors, err = s.Store.Cursors(ctx, id, s.Projections); err != nil {
 		return v, err
 	}
+	if v.Verifications, err = s.Store.Verifications(ctx, id); err != nil {
+		return v, err
+	}
 	if c.HeadStatus == outbox.Failed || c.HeadStatus == outbox.Dead {
 		head, err := s.Store.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
 		if err != nil {

@@ -111,6 +111,12 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 			return v, err
 		}
 	}
+	if v.Runs, err = s.Store.ActiveRuns(ctx); err != nil {
+		return v, err
+	}
+	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
+		return v, err
+	}
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Limit: actsShown})
 	v.Acts = acts.Items
 	return v, err

@@ -55,6 +55,7 @@ type problem struct {
 	Status    int               `json:"status"`
 	Detail    string            `json:"detail"`
 	RequestID string            `json:"request_id"`
+	run       int64             // the run in the way, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
@@ -111,6 +112,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // the client has gone
 	}
 	p, internal := explain(err)
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) {
+		p.run = refusal.Run
+	}
 	p.RequestID = requestID(r)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
@@ -131,7 +136,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
 	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
-	view := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r)}
+	view := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
 	if err := s.render(w, r, p.Status, templates.ProblemPage(page, view)); err != nil {
 		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
 	}

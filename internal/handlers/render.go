@@ -49,6 +49,7 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		Mode:       s.Mode,
 		Around:     outbox.Surroundings{Mode: s.Mode},
 		ReadOnly:   s.ReadOnly,
+		DryRun:     s.DryRun != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
 		Now:        s.Now().UTC(),

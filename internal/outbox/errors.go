@@ -31,6 +31,7 @@ type Refusal struct {
 	Field  string // the field or flag at fault, or empty
 	Line   int    // the line at fault, from 1, or 0
 	Index  int    // in a batch: which event, from 0
+	Run    int64  // the run in the way, or 0
 }
 
 func (r *Refusal) Error() string {

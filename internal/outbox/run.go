@@ -147,6 +147,15 @@ type Run struct {
 	Lease       *Lease  `json:"lease"`    // nil when no process holds it
 }
 
+// RunPreview is what a run would be about, were it started now.
+type RunPreview struct {
+	Kind        RunKind
+	Projections []string // in load order
+	Campaigns   int64
+	Events      int64
+	InTheWay    *Run // the active run that keeps it from starting, or nil
+}
+
 // RunTally is how many runs of a kind have a status.
 type RunTally struct {
 	Kind   RunKind

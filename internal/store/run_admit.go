@@ -190,6 +190,15 @@ limit 1`
 // refuseInTheWay refuses a run while another that is active has a part of its
 // scope.
 func (t *tx) refuseInTheWay(r *runRow, now int64) error {
+	other, err := t.runInTheWay(r)
+	if err != nil || other == nil {
+		return err
+	}
+	return inTheWay(other, now)
+}
+
+// runInTheWay is the oldest active run that has a part of the scope, or nil.
+func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
 	collect := func(row scanner) error {
 		var id int64
@@ -209,21 +218,19 @@ func (t *tx) refuseInTheWay(r *runRow, now int64) error {
 		}
 	}
 	if err := t.runAll(&b); err != nil {
-		return fmt.Errorf("look for runs in the way: %w", err)
+		return nil, fmt.Errorf("look for runs in the way: %w", err)
 	}
 	if len(taken) == 0 {
-		return nil
+		return nil, nil
 	}
-	other, err := t.existingRun(slices.Min(taken))
-	if err != nil {
-		return err
-	}
-	return inTheWay(other, now)
+	return t.existingRun(slices.Min(taken))
 }
 
 func inTheWay(other *runRow, now int64) error {
-	return outbox.Conflict("run %d is in the way: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
+	refusal := outbox.Conflict("run %d is in the way: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
 		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(at(now).Sub(other.RequestedAt)))
+	refusal.Run = other.ID
+	return refusal
 }
 
 const (

@@ -64,7 +64,7 @@
     var looked = el && Date.parse(el.getAttribute("datetime"));
     if (looked) {
       say(el, ago(now() - looked));
-      el.parentNode.classList.toggle("old", !!first("[data-live]") && now() - looked > oldAfter);
+      el.parentNode.classList.toggle("old", !!first("[data-live]") && !first("[data-ended]") && now() - looked > oldAfter);
     }
     each("[data-times]", function (b) { b.hidden = false; say(b, "Times: " + form); });
   }
@@ -87,6 +87,14 @@
     return !!(sel && !sel.isCollapsed && el.contains(sel.anchorNode));
   }
 
+  // What has ended does not change by itself: it is read again only when the
+  // reader comes back to it.
+  function ended(el) { return !!el.querySelector("[data-ended]"); }
+  function asked(evt) {
+    var config = evt.detail.requestConfig;
+    return !!(config && config.triggeringEvent);
+  }
+
   function setStale(why) {
     var note = first("[data-stale]");
     if (!note) return;
@@ -101,7 +109,7 @@
 
   document.addEventListener("htmx:beforeRequest", function (evt) {
     var el = live(evt);
-    if (el && busy(el)) evt.preventDefault();
+    if (el && (busy(el) || ended(el) && !asked(evt))) evt.preventDefault();
   });
   document.addEventListener("htmx:configRequest", function (evt) {
     var el = live(evt);
@@ -181,7 +189,7 @@
 
   // ---- keys
 
-  var places = { o: "Overview", r: "Rows", c: "Campaigns", f: "Failures" };
+  var places = { o: "Overview", r: "Rows", c: "Campaigns", f: "Failures", u: "Runs" };
   var going = 0; // until when a letter after g is a place
   function go(letter) {
     each(".top nav a", function (a) { if (a.textContent.trim() === places[letter]) a.click(); });

@@ -11,6 +11,7 @@ var keys = []struct {
 	{[]string{"g", "r"}, "go to the rows"},
 	{[]string{"g", "c"}, "go to the campaigns"},
 	{[]string{"g", "f"}, "go to the failures"},
+	{[]string{"g", "u"}, "go to the runs"},
 	{[]string{"j"}, "next line of a list"},
 	{[]string{"k"}, "line before"},
 	{[]string{"x"}, "select the line"},

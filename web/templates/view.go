@@ -25,6 +25,7 @@ type Page struct {
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // for why campaigns do or do not move
 	ReadOnly bool
+	DryRun   bool // whether what applying a row would do can be tried
 	// ReasonFrom is the number of released rows from which an act needs a
 	// reason; 0 means that none does.
 	ReasonFrom int64
@@ -211,6 +212,8 @@ func actSentence(a outbox.Act) string {
 		return operationSentence(a)
 	case "projection_pause", "projection_resume":
 		return holdSentence(a)
+	case "run_start", "run_cancel", "run_resume":
+		return runActSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":
@@ -251,7 +254,8 @@ type Problem struct {
 	Detail    string
 	Fields    map[string]string // field → what is wrong with it
 	RequestID string
-	Back      URL // the page about the same thing, or empty
+	Back      URL   // the page about the same thing, or empty
+	Run       int64 // the run in the way, or 0
 }
 
 // titles says in an operator's words what HTTP's status texts say in its own.

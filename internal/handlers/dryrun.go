@@ -1,0 +1,74 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// Dry runs copy rows, so that few go on at a time; others wait a little, and
+// are then told to come back.
+const (
+	dryRunsAtATime = 2
+	dryRunWait     = 2 * time.Second
+)
+
+type dryRunQuery struct {
+	Next *int64 `json:"next" validate:"omitnil,min=0"`
+}
+
+// tryRow does the dry run that an address asks for.
+func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
+	if v.CampaignID, v.Seq, err = rowParams(r); err != nil {
+		return v, err
+	}
+	var q dryRunQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return v, err
+	}
+	if v.Next = templates.DryRunNext; q.Next != nil {
+		v.Next = *q.Next
+	}
+	if s.DryRun == nil {
+		return v, outbox.NotFound("this server cannot try events")
+	}
+	if err := s.roomToTry(r.Context()); err != nil {
+		return v, err
+	}
+	defer func() { <-s.trying }()
+	v.Tried, err = s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+	return v, err
+}
+
+// roomToTry waits for room for a dry run.
+func (s *server) roomToTry(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dryRunWait)
+	defer cancel()
+	select {
+	case s.trying <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are trying events just now; try again in a moment"}
+	}
+}
+
+func (s *server) apiDryRun(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.tryRow(r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, v.Tried)
+}
+
+func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.tryRow(r)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, templates.DryRunTitle(v), "Rows")
+	p.Twin = s.links.API().DryRun(v.CampaignID, v.Seq, v.Next)
+	return s.render(w, r, http.StatusOK, templates.DryRunPage(p, v))
+}

@@ -1,0 +1,187 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// How much of a run's page is not its results: lines of its log, and results of
+// each outcome that somebody should look at first.
+const (
+	logShown   = 20
+	firstShown = 10
+)
+
+// runForm is runBody as the pages name it. Campaigns are named one a line, or
+// one a field.
+type runForm struct {
+	Kind        string   `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
+	Campaigns   string   `json:"campaigns" validate:"text"`
+	Campaign    []string `json:"campaign" validate:"dive,text,maxbytes=200"`
+	All         string   `json:"all" validate:"omitempty,oneof=1"`
+	Projections []string `json:"projection" validate:"dive,text,maxbytes=200"`
+	UntilSeq    int64    `json:"until" validate:"min=0"`
+	Rate        int64    `json:"rate" validate:"min=0"`
+	Reason      string   `json:"reason" validate:"text,maxbytes=500"`
+}
+
+func (f runForm) order() outbox.RunOrder {
+	o := outbox.RunOrder{Kind: outbox.RunKind(f.Kind), Campaigns: f.Campaign, All: f.All == "1", Projections: f.Projections, UntilSeq: f.UntilSeq, Rate: f.Rate}
+	for line := range strings.Lines(f.Campaigns) {
+		if id := strings.TrimSpace(line); id != "" {
+			o.Campaigns = append(o.Campaigns, id)
+		}
+	}
+	return o
+}
+
+func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
+	filter, err := runFilter(r)
+	if err != nil {
+		return err
+	}
+	page, err := s.Store.Runs(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Runs", "Runs")
+	p.Self, p.Twin = s.links.Runs(filter), s.links.API().Runs(filter)
+	view := templates.RunsView{Filter: filter, Page: page}
+	return s.renderLive(w, r, p, templates.RunsPage(p, view), templates.RunsLive(p, view))
+}
+
+// runLogQuery is where the log on a run's page begins.
+type runLogQuery struct {
+	Cursor string `json:"log" validate:"text"`
+}
+
+func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
+	filter, err := resultFilter(r)
+	if err != nil {
+		return err
+	}
+	var log runLogQuery
+	if err := fill(&log, r.URL.Query()); err != nil {
+		return err
+	}
+	view, err := s.readRun(r.Context(), filter, log.Cursor)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, templates.RunTitle(view.Run), "Runs")
+	p.Self, p.Twin = s.links.Run(view.Run.ID, filter, log.Cursor), s.links.API().RunOf(view.Run.ID)
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.RunPage(p, view), templates.RunLive(p, view))
+}
+
+// readRun reads what a run's page shows.
+func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {
+	v.Filter, v.LogCursor = f, log
+	if v.Run, err = s.Store.Run(ctx, f.RunID); err != nil {
+		return v, err
+	}
+	if v.Results, err = s.Store.RunResults(ctx, f); err != nil {
+		return v, err
+	}
+	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 {
+		for _, outcome := range []string{outbox.OutcomeFailed, outbox.OutcomeDrift} {
+			worst, err := s.Store.RunResults(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
+			if err != nil {
+				return v, err
+			}
+			v.First = append(v.First, worst.Items...)
+		}
+	}
+	v.Log, err = s.Store.RunLog(ctx, f.RunID, log, logShown)
+	return v, err
+}
+
+func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	var view templates.RunResultView
+	if view.Run, err = s.Store.Run(r.Context(), id); err != nil {
+		return err
+	}
+	if view.Result, err = s.Store.RunResultOf(r.Context(), id, campaign); err != nil {
+		return err
+	}
+	p := s.page(r, templates.RunResultTitle(view), "Runs")
+	p.Twin = s.links.API().RunResult(id, campaign)
+	return s.render(w, r, http.StatusOK, templates.RunResultPage(p, view))
+}
+
+// newRunPage says what a run would do, once the form says enough, and asks.
+func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
+	var form runForm
+	if err := fill(&form, r.URL.Query()); err != nil {
+		return err
+	}
+	view := templates.NewRunView{Order: form.order(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
+	if o := view.Order; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
+		preview, err := s.Store.PreviewRun(r.Context(), o, s.Projections)
+		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
+		case err == nil:
+			view.Preview = &preview
+		case ok && !errors.Is(err, outbox.ErrBusy):
+			view.Wrong = refusal.Detail
+		default:
+			return err
+		}
+	}
+	p := s.page(r, "Start a run", "Runs")
+	return s.render(w, r, http.StatusOK, templates.NewRunPage(p, view))
+}
+
+func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
+	var form runForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	run, err := s.Store.StartRun(r.Context(), s.order(r, "page", form.Reason, nil), form.order(), s.Projections)
+	if err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.RunOf(run.ID))
+}
+
+func (s *server) cancelRunForm(w http.ResponseWriter, r *http.Request) error {
+	return s.runActForm(w, r, s.Store.CancelRun)
+}
+
+func (s *server) resumeRunForm(w http.ResponseWriter, r *http.Request) error {
+	return s.runActForm(w, r, func(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+		return s.Store.ResumeRun(ctx, o, id, s.Projections)
+	})
+}
+
+// runActForm does an act on one run as a form asks for it.
+func (s *server) runActForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {
+	id, err := runParam(r)
+	if err != nil {
+		return err
+	}
+	var form runActBody
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id); err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.RunOf(id))
+}

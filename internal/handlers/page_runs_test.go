@@ -1,0 +1,296 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/web/templates"
+)
+
+// reportRun says what a worker has done of the run it holds.
+func (s *site) reportRun(l store.RunLease, rep store.RunReport) {
+	s.t.Helper()
+	rep.Lease = time.Minute
+	if _, err := s.store.ReportRun(context.Background(), l, rep); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// startRun starts a run over the API.
+func (s *site) startRun(body string) outbox.Run {
+	s.t.Helper()
+	return decodeAs[outbox.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
+}
+
+// startKey is the key that the button of a form sends.
+func startKey(a answer) string {
+	m := regexp.MustCompile(`name="idempotency_key" value="([^"]+)"`).FindStringSubmatch(a.body)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+func matched(campaign string) outbox.RunResult {
+	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
+		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, Comparison: &outbox.Comparison{}}}}
+}
+
+func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b")
+	s.get("/runs").want(t, 200, "No run was started yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
+	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Show what it would do").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
+	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projection=campaigns&rate=50&reason=looks+odd").want(t, 200,
+		"It folds 1 campaign and 2 events of the journal, for 1 projection, and replaces the live rows", "Events go on being applied", "never a half",
+		`value="rebuild" checked`, `value="campaigns" checked`, `value="50"`, `value="looks odd"`, "outboxweb runs start rebuild --campaign=c/1 --projection=campaigns --rate=50", `data-testid="run-start">Start rebuild`)
+	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
+	for range 2 {
+		to := s.submit("/runs", form.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
+		if !strings.HasPrefix(to, "/runs/1?act=") {
+			t.Errorf("the form leads to %q", to)
+		}
+		s.get(to).want(t, 200, "Started run 1: rebuild of campaigns of campaign c/1.", "looks odd", "50 events/s", "Waits for a process")
+	}
+	s.get("/api/v1/runs").lacks(t, `"id":2`)
+	s.get("/audit").want(t, 200, `<a href="/runs/1">run</a>`)
+}
+
+func TestRunPages_nameTheRunInTheWay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	page := s.get("/runs/new?kind=rebuild&campaign=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is in the way`)
+	if key := startKey(page); key != "" {
+		t.Error("a run that is in the way does not keep the button away")
+	}
+	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Run 1 is in the way", `href="/runs/1" data-testid="in-the-way"`)
+}
+
+func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for query, says := range map[string]string{
+		"kind=verify&campaign=nobody":              "unknown",
+		"kind=verify&campaign=c-1&all=1":           "give one of the two",
+		"kind=rebuild&campaign=c-1&until=1":        "ntil_seq is for a verify run",
+		"kind=verify&campaign=c-1&projection=nope": "is not loaded",
+	} {
+		page := s.get("/runs/new?"+query).want(t, 200)
+		if text := html.UnescapeString(page.body); !strings.Contains(text, says) {
+			t.Errorf("%s is answered without %q", query, says)
+		}
+		page.lacks(t, `data-testid="run-start"`)
+	}
+	s.get("/runs/new?kind=mend").want(t, 422)
+	s.get("/runs/x").want(t, 422)
+	s.get("/runs/7").want(t, 404, "There is no run 7")
+	s.submit("/runs", "kind=verify").want(t, 422, "Say which campaigns")
+}
+
+func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	odd := " two  words "
+	s.seed(odd, "a")
+	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 campaign and 1 event", "does not fit a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
+	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
+	if run := decodeAs[outbox.Run](t, s.get("/api/v1/runs/1")); run.CampaignID != odd {
+		t.Errorf("the run is over %q", run.CampaignID)
+	}
+}
+
+func TestRunPages_followARunToItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b")
+	s.seed("c-2", "a")
+	s.seed("c-3", "a")
+	s.startRun(`{"kind":"verify","all_campaigns":true,"reason":"looks odd"}`)
+	l := s.claimRun()
+	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be folded: <b>\u202eboom", Events: 1}
+	s.reportRun(l, store.RunReport{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
+		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
+	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50 %" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
+		"test-1", "✕ failed 1", "≠ drift 1", "Look at these first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
+		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
+	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
+		t.Error("what failed comes after what differs")
+	}
+	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Look at these first")
+	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)
+	s.get("/runs").want(t, 200, `data-testid="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
+	s.get("/runs?kind=rebuild").want(t, 200, "No run matches")
+	s.get("/runs?status=running&campaign=c-3").want(t, 200, `data-testid="run-1"`, `<input type="hidden" name="status" value="running"`)
+	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign does not show what the journal says", `href="/runs/1/results/c%2F1"`)
+
+	to := s.submit("/runs/1/cancel", "reason=enough").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Cancelled run 1: it ends as soon as", "local has cancelled it").lacks(t, `data-testid="run-cancel"`)
+	s.finishRun(l, outbox.RunFailed, "it <broke>")
+	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 campaign that is done stay done", `data-testid="run-rebuild">Rebuild 1 campaign that differs…`,
+		`href="/runs/new?campaign=c%2F1&amp;kind=rebuild&amp;projection=campaigns"`)
+	to = s.submit("/runs/1/resume", "reason=mended").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Resumed run 1", "queued")
+	l = s.claimRun()
+	s.reportRun(l, store.RunReport{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
+	s.finishRun(l, outbox.RunCompleted, "")
+	s.get("/runs/1").want(t, 200, "completed", "In 1 of 3 campaigns the live rows are not those of the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
+	s.get("/").want(t, 200, `data-testid="drifted"`).lacks(t, `data-testid="active-runs"`)
+}
+
+func TestRunPages_showHowRowsDiffer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b")
+	s.startRun(`{"kind":"verify","campaign_id":"c/1"}`)
+	l := s.claimRun()
+	result := drifted("c/1")
+	c := result.Projections[0].Comparison
+	c.Changed, c.Added, c.Removed = 25, 1, 1
+	c.Samples = []outbox.RowChange{
+		{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte("9007199254740993")}}, Fields: []outbox.FieldChange{
+			{Name: "name", Live: []byte(`"<script>alert(1)</script> \u202e"`), Fold: []byte(`"Ash \\u003c"`)},
+			{Name: "big", Live: []byte("12345678901234567890"), Fold: []byte(`"` + strings.Repeat("x", 40_000) + `"`)}}},
+		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Fold: []byte("3")}}},
+		{Table: "campaigns", Kind: outbox.RowRemoved, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}},
+	}
+	s.reportRun(l, store.RunReport{Results: []outbox.RunResult{result}})
+	s.finishRun(l, outbox.RunCompleted, "")
+	page := s.get("/runs/1/results/c%2F1").want(t, 200, "The live rows are not those of the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
+		"1 row added, 25 changed, 1 removed", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
+		"and 35,906 more bytes", "not there", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
+	if n := strings.Count(page.body, `data-testid="row-change"`); n != 3 {
+		t.Errorf("%d rows are compared, want 3", n)
+	}
+	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
+	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2", `href="/runs/1/results/c%2F1"`, "from event 2 on", `data-testid="start-verify"`)
+	s.get("/runs/1/results/nobody").want(t, 404)
+}
+
+func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	db := dbtest.Open(t, s.pair.Projections)
+	if _, err := db.Exec(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"/projections", "/campaigns/c-1"} {
+		s.get(target).want(t, 200, `data-testid="other-version-campaigns"`, `href="/runs/new?all=1&amp;kind=rebuild&amp;projection=campaigns"`)
+	}
+	if err := s.store.MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/projections").want(t, 200).lacks(t, "other-version")
+}
+
+func TestRunPages_offerNothingOnAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true })
+	s.seed("c-1", "a")
+	s.get("/runs").want(t, 200).lacks(t, `data-testid="run-new"`)
+	s.get("/runs/new?kind=verify&all=1").want(t, 200, "1 campaign and 1 event", "read-only").lacks(t, `data-testid="run-start"`)
+	s.submit("/runs", "kind=verify&all=1").want(t, 403)
+	s.get("/campaigns/c-1").want(t, 200, "Never verified").lacks(t, `data-testid="start-verify"`)
+}
+
+// tried is a dry run whose second event fails.
+func tried(campaign string, seq, next int64) outbox.DryRun {
+	return outbox.DryRun{CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1,
+		Failed:      &outbox.DryRunFailure{Seq: seq + 1, EventType: "b", Projection: "campaigns", Message: fmt.Sprintf("no <room> in %d", next)},
+		Projections: drifted(campaign).Projections}
+}
+
+func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+			if seq > 2 {
+				return outbox.DryRun{}, outbox.NotFound("campaign %q has no event %d", campaign, seq)
+			}
+			return tried(campaign, seq, next), nil
+		}
+	})
+	s.seed("c/1", poison, "b")
+	s.work()
+	s.get("/rows/c%2F1/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
+	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
+		"no &lt;room&gt; in 10", "Its rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
+	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
+	if got, want := strings.TrimSpace(a.body), must(json.Marshal(tried("c/1", 1, 0))); string(want) != strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`) {
+		t.Errorf("the API tells of %s, want %s", got, want)
+	}
+	s.get("/rows/c%2F1/1/dry-run?next=-1").want(t, 422)
+	s.get("/api/v1/rows/c%2F1/3/dry-run").want(t, 404)
+}
+
+func TestDryRun_isNotOfferedWhereNothingCanBeTried(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(1)
+	s.get("/rows/c-1/2").want(t, 200).lacks(t, "dry-run-open")
+	s.get("/rows/c-1/2/dry-run").want(t, 404)
+}
+
+func TestDryRun_letsFewInAtATime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+			return tried(campaign, seq, next), nil
+		}
+	})
+	s.seed("c-1", "a")
+	for range dryRunsAtATime {
+		s.srv.trying <- struct{}{}
+	}
+	s.get("/rows/c-1/1/dry-run").want(t, 503, "try again in a moment")
+	<-s.srv.trying
+	s.get("/rows/c-1/1/dry-run").want(t, 200)
+	if len(s.srv.trying) != dryRunsAtATime-1 {
+		t.Error("a dry run keeps its place when it has ended")
+	}
+}
+
+func TestRefusal_namesTheRunInTheWay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	_, err := s.store.StartRun(context.Background(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, s.srv.Projections)
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); !ok || refusal.Run != 1 {
+		t.Errorf("the refusal is %+v", err)
+	}
+	preview, err := s.store.PreviewRun(context.Background(), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}}, s.srv.Projections)
+	if err != nil || preview.InTheWay == nil || preview.InTheWay.ID != 1 || preview.Events != 1 {
+		t.Errorf("the preview is %+v, %v", preview, err)
+	}
+}
+
+func TestLinks_ofRuns(t *testing.T) {
+	t.Parallel()
+	l := templates.NewLinks("/ops")
+	for got, want := range map[templates.URL]templates.URL{
+		l.NewRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign=a%2Fb&campaign=c%26d&kind=verify&projection=x&until=4",
+		l.RunResult(3, "a/b"):                                "/ops/runs/3/results/a%2Fb",
+		l.Run(3, outbox.ResultFilter{Outcome: "drift"}, "c"): "/ops/runs/3?log=c&outcome=drift",
+		l.API().DryRun("a/b", 3, 0):                          "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// PreviewRun says what a run would be about if it were started now. What
+// StartRun refuses is refused likewise, but for the run in the way of it, which
+// the preview names.
+func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
+	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate, Versions: map[string]string{},
+		CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))}}
+	if len(r.CampaignIDs) == 1 {
+		r.CampaignID = r.CampaignIDs[0]
+	}
+	if err := s.soundRun(r); err != nil {
+		return outbox.RunPreview{}, err
+	}
+	if err := r.chooseProjections(order.Projections, loaded); err != nil {
+		return outbox.RunPreview{}, err
+	}
+	var p outbox.RunPreview
+	err := s.journal.read(ctx, func(t *tx) error {
+		if err := t.knownCampaigns(r); err != nil {
+			return err
+		}
+		if err := t.totalRun(r); err != nil {
+			return err
+		}
+		other, err := t.runInTheWay(r)
+		if err != nil {
+			return err
+		}
+		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Events: r.Events.Total}
+		if other != nil {
+			run := other.view(s.now())
+			p.InTheWay = &run
+		}
+		return nil
+	})
+	return p, err
+}

@@ -1,0 +1,40 @@
+package templates
+
+import (
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// DryRunNext is how many events after the row's a dry run tries by itself.
+const DryRunNext = 10
+
+// DryRunForm is where the form of a dry run leads.
+func (l Links) DryRunForm(campaign string, seq int64) URL {
+	return l.at(nil, rowPath(campaign, seq, "dry-run")...)
+}
+
+// dryRunSentence says how far the events would go through.
+func dryRunSentence(d outbox.DryRun) string {
+	switch d.Applied {
+	case 0:
+		return "No event would be applied."
+	case 1:
+		return fmt.Sprintf("Event %d would be applied.", d.UntilSeq)
+	default:
+		return fmt.Sprintf("Events %d to %d would be applied.", d.FromSeq, d.UntilSeq)
+	}
+}
+
+func inProjection(f outbox.DryRunFailure) string {
+	if f.Projection == "" {
+		return ""
+	}
+	return " in projection " + f.Projection
+}
+
+// dryRunTwins try the same from a shell.
+func dryRunTwins(p Page, v DryRunView) Twins {
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
+		CLI: fmt.Sprintf("outboxweb requeue --dry-run --next %d -- %s %d", v.Next, shellQuote(v.CampaignID), v.Seq)}
+}

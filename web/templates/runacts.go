@@ -1,0 +1,98 @@
+package templates
+
+import (
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// How many drifted campaigns and active runs the overview names.
+const (
+	driftNamed = 5
+	runsNamed  = 3
+)
+
+// orderOver is an order of a kind over one campaign or all, and one projection
+// or all.
+func orderOver(kind outbox.RunKind, campaign, projection string) outbox.RunOrder {
+	o := outbox.RunOrder{Kind: kind, All: campaign == ""}
+	if campaign != "" {
+		o.Campaigns = []string{campaign}
+	}
+	if projection != "" {
+		o.Projections = []string{projection}
+	}
+	return o
+}
+
+func runActName(kind outbox.RunKind) string {
+	switch kind {
+	case outbox.RunVerify:
+		return "Verify"
+	case outbox.RunRebuild:
+		return "Rebuild"
+	default:
+		return "Replay run"
+	}
+}
+
+func runActsOver(campaign, projection string) string {
+	switch {
+	case campaign == "" && projection == "":
+		return "every projection of all campaigns"
+	case campaign == "":
+		return projection + " of all campaigns"
+	case projection == "":
+		return "every projection of this campaign"
+	default:
+		return projection + " of this campaign"
+	}
+}
+
+// verificationDiffers says how live rows differed, or nothing.
+func verificationDiffers(v outbox.Verification) string {
+	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq}
+	if !c.Differs() {
+		return ""
+	}
+	text := "A rebuild would change them: " + changeCounts(c)
+	if c.FirstSeq > 0 {
+		text += ", from event " + itoa(c.FirstSeq) + " on"
+	}
+	return text + "."
+}
+
+// driftedCampaigns is the first verification of each campaign in a list that is
+// ordered by campaign.
+func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
+	var all []outbox.Verification
+	for _, v := range drifted {
+		if len(all) == 0 || all[len(all)-1].CampaignID != v.CampaignID {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// DriftShown is how many verifications the overview reads.
+const DriftShown = 200
+
+// driftSentence says how many campaigns differ; a full list may have been cut
+// off.
+func driftSentence(drifted []outbox.Verification) string {
+	n := int64(len(driftedCampaigns(drifted)))
+	least := ""
+	if len(drifted) == DriftShown {
+		least = "At least "
+	}
+	return fmt.Sprintf("%s%s not show what the journal says, as last verified.", least, count(n, "campaign does", "campaigns do"))
+}
+
+// driftCause is where a difference is shown: in the run that found it, or where
+// a run can look closer.
+func driftCause(p Page, v outbox.Verification) URL {
+	if v.RunID > 0 {
+		return p.Links.RunResult(v.RunID, v.CampaignID)
+	}
+	return p.Links.Campaign(v.CampaignID)
+}

@@ -1,0 +1,150 @@
+package templates
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// How much of a value in a comparison is shown at once, and how much can be
+// opened, in bytes.
+const (
+	diffInline = 160
+	diffOpened = 4 << 10
+)
+
+func diffStart(text string) string { return strings.ToValidUTF8(text[:diffInline], "") + "…" }
+
+// upTo is a text, or its beginning and how much is missing; most is in bytes.
+func upTo(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… and %s more bytes", num(int64(len(text)-most)))
+}
+
+// plainJSON is a document without the escapes that encoding/json makes of
+// characters which mean something in HTML; they are escaped where they are shown.
+func plainJSON(value []byte) string {
+	if !bytes.Contains(value, []byte(`\u00`)) {
+		return string(value)
+	}
+	var b strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] != '\\' {
+			b.WriteByte(value[i])
+			continue
+		}
+		end := min(i+2, len(value))
+		if i+6 <= len(value) {
+			if plain, ok := htmlEscapes[string(value[i:i+6])]; ok {
+				b.WriteByte(plain)
+				i += 5
+				continue
+			}
+		}
+		b.Write(value[i:end])
+		i = end - 1
+	}
+	return b.String()
+}
+
+var htmlEscapes = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
+
+// RunResultTitle names a browser's tab.
+func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + v.Result.CampaignID }
+
+// resultSentence says what became of a campaign.
+func resultSentence(v RunResultView) string {
+	switch {
+	case v.Result.Outcome == outbox.OutcomeFailed:
+		return "It could not be done."
+	case v.Result.Outcome == outbox.OutcomeReplayed:
+		return "Its projections are level, as far as events could be applied."
+	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
+		return "Its rows were others than those of the journal, and are those of the journal now."
+	case v.Run.Kind == outbox.RunRebuild:
+		return "Its rows were made anew and are as they were before."
+	case v.Result.Outcome == outbox.OutcomeDrift:
+		return "The live rows are not those of the journal."
+	case v.Run.UntilSeq > 0:
+		return fmt.Sprintf("It was folded up to event %d.", v.Result.Seq)
+	}
+	return "The live rows are those of the journal."
+}
+
+// comparisonSentence says how many rows differ; the counts are those of what a
+// rebuild does, or did, to the live rows.
+func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
+	switch {
+	case !c.Differs():
+		return "No row differs."
+	case kind == outbox.RunRebuild:
+		return "The rebuild changed the rows: " + changeCounts(c) + "."
+	default:
+		return "A rebuild would change the rows: " + changeCounts(c) + "."
+	}
+}
+
+// The marks and hues of row changes.
+func changeGlyph(kind string) string {
+	switch kind {
+	case outbox.RowAdded:
+		return "+"
+	case outbox.RowRemoved:
+		return "−"
+	default:
+		return "≠"
+	}
+}
+
+func changeHue(kind string) string {
+	switch kind {
+	case outbox.RowAdded:
+		return "s-current"
+	case outbox.RowRemoved:
+		return "s-dead"
+	default:
+		return "s-failed"
+	}
+}
+
+func thereOrNot(there bool) string {
+	if there {
+		return "there"
+	}
+	return "not there"
+}
+
+func newRunTitle(kind outbox.RunKind) string {
+	if kind == "" {
+		return "Start a run"
+	}
+	return "Start a " + string(kind)
+}
+
+// fitsLine reports whether a campaign's id survives as a line of a form.
+func fitsLine(id string) bool {
+	return !strings.ContainsAny(id, "\r\n") && strings.TrimSpace(id) == id
+}
+
+// linesOf are the ids that fit a line each, and oddOf the others.
+func linesOf(ids []string) (fit []string) {
+	for _, id := range ids {
+		if fitsLine(id) {
+			fit = append(fit, id)
+		}
+	}
+	return fit
+}
+
+func oddOf(ids []string) (odd []string) {
+	for _, id := range ids {
+		if !fitsLine(id) {
+			odd = append(odd, id)
+		}
+	}
+	return odd
+}

@@ -1,0 +1,527 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// RunsView is one page of runs and the filter it was read with.
+type RunsView struct {
+	Filter outbox.RunFilter
+	Page   outbox.Page[outbox.Run]
+}
+
+// RunView is a run with one page of its results and one of its log.
+type RunView struct {
+	Run     outbox.Run
+	Filter  outbox.ResultFilter
+	Results outbox.Page[outbox.RunResult]
+	// First are results that somebody should look at; none where Results is
+	// narrowed down anyway.
+	First     []outbox.RunResult
+	LogCursor string
+	Log       outbox.Page[outbox.RunLine]
+}
+
+// NewRunView is a run before it is started.
+type NewRunView struct {
+	Order  outbox.RunOrder
+	Reason string
+	Loaded []outbox.ProjectionInfo
+	// Preview is what the run would be about; nil while the order does not say
+	// enough.
+	Preview *outbox.RunPreview
+	Wrong   string // why there is no preview, or empty
+	Key     string // the idempotency key of the form: sent twice, it starts once
+}
+
+// RunTitle names a run.
+func RunTitle(r outbox.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
+
+func runID(r outbox.Run) string { return "run-" + itoa(r.ID) }
+
+// Runs is the list of runs that match f, from its cursor.
+func (l Links) Runs(f outbox.RunFilter) URL {
+	return l.at(values("kind", string(f.Kind), "status", string(f.Status), "campaign", f.CampaignID, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "runs")
+}
+
+func runPath(id int64, more ...string) []string {
+	return append([]string{"runs", strconv.FormatInt(id, 10)}, more...)
+}
+
+// Run is one run, with those of its results that match f and its log from a
+// cursor; the page needs no RunID in f.
+func (l Links) Run(id int64, f outbox.ResultFilter, log string) URL {
+	return l.at(values("outcome", f.Outcome, "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "log", log), runPath(id)...)
+}
+
+// RunOf is a run as it is first shown.
+func (l Links) RunOf(id int64) URL { return l.Run(id, outbox.ResultFilter{}, "") }
+
+// RunResult is what became of one campaign of a run.
+func (l Links) RunResult(id int64, campaign string) URL {
+	return l.at(nil, runPath(id, "results", campaign)...)
+}
+
+// RunLog is the log of a run from a cursor; only the API has it by itself.
+func (l Links) RunLog(id int64, cursor string) URL {
+	return l.at(values("cursor", cursor), runPath(id, "log")...)
+}
+
+func (l Links) CancelRun(id int64) URL { return l.at(nil, runPath(id, "cancel")...) }
+func (l Links) ResumeRun(id int64) URL { return l.at(nil, runPath(id, "resume")...) }
+
+// NewRun is the page that says what a run would do, and asks whether to start
+// it.
+func (l Links) NewRun(o outbox.RunOrder) URL {
+	query := values("kind", string(o.Kind), "until", positive(o.UntilSeq), "rate", positive(o.Rate))
+	if o.All {
+		query.Set("all", "1")
+	}
+	query["campaign"], query["projection"] = o.Campaigns, o.Projections
+	return l.at(query, "runs", "new")
+}
+
+// Verifications is when the projections of a campaign were last compared with
+// their journal; only the API has it by itself.
+func (l Links) Verifications(campaign string) URL {
+	return l.at(nil, "campaigns", campaign, "verifications")
+}
+
+// DryRun is what applying a row's event, and some next ones, would do.
+func (l Links) DryRun(campaign string, seq, next int64) URL {
+	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)
+}
+
+type runChoice struct {
+	name   string
+	to     URL
+	chosen bool
+}
+
+func runKindChoices(p Page, f outbox.RunFilter) []runChoice {
+	f.Cursor = ""
+	of := func(name string, kind outbox.RunKind) runChoice {
+		chosen := f.Kind == kind
+		f := f
+		f.Kind = kind
+		return runChoice{name, p.Links.Runs(f), chosen}
+	}
+	all := []runChoice{of("every kind", "")}
+	for _, kind := range outbox.RunKinds {
+		all = append(all, of(string(kind), kind))
+	}
+	return all
+}
+
+func runStatusChoices(p Page, f outbox.RunFilter) []runChoice {
+	f.Cursor = ""
+	of := func(name string, status outbox.RunStatus) runChoice {
+		chosen := f.Status == status
+		f := f
+		f.Status = status
+		return runChoice{name, p.Links.Runs(f), chosen}
+	}
+	all := []runChoice{of("every status", "")}
+	for _, status := range outbox.RunStatuses {
+		all = append(all, of(runGlyph(status)+" "+string(status), status))
+	}
+	return all
+}
+
+// outcomeChoices are the ways to narrow the results of a run: what needs
+// somebody comes first.
+func outcomeChoices(p Page, v RunView) []runChoice {
+	n := v.Run.Counts
+	all := []runChoice{}
+	for _, o := range []struct {
+		outcome string
+		n       int64
+	}{{outbox.OutcomeFailed, n.Failed}, {outbox.OutcomeDrift, n.Drifted}, {outbox.OutcomeMatch, n.Matched}, {outbox.OutcomeReplayed, n.Replayed}} {
+		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
+			name := fmt.Sprintf("%s %s %s", outcomeGlyph(o.outcome), outcomeName(v.Run.Kind, o.outcome), num(o.n))
+			all = append(all, runChoice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
+		}
+	}
+	return append(all, runChoice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
+}
+
+func runsPager(p Page, v RunsView) pagerView {
+	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Runs(f)
+	})
+}
+
+func runResultsPager(p Page, v RunView) pagerView {
+	return pagerOf(v.Results, v.Filter.Cursor, func(cursor string) URL {
+		f := v.Filter
+		f.Cursor = cursor
+		return p.Links.Run(v.Run.ID, f, v.LogCursor)
+	})
+}
+
+func runLogPager(p Page, v RunView) pagerView {
+	return pagerOf(v.Log, v.LogCursor, func(cursor string) URL { return p.Links.Run(v.Run.ID, v.Filter, cursor) })
+}
+
+func runGlyph(s outbox.RunStatus) string {
+	switch s {
+	case outbox.RunQueued:
+		return "○"
+	case outbox.RunRunning:
+		return "◐"
+	case outbox.RunCancelling, outbox.RunCancelled:
+		return "⊘"
+	case outbox.RunCompleted:
+		return "✓"
+	case outbox.RunInterrupted:
+		return "!"
+	default:
+		return "✕"
+	}
+}
+
+// The hues are those of the states that call for the same.
+func runHue(s outbox.RunStatus) string {
+	switch s {
+	case outbox.RunQueued:
+		return "s-pending"
+	case outbox.RunRunning:
+		return "s-processing"
+	case outbox.RunCancelling, outbox.RunCancelled:
+		return "s-paused"
+	case outbox.RunCompleted:
+		return "s-current"
+	case outbox.RunInterrupted:
+		return "s-failed"
+	default:
+		return "s-dead"
+	}
+}
+
+func outcomeGlyph(outcome string) string {
+	switch outcome {
+	case outbox.OutcomeDrift:
+		return "≠"
+	case outbox.OutcomeFailed:
+		return "✕"
+	default:
+		return "✓"
+	}
+}
+
+func outcomeHue(outcome string) string {
+	switch outcome {
+	case outbox.OutcomeDrift:
+		return "s-diverged"
+	case outbox.OutcomeFailed:
+		return "s-dead"
+	default:
+		return "s-current"
+	}
+}
+
+// outcomeName is an outcome in the words of what the run did.
+func outcomeName(kind outbox.RunKind, outcome string) string {
+	if kind == outbox.RunRebuild && outcome == outbox.OutcomeDrift {
+		return "differed before"
+	}
+	return outcome
+}
+
+// runCount is one of the counts of a run; loud ones call for somebody.
+type runCount struct {
+	name, outcome string
+	n             int64
+}
+
+// runCounts are the counts that a run of its kind has.
+func runCounts(r outbox.Run) []runCount {
+	failed := runCount{"failed", outbox.OutcomeFailed, r.Counts.Failed}
+	if r.Kind == outbox.RunReplay {
+		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}}
+	}
+	return []runCount{failed, {outcomeName(r.Kind, outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}, {"match", outbox.OutcomeMatch, r.Counts.Matched}}
+}
+
+// barValue and barMax are a progress for an element that shows one; what ended
+// over nothing is full.
+func barValue(r outbox.Run, p outbox.Progress) string {
+	if p.Total <= 0 && r.Status == outbox.RunCompleted {
+		return "1"
+	}
+	return itoa(min(p.Done, max(p.Total, 0)))
+}
+
+func barMax(p outbox.Progress) string { return itoa(max(p.Total, 1)) }
+
+// progressWords say what a bar shows: "1,200 of 4,000 events, 30 %".
+func progressWords(r outbox.Run, p outbox.Progress, one, many string) string {
+	if r.StartedAt == nil {
+		return many + " are counted when it begins"
+	}
+	return fmt.Sprintf("%s of %s, %d %%", num(p.Done), count(p.Total, one, many), int64(runShare(r, p)*100))
+}
+
+func runShare(r outbox.Run, p outbox.Progress) float64 {
+	if p.Total <= 0 && r.Status == outbox.RunCompleted {
+		return 1
+	}
+	return p.Share()
+}
+
+// runPace says how fast a run goes on and how long it still takes; it is empty
+// while it does not.
+func runPace(r outbox.Run) string {
+	if r.EventsPerSecond <= 0 {
+		return ""
+	}
+	text := rate(r.EventsPerSecond) + " events/s"
+	if r.SecondsLeft != nil {
+		text += ", about " + seconds(max(1, *r.SecondsLeft)) + " left"
+	}
+	return text
+}
+
+// runVerdict is the badge of a verdict, as one of an outcome.
+func runVerdict(v outbox.Verdict) string {
+	if v == outbox.VerdictDrift {
+		return outbox.OutcomeDrift
+	}
+	return outbox.OutcomeMatch
+}
+
+// runDigest is what a run over one campaign knows of one projection's digest.
+type runDigest struct{ Name, Before, After string }
+
+// runDigests are the digests of a run in load order, the full one last.
+func runDigests(r outbox.Run) []runDigest {
+	var all []runDigest
+	for _, name := range append(slices.Clone(r.Projections), outbox.FullDigest) {
+		if r.Digests[name] != "" || r.Before[name] != "" {
+			all = append(all, runDigest{name, r.Before[name], r.Digests[name]})
+		}
+	}
+	return all
+}
+
+// runVersions are the versions of the projections of a run, by name.
+func runVersions(r outbox.Run) []namedText {
+	var all []namedText
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		all = append(all, namedText{name, r.Versions[name]})
+	}
+	return all
+}
+
+func resumable(r outbox.Run) bool {
+	return r.Status == outbox.RunInterrupted || r.Status == outbox.RunFailed
+}
+
+// addressed is how many campaigns an address names at the most.
+const addressed = 50
+
+// orderOf is the order that would start a run like this one.
+func orderOf(r outbox.Run) outbox.RunOrder {
+	o := outbox.RunOrder{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
+	if len(r.CampaignIDs) <= addressed {
+		o.Campaigns = r.CampaignIDs
+	}
+	return o
+}
+
+// runBody is what the API reads; its field order is the order shown.
+type runBody struct {
+	Kind        outbox.RunKind `json:"kind"`
+	Campaigns   []string       `json:"campaign_ids,omitempty"`
+	All         bool           `json:"all_campaigns,omitempty"`
+	Projections []string       `json:"projections,omitempty"`
+	UntilSeq    int64          `json:"until_seq,omitempty"`
+	Rate        int64          `json:"rate,omitempty"`
+	Reason      string         `json:"reason"`
+}
+
+// newRunTwins start the run from a shell.
+func newRunTwins(p Page, v NewRunView) Twins {
+	o := v.Order
+	body, err := json.Marshal(runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"})
+	if err != nil { // strings and numbers always marshal
+		body = []byte("{}")
+	}
+	command := "outboxweb runs start " + string(o.Kind)
+	if o.All {
+		command += " --all"
+	}
+	for _, campaign := range o.Campaigns {
+		command += " --campaign=" + shellQuote(campaign)
+	}
+	for _, name := range o.Projections {
+		command += " --projection=" + shellQuote(name)
+	}
+	for _, flag := range []namedText{{"until", positive(o.UntilSeq)}, {"rate", positive(o.Rate)}} {
+		if flag.Value != "" {
+			command += " --" + flag.Name + "=" + flag.Value
+		}
+	}
+	return Twins{Curl: curlPost(p, p.Links.API().Runs(outbox.RunFilter{}), string(body)), CLI: command + " --reason 'why'"}
+}
+
+// runTwins cancel or resume the run, whichever there is to do, or show it.
+func runTwins(p Page, r outbox.Run) Twins {
+	id := itoa(r.ID)
+	switch {
+	case r.Status.Active():
+		return Twins{Curl: curlPost(p, p.Links.API().CancelRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs cancel " + id + " --reason 'why'"}
+	case resumable(r):
+		return Twins{Curl: curlPost(p, p.Links.API().ResumeRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs resume " + id + " --reason 'why'"}
+	default:
+		return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
+	}
+}
+
+// actRun is the run that an act was about, from its audit record; 0 when it was
+// about none.
+func actRun(a outbox.Act) int64 {
+	if !strings.HasPrefix(a.Action, "run_") {
+		return 0
+	}
+	var d struct {
+		RunID int64 `json:"run_id"`
+	}
+	if json.Unmarshal(a.After, &d) != nil {
+		return 0
+	}
+	return d.RunID
+}
+
+// runActSentence says what an act on a run did, from its audit record.
+func runActSentence(a outbox.Act) string {
+	var before struct {
+		Kind string `json:"kind"`
+	}
+	var after struct {
+		Scope  string           `json:"scope"`
+		Status outbox.RunStatus `json:"status"`
+	}
+	_ = json.Unmarshal(a.Before, &before) // what is missing is left out
+	_ = json.Unmarshal(a.After, &after)
+	run := "run " + itoa(actRun(a))
+	switch {
+	case a.Action == "run_start":
+		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
+	case a.Action == "run_cancel" && after.Status == outbox.RunCancelling:
+		return fmt.Sprintf("Cancelled %s: it ends as soon as the process that works on it has noticed.", run)
+	case a.Action == "run_cancel":
+		return fmt.Sprintf("Cancelled %s.", run)
+	default:
+		return fmt.Sprintf("Resumed %s: it goes on where it stopped.", run)
+	}
+}
+
+// How long a line of a log may be that is open from the start, and how much of
+// one a page shows at all, in bytes. The API has all of it.
+const (
+	logLine   = 2000
+	logOpened = 16 << 10
+)
+
+// runFilterFields keep the rest of a filter while a form changes the campaign.
+func runFilterFields(f outbox.RunFilter) []namedText {
+	return slices.DeleteFunc([]namedText{{"kind", string(f.Kind)}, {"status", string(f.Status)}}, func(t namedText) bool { return t.Value == "" })
+}
+
+// rebuildOf is the order that mends what a verify run found: a rebuild of the
+// campaigns that differ, if the page shows all of them, otherwise of all that
+// were looked at.
+func rebuildOf(v RunView) outbox.RunOrder {
+	o := orderOf(v.Run)
+	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
+	if ids := driftedShown(v); ids != nil {
+		o.All, o.Campaigns = false, ids
+	}
+	return o
+}
+
+func rebuildName(v RunView) string {
+	if n := int64(len(driftedShown(v))); n > 0 {
+		return "Rebuild " + count(n, "campaign that differs", "campaigns that differ")
+	}
+	return "Rebuild all of its scope"
+}
+
+// driftedShown are the campaigns that differ; nil where all do, or the page does
+// not show every one of them.
+func driftedShown(v RunView) []string {
+	var ids []string
+	for _, r := range slices.Concat(v.First, v.Results.Items) {
+		if r.Outcome == outbox.OutcomeDrift && len(ids) < addressed && !slices.Contains(ids, r.CampaignID) {
+			ids = append(ids, r.CampaignID)
+		}
+	}
+	if n := int64(len(ids)); n < v.Run.Counts.Drifted || n == v.Run.Campaigns.Done {
+		return nil
+	}
+	return ids
+}
+
+// liveName and foldName are the two sides of a comparison, in the words of what
+// the run did with them.
+func liveName(kind outbox.RunKind) string {
+	if kind == outbox.RunRebuild {
+		return "Rows before"
+	}
+	return "Live rows"
+}
+
+func foldName(kind outbox.RunKind) string {
+	if kind == outbox.RunRebuild {
+		return "Rows after"
+	}
+	return "Fold of the journal"
+}
+
+// differences say for each projection how many rows differ, and from where on.
+func differences(r outbox.RunResult) []string {
+	var all []string
+	for _, p := range r.Projections {
+		if p.Error != "" {
+			all = append(all, fmt.Sprintf("%s: event %d cannot be folded", p.Projection, p.ErrorSeq))
+		} else if c := p.Comparison; c != nil && c.Differs() {
+			text := p.Projection + ": " + changeCounts(*c)
+			if c.FirstSeq > 0 {
+				text += ", from event " + itoa(c.FirstSeq) + " on"
+			}
+			all = append(all, text)
+		} else if c == nil && p.Verdict == outbox.VerdictDrift {
+			all = append(all, p.Projection+": the digests differ")
+		}
+	}
+	return all
+}
+
+// changeCounts says "1 row added, 2 changed".
+func changeCounts(c outbox.Comparison) string {
+	var parts []string
+	for _, n := range []struct {
+		n    int64
+		kind string
+	}{{c.Added, outbox.RowAdded}, {c.Changed, outbox.RowChanged}, {c.Removed, outbox.RowRemoved}} {
+		switch {
+		case n.n == 0:
+		case len(parts) == 0:
+			parts = append(parts, count(n.n, "row ", "rows ")+n.kind)
+		default:
+			parts = append(parts, num(n.n)+" "+n.kind)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
