@@ -170,6 +170,10 @@ var scenarios = map[string]func(*onCall){
 	"Disk full":                              (*onCall).full,
 	"Databases restored from different days": (*onCall).restored,
 	"A projection is wrong":                  (*onCall).wrong,
+	"A projection is quarantined":            (*onCall).quarantined,
+	"Pause a projection":                     (*onCall).pausing,
+	"Verify from cron":                       (*onCall).morning,
+	"A projection file changes":              (*onCall).newFile,
 	"Before and after an upgrade":            (*onCall).upgrade,
 }
 
@@ -208,7 +212,7 @@ func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 		serve: slices.Concat(quickDeath, projections)}
 	away := t.TempDir()
 	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
-		"PG": d.url, "ID": "1"}
+		"PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "MENDED": t.TempDir()}
 	if err := os.Symlink(binary, filepath.Join(o.bin, "outboxweb")); err != nil {
 		t.Fatal(err)
 	}
@@ -491,11 +495,33 @@ func (o *onCall) wrong() {
 	o.s.post(o.t, http.StatusOK, "/api/v1/rows/odd/2/skip", map[string]any{"reason": "sits already", "confirm": "skip odd 2"})
 	o.s.awaitSettled(o.t)
 	change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
-	o.last()
-	o.before["Watch it fill up, and be sure"] = func() { o.s.awaitSettled(o.t) }
-	o.before["Build them beside, while readers go on"] = func() {
-		change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
-	}
+}
+
+// quarantined has a projection that is set aside, and files with which it would
+// not have been.
+func (o *onCall) quarantined() {
+	rewrite(o.t, o.files, clubProjections("", ""))
+	rewrite(o.t, o.env["MENDED"], clubProjections("", countBadge))
+	o.start()
+	appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana"), badge("ana"), badge("ben")})
+	o.s.awaitSettled(o.t)
+}
+
+// pausing has a projection that can be paused.
+func (o *onCall) pausing() {
+	rewrite(o.t, o.files, clubProjections("", ""))
+	o.start()
+	appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana")})
+	o.s.awaitSettled(o.t)
+}
+
+// newFile has a projection that is to become another one.
+func (o *onCall) newFile() {
+	rewrite(o.t, o.files, clubProjections("", countBadge))
+	rewrite(o.t, o.env["MENDED"], clubProjections("", strings.Replace(countBadge, "+ 1", "+ 10", 1)))
+	o.start()
+	appendTo(o.t, o.s, "", "table", []event{badge("ana"), badge("ana"), taken("seat-1", "ana")})
+	o.s.awaitSettled(o.t)
 }
 
 func (o *onCall) upgrade() {

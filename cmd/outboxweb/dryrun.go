@@ -114,7 +114,7 @@ func (t *rebuildTrial) each(ctx context.Context, st *store.Store, named []string
 }
 
 func (t *rebuildTrial) one(ctx context.Context, id string) error {
-	r, err := t.folder.Verify(ctx, id, 0, t.projections...)
+	r, err := t.folder.TryRebuild(ctx, id, t.projections...)
 	if err != nil {
 		return err
 	}
