@@ -193,11 +193,9 @@ func (m *remake) bringLevel(ctx context.Context, f *Folder, mark store.Watermark
 	if _, err := m.look(ctx, f); err != nil {
 		return err
 	}
-	seq := min(mark.AppliedSeq, m.scope.HighWaterSeq)
-	if campaign, err := f.store.Campaign(ctx, m.scope.CampaignID); err != nil {
+	seq, err := f.rebuildsTo(ctx, m.scope.CampaignID, mark)
+	if err != nil {
 		return err
-	} else if m.scope.HighWaterSeq = campaign.HighWaterSeq; mark.AppliedSeq <= campaign.HighWaterSeq {
-		seq = mark.AppliedSeq
 	}
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {
