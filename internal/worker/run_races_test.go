@@ -296,3 +296,62 @@ insert into slow values (:campaign_id, :payload.key);
 	lock.release()
 	b.mustBeSound(t)
 }
+
+// What is applied while a long fold is made is folded without holding the
+// campaign up, as far as it is more than a few events.
+func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, probing))
+	key := t.Name()
+	var appending, looking atomic.Bool
+	var held atomic.Int64
+	onProbe(t, key, func(args []string) (string, error) {
+		if appending.CompareAndSwap(true, false) {
+			b.mustAppend(t, append([]outbox.Event{probed("a", key)}, notes("a", 700)...)...)
+			b.drain(t)
+			looking.Store(true)
+		} else if looking.Load() && args[1] == "2" {
+			if c := b.campaign(t, "a"); c.Lease != nil {
+				held.Add(1)
+			}
+		}
+		return "", nil
+	})
+	b.mustAppend(t, probed("a", key))
+	b.drain(t)
+	appending.Store(true)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	if run.Status != outbox.RunCompleted || held.Load() > 0 {
+		t.Errorf("it was folded under the campaign's lease; run %+v", run)
+	}
+	b.mustMatchJournal(t, "a")
+	b.mustBeSound(t)
+}
+
+func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
+	t.Parallel()
+	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9"} {
+		b := open(t, define(t, trail, accounts))
+		b.mustAppend(t, noted("a"), noted("b"))
+		b.drain(t)
+		b.mustPause(t, "trail", "a")
+		b.mustAppend(t, notes("a", 2)...)
+		b.drain(t)
+		if _, err := b.CancelRun(t.Context(), operator, b.mustResume(t, "trail", "a").RunID); err != nil {
+			t.Fatal(err)
+		}
+		b.meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
+		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+		if run.Counts.Failed != 1 || run.Counts.Replayed != 1 || !strings.Contains(b.result(t, run, "a").Error, "diverged") {
+			t.Errorf("%s: run %+v", watermark, run)
+		}
+		b.mustHaveCursors(t, "a trail 1 behind")
+		again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		if again.Status != outbox.RunCompleted {
+			t.Errorf("%s: rebuild %+v", watermark, again)
+		}
+		b.drain(t)
+		b.mustMatchJournal(t, "a", "b")
+		b.mustBeSound(t)
+	}
+}
