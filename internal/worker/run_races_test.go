@@ -296,3 +296,34 @@ insert into slow values (:campaign_id, :payload.key);
 	lock.release()
 	b.mustBeSound(t)
 }
+
+// What is applied while a long fold is made is folded without holding the
+// campaign up, as far as it is more than a few events.
+func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, probing))
+	key := t.Name()
+	var appending, looking atomic.Bool
+	var held atomic.Int64
+	onProbe(t, key, func(args []string) (string, error) {
+		if appending.CompareAndSwap(true, false) {
+			b.mustAppend(t, append([]outbox.Event{probed("a", key)}, notes("a", 700)...)...)
+			b.drain(t)
+			looking.Store(true)
+		} else if looking.Load() && args[1] == "2" {
+			if c := b.campaign(t, "a"); c.Lease != nil {
+				held.Add(1)
+			}
+		}
+		return "", nil
+	})
+	b.mustAppend(t, probed("a", key))
+	b.drain(t)
+	appending.Store(true)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	if run.Status != outbox.RunCompleted || held.Load() > 0 {
+		t.Errorf("it was folded under the campaign's lease; run %+v", run)
+	}
+	b.mustMatchJournal(t, "a")
+	b.mustBeSound(t)
+}

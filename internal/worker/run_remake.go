@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"outboxweb/internal/outbox"
@@ -36,12 +37,19 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []store.RunCampai
 		if err != nil {
 			return err
 		}
-		if m.ended {
-			r.tell(c, m.result)
-			continue
-		}
 		remakes = append(remakes, m)
 	}
+	for _, m := range remakes {
+		if err := m.approach(ctx, f); err != nil {
+			return err
+		}
+	}
+	remakes = slices.DeleteFunc(remakes, func(m *remake) bool {
+		if m.ended {
+			r.tell(m.scope, m.result)
+		}
+		return m.ended
+	})
 	if len(remakes) == 0 {
 		return ctx.Err()
 	}
@@ -84,6 +92,27 @@ func (m *remake) begin(ctx context.Context, f *Folder, seq int64) (err error) {
 		err = m.fold.To(ctx, seq)
 	}
 	return m.endUnsound(err)
+}
+
+// approach folds what was applied while the fold was made, until that is few
+// events, or no fewer than before.
+func (m *remake) approach(ctx context.Context, f *Folder) error {
+	for before := int64(math.MaxInt64); !m.ended; {
+		c, err := f.store.Campaign(ctx, m.scope.CampaignID)
+		if err != nil {
+			return err
+		}
+		seq := min(c.AppliedSeq, c.HighWaterSeq) // a watermark may contradict the journal
+		behind := seq - m.fold.Seq
+		if behind <= fewEvents || behind >= before {
+			return nil
+		}
+		before = behind
+		if err := m.endUnsound(m.fold.To(ctx, seq)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *remake) endUnsound(err error) error {

@@ -71,6 +71,9 @@ func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, na
 	if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
 		return p, err
 	}
+	if err := m.approach(ctx, f); err != nil {
+		return p, err
+	}
 	f.hurry = true
 	defer func() { f.hurry = false }()
 	for !m.ended {
