@@ -327,3 +327,31 @@ func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
 	b.mustMatchJournal(t, "a")
 	b.mustBeSound(t)
 }
+
+func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
+	t.Parallel()
+	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
+		b := open(t, define(t, trail, accounts))
+		b.mustAppend(t, noted("a"), noted("b"))
+		b.drain(t)
+		b.mustPause(t, "trail", "a")
+		b.mustAppend(t, notes("a", 2)...)
+		b.drain(t)
+		if _, err := b.CancelRun(t.Context(), operator, b.mustResume(t, "trail", "a").RunID); err != nil {
+			t.Fatal(err)
+		}
+		b.meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
+		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+		if run.Counts.Failed != 1 || run.Counts.Replayed != 1 || !strings.Contains(b.result(t, run, "a").Error, "diverged") {
+			t.Errorf("%s: run %+v", watermark, run)
+		}
+		b.mustHaveCursors(t, "a trail 1 behind")
+		again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		if again.Status != outbox.RunCompleted {
+			t.Errorf("%s: rebuild %+v", watermark, again)
+		}
+		b.drain(t)
+		b.mustMatchJournal(t, "a", "b")
+		b.mustBeSound(t)
+	}
+}

@@ -18,6 +18,10 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	if _, err := r.worker.Store.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
 	}
+	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
+		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it until all of its projections are rebuilt: "+now.Diverged
+		return result, err
+	}
 	live, err := f.store.Live(ctx)
 	if err != nil {
 		return result, err
@@ -151,6 +155,10 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 		return err
 	}
 	failed, again := m.fold.Failed[name]
+	if !again && m.fold.Hash != mark.AppliedHash {
+		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are as they were: the campaign has diverged, its projections were built from another event %d than the journal has; rebuild all of them", mark.AppliedSeq), mark.AppliedSeq
+		return nil
+	}
 	if other, ok := m.fold.failure(name); ok && !again {
 		p.Error, p.ErrorSeq = "its rows are as they were: "+other.Err.Error(), other.Seq
 		return nil
