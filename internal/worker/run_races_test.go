@@ -355,3 +355,31 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.mustBeSound(t)
 	}
 }
+
+func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, probing))
+	key := t.Name()
+	var failing atomic.Bool
+	onProbe(t, key, func([]string) (string, error) {
+		if failing.Load() {
+			return "", errors.New("not now")
+		}
+		return "", nil
+	})
+	b.mustAppend(t, noted("a"), probed("a", key))
+	b.drain(t)
+	b.meddle(t, `delete from trail where place = 2`)
+	b.mustRun(t, everything)
+	failing.Store(true)
+	for _, tt := range []struct {
+		kind outbox.RunKind
+		want outbox.Verdict
+	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
+		run := b.mustRun(t, outbox.RunOrder{Kind: tt.kind, All: true})
+		all, err := b.Verifications(t.Context(), "a")
+		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
+			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
+		}
+	}
+}
