@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -381,5 +382,19 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
 			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
 		}
+	}
+}
+
+func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 10), spent("a", 100))
+	b.drain(t)
+	set, err := projection.Load(dialectOf(b.pair), define(t, trail, strings.ReplaceAll(accounts, "default 0)", "default 0, note text)"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = worker.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
+		t.Errorf("error = %v", err)
 	}
 }
