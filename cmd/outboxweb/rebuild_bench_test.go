@@ -104,7 +104,7 @@ func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
 func measureBeside(b *testing.B, s *store.Store, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
-	const turns, batch = 6, 60_000
+	const turns, batch = 6, 150_000
 	by := outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}
 	for turn := range turns {
 		appendSpread(b, s, campaigns, batch, turn)

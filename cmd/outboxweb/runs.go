@@ -432,6 +432,8 @@ func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run)
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s campaigns: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), thousands(run.Campaigns.Total), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
 		fmt.Fprintf(a.out, "%s of %s campaigns have drifted from their journal; outboxweb runs start rebuild mends them\n", thousands(run.Counts.Drifted), thousands(run.Campaigns.Done))
+	case run.Verdict == "":
+		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:
 		fmt.Fprintf(a.out, "all %s campaigns match their journal: %s events folded\n", thousands(run.Campaigns.Done), thousands(run.Events.Done))
 	}

@@ -48,7 +48,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	if to := a.Header.Get("Location"); to != target {
 		t.Errorf("it is followed at %q, want %q", to, target)
 	}
-	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("run %d is in the way: a verify of campaigns of all campaigns", run.ID))
+	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("run %d is in the way: a verify of projection campaigns of all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
 	_, err := s.store.ReportRun(context.Background(), l, store.RunReport{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,

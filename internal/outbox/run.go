@@ -89,7 +89,7 @@ const (
 // Progress is how much of something is done.
 type Progress struct {
 	Done  int64 `json:"done"`
-	Total int64 `json:"total"` // as it was when the run began; 0 before that
+	Total int64 `json:"total"` // as it was when the run began, or more where more is done; 0 before that
 }
 
 // Share is the part that is done, from 0 to 1.
@@ -168,7 +168,10 @@ const FullDigest = "full"
 
 // Scope says in words what the run is about.
 func (r Run) Scope() string {
-	what := strings.Join(r.Projections, ", ")
+	what := "projection " + strings.Join(r.Projections, ", ")
+	if len(r.Projections) > 1 {
+		what = "projections " + strings.Join(r.Projections, ", ")
+	}
 	switch {
 	case r.All:
 		return what + " of all campaigns"

@@ -20,7 +20,8 @@ type Difference struct {
 	Change  outbox.RowChange
 	table   *table
 	dialect string
-	key     []any // the values of the key columns
+	names   []string // of the key columns
+	key     []any    // their values, as keyTerm has them
 }
 
 // MaxDifferences is the most differences that a comparison remembers; it counts
@@ -292,7 +293,7 @@ func (m *merge) note(kind string, live, fold *side) {
 		if !there {
 			continue
 		}
-		d.key = append(d.key, either.values[either.keys+slices.Index(either.columns, name)])
+		d.names, d.key = append(d.names, name), append(d.key, either.values[len(d.key)])
 		if name != "campaign_id" {
 			d.Change.Key = append(d.Change.Key, outbox.Field{Name: name, Value: value})
 		}
@@ -375,15 +376,21 @@ func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
 	for _, f := range d.Change.Fields {
 		columns = append(columns, quoteName(f.Name))
 	}
-	for i, name := range d.table.keyColumns() {
-		comparison := "is not distinct from"
-		if d.dialect == "sqlite" {
-			comparison = "is"
+	var values []any
+	for i, name := range d.names {
+		term := quoteName(name) // that an index can answer
+		if d.dialect == "postgres" {
+			term = d.table.keyTerm(d.dialect, name)
 		}
-		where = append(where, fmt.Sprintf("%s %s $%d", quoteName(name), comparison, i+1))
+		if d.key[i] == nil {
+			where = append(where, term+" is null")
+			continue
+		}
+		values = append(values, d.key[i])
+		where = append(where, fmt.Sprintf("%s = $%d", term, len(values)))
 	}
 	rows, err := fold.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s", strings.Join(append(columns, "1"), ", "),
-		quoteName(d.table.name), strings.Join(where, " and ")), d.key...)
+		quoteName(d.table.name), strings.Join(where, " and ")), values...)
 	if err != nil {
 		return Standing{}, err
 	}

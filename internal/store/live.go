@@ -3,7 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+
+	"outboxweb/internal/outbox"
 )
 
 // Live is one state of the projections database, for comparing live rows with
@@ -99,6 +102,15 @@ func (l *Live) each(ctx context.Context, scan func(scanner) error, query string,
 		}
 	}
 	return rows.Err()
+}
+
+// Away reports whether an error, of a query on a Live or a Scratch as well, is
+// one of a database that is busy or not there, so that all may succeed later.
+func (s *Store) Away(err error) bool {
+	if errors.Is(err, outbox.ErrBusy) || !s.projections.dialect.several {
+		return errors.Is(err, outbox.ErrBusy) || sqliteLocked(err)
+	}
+	return postgresAway(err)
 }
 
 // Close ends the reading.

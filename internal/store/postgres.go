@@ -3,9 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -468,4 +471,15 @@ func (l *postgresLink) judge(err error) verdict {
 	v.busy = v.lost || contended && !itsOwn
 	v.fatal = v.busy || slices.Contains([]string{"58", "XX"}, class) && !itsOwn || code == "25P02"
 	return v
+}
+
+// postgresAway is judge's busy for an error whose connection is not at hand.
+func postgresAway(err error) bool {
+	if code := pgCode(err); code != "" {
+		return slices.Contains([]string{"08", "40", "53", "57"}, code[:2]) && code != "57014" && code != "53400" ||
+			slices.Contains([]string{"25006", "25P03", "55P03"}, code)
+	}
+	var gone net.Error
+	return pgconn.SafeToRetry(err) || errors.As(err, &gone) && !errors.Is(err, context.DeadlineExceeded) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone},
+		func(lost error) bool { return errors.Is(err, lost) })
 }

@@ -57,8 +57,9 @@ const (
 )
 
 // judge says what is to be done about a run that nobody holds by a process
-// that has projections in versions, and if it ends how and why.
-func (r *runRow) judge(versions map[string]string, now int64) (prospect, outbox.RunStatus, string) {
+// that has projections in versions, and if it ends how and why. One that works
+// in shadow leaves what would change rows to others.
+func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) (prospect, outbox.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
 		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""
@@ -66,6 +67,8 @@ func (r *runRow) judge(versions map[string]string, now int64) (prospect, outbox.
 	switch {
 	case r.Status == outbox.RunCancelling:
 		return runEnds, outbox.RunCancelled, ""
+	case mode == outbox.ModeShadow && r.Kind != outbox.RunVerify:
+		return runWaits, "", ""
 	case !mine && r.StartedAt != nil && r.Status != outbox.RunQueued:
 		return runEnds, outbox.RunInterrupted, "the projection files have changed since it began; start a new run"
 	case !mine && now-r.UpdatedAt.UnixMicro() >= versionsWait.Microseconds():
@@ -99,7 +102,7 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 			return err
 		}
 		for _, r := range runs {
-			switch is, status, reason := r.judge(versions, now); is {
+			switch is, status, reason := r.judge(versions, s.options.Mode, now); is {
 			case runEnds:
 				if err := t.endRun(r, status, reason, now); err != nil {
 					return err
@@ -128,7 +131,7 @@ func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool,
 		now := s.now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
-			if is, _, _ := r.judge(versions, now); is != runWaits {
+			if is, _, _ := r.judge(versions, s.options.Mode, now); is != runWaits {
 				idle = false
 			}
 		}

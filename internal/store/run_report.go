@@ -63,7 +63,9 @@ func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbo
 		if err := t.saveLines(r, rep.Lines, now); err != nil {
 			return err
 		}
-		r.Events.Done, r.pace, r.expires = rep.EventsDone, rep.EventsPerSecond, now+rep.Lease.Microseconds()
+		r.Events.Done = max(r.Events.Done, rep.EventsDone) // a fold may begin anew
+		r.Events.Total, r.Campaigns.Total = max(r.Events.Total, r.Events.Done), max(r.Campaigns.Total, r.Campaigns.Done)
+		r.pace, r.expires = rep.EventsPerSecond, now+rep.Lease.Microseconds()
 		status = r.Status
 		return t.saveRun(r, now)
 	})

@@ -180,7 +180,9 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	return t.saveRun(r, now)
 }
 
-// digestsOfRun gives a run over one campaign the digests of its result.
+// digestsOfRun gives a run over one campaign the digests of its result. Where
+// nothing was compared, since the live rows are of another event, it has no
+// verdict.
 func (t *tx) digestsOfRun(r *runRow) error {
 	if r.CampaignID == "" {
 		return nil
@@ -190,7 +192,9 @@ func (t *tx) digestsOfRun(r *runRow) error {
 		return err
 	}
 	r.Seq, r.Digests, r.Before = result.Seq, map[string]string{}, map[string]string{}
+	compared := false
 	for _, p := range result.Projections {
+		compared = compared || p.Verdict != ""
 		if p.Digest != "" {
 			r.Digests[p.Projection] = p.Digest
 		}
@@ -200,6 +204,9 @@ func (t *tx) digestsOfRun(r *runRow) error {
 	}
 	if result.Full != "" {
 		r.Digests[outbox.FullDigest] = result.Full
+	}
+	if r.UntilSeq > 0 && !compared {
+		r.Verdict = ""
 	}
 	return nil
 }

@@ -89,3 +89,32 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 		return errors.Join(err, f.Close())
 	}, swap()
 }
+
+// CatchUp takes up a run and brings a projection level in one campaign, as a
+// replay does. What is to happen between folding and taking the lease does.
+func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
+	p := outbox.ProjectionResult{Projection: name}
+	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+	if err != nil || !ok {
+		return p, errors.Join(err, errors.New("there is no run"))
+	}
+	r := w.runner(lease)
+	f, err := NewFolder(ctx, w.Store, w.Set)
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	m := &remake{scope: store.RunCampaign{CampaignID: campaign}, names: []string{name}}
+	mark, err := m.look(ctx, f)
+	if err == nil {
+		err = m.resume(ctx, f, mark.AppliedSeq)
+	}
+	if err != nil {
+		return p, err
+	}
+	between()
+	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, f, claims[0], &p) })
+}
+
+// VerifyNext is the step that verifies in the background.
+func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }

@@ -251,6 +251,21 @@ func (d *Fold) fail(e *outbox.Event, err error) bool {
 	return true
 }
 
+// failure is the first event that a projection, or one whose tables it reads,
+// refused: from there on its rows are not what they would be.
+func (d *Fold) failure(name string) (first FoldFailure, failed bool) {
+	needs, err := d.folder.set.Needs(name)
+	if err != nil {
+		return first, false
+	}
+	for _, needed := range needs {
+		if f, ok := d.Failed[needed]; ok && (!failed || f.Seq < first.Seq) {
+			first, failed = f, true
+		}
+	}
+	return first, failed
+}
+
 // Refused is the first event that one of the projections refused, as an error;
 // nil when all could be folded. No names stand for all.
 func (d *Fold) Refused(projections ...string) error {

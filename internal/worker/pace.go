@@ -31,7 +31,7 @@ func (a *allowance) take(n int64, now time.Time) time.Duration {
 // Runs give way to live applying: while waves are applied, they rest for
 // restShare times as long as they worked, or until no wave is.
 const (
-	restShare = 9
+	restShare = 24
 	restLook  = 20 * time.Millisecond // how often is looked whether waves are still applied
 	restLimit = 10 * time.Second
 	// liveFor is how long after a wave applying counts as going on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"outboxweb/internal/outbox"
@@ -36,12 +37,19 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []store.RunCampai
 		if err != nil {
 			return err
 		}
-		if m.ended {
-			r.tell(c, m.result)
-			continue
-		}
 		remakes = append(remakes, m)
 	}
+	for _, m := range remakes {
+		if err := m.approach(ctx, f); err != nil {
+			return err
+		}
+	}
+	remakes = slices.DeleteFunc(remakes, func(m *remake) bool {
+		if m.ended {
+			r.tell(m.scope, m.result)
+		}
+		return m.ended
+	})
 	if len(remakes) == 0 {
 		return ctx.Err()
 	}
@@ -84,6 +92,26 @@ func (m *remake) begin(ctx context.Context, f *Folder, seq int64) (err error) {
 		err = m.fold.To(ctx, seq)
 	}
 	return m.endUnsound(err)
+}
+
+// approach folds what was applied while the fold was made, until that is few
+// events, or no fewer than before.
+func (m *remake) approach(ctx context.Context, f *Folder) error {
+	for before := int64(math.MaxInt64); !m.ended; {
+		c, err := f.store.Campaign(ctx, m.scope.CampaignID)
+		if err != nil {
+			return err
+		}
+		behind := c.AppliedSeq - m.fold.Seq
+		if behind <= fewEvents || behind >= before || c.Diverged != "" {
+			return nil
+		}
+		before = behind
+		if err := m.endUnsound(m.fold.To(ctx, c.AppliedSeq)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *remake) endUnsound(err error) error {
@@ -138,7 +166,8 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 }
 
 // hold does something under the leases of campaigns, as far as they can be had,
-// and gives them back.
+// and gives them back. Where the journal is away for longer than a lease after
+// ctx has ended, they run out.
 func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
 	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.who.ID), Build: w.who.Build}
@@ -152,7 +181,7 @@ func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClai
 	})
 	defer func() {
 		stop()
-		err = errors.Join(err, w.untilFree(finish, func() error {
+		err = errors.Join(err, w.untilFree(ctx, func() error {
 			_, err := w.Store.ReleaseForRun(finish, who, claims)
 			return err
 		}))
@@ -192,11 +221,9 @@ func (m *remake) bringLevel(ctx context.Context, f *Folder, mark store.Watermark
 	if _, err := m.look(ctx, f); err != nil {
 		return err
 	}
-	seq := min(mark.AppliedSeq, m.scope.HighWaterSeq)
-	if campaign, err := f.store.Campaign(ctx, m.scope.CampaignID); err != nil {
+	seq, err := f.rebuildsTo(ctx, m.scope.CampaignID, mark)
+	if err != nil {
 		return err
-	} else if m.scope.HighWaterSeq = campaign.HighWaterSeq; mark.AppliedSeq <= campaign.HighWaterSeq {
-		seq = mark.AppliedSeq
 	}
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {
@@ -261,7 +288,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 	m.result.Seq, m.result.Full = m.fold.Seq, full
 	for _, name := range m.names {
 		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.fold.standsAt(name, m.stopped()), Verdict: outbox.VerdictMatch}
-		if failed, ok := m.fold.Failed[name]; ok {
+		if failed, ok := m.fold.failure(name); ok {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
 			continue

@@ -18,6 +18,10 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	if _, err := r.worker.Store.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
 	}
+	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
+		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it until all of its projections are rebuilt: "+now.Diverged
+		return result, err
+	}
 	live, err := f.store.Live(ctx)
 	if err != nil {
 		return result, err
@@ -30,10 +34,14 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	}
 	result.Seq = mark.AppliedSeq
 	for _, name := range r.lease.Run.Projections {
-		if s := stands[name].State; s != outbox.CursorQuarantined && s != outbox.CursorBehind || paused[name] {
+		if !lags(stands[name]) || paused[name] {
 			continue
 		}
 		p, err := r.catchUp(ctx, f, c, name)
+		if errors.Is(err, errMoved) {
+			r.log(c.CampaignID, "projection %s was paused, or brought level, by another meanwhile; it stays as it is", name)
+			continue
+		}
 		if err != nil {
 			return result, err
 		}
@@ -46,16 +54,28 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 	return result, nil
 }
 
+// lags reports whether a projection is to be brought level.
+func lags(s store.Stand) bool {
+	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
+}
+
 // catchUp folds the events that a projection has missed onto its rows and swaps
-// them in. When it refuses an event again it goes as far as the one before.
+// them in. When it refuses an event again it goes as far as the one before. One
+// that is not to be brought level any more is errMoved.
 func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
 	m := &remake{scope: c, names: []string{name}}
 	mark, err := m.look(ctx, f)
+	if err == nil && !lags(m.stands[name]) {
+		err = errMoved
+	}
 	if err != nil {
 		return p, err
 	}
 	if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
+		return p, err
+	}
+	if err := m.approach(ctx, f); err != nil {
 		return p, err
 	}
 	f.hurry = true
@@ -99,12 +119,22 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 	}
 	m.stands = stands
 	stand := stands[name]
+	if !lags(stand) { // the rows are not those of its seq
+		return errMoved
+	}
 	if stand.AppliedSeq > 0 {
 		event, err := f.store.Event(ctx, m.scope.CampaignID, stand.AppliedSeq)
 		if err != nil {
 			return err
 		}
 		m.fold.Seq, m.fold.Hash = stand.AppliedSeq, event.ChainHash
+		skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, stand.AppliedSeq)
+		if err != nil {
+			return err
+		}
+		for _, k := range skips {
+			m.fold.Skips[k.Seq] = k.ID
+		}
 	}
 	return m.endUnsound(m.fold.To(ctx, seq))
 }
@@ -112,13 +142,26 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 // land folds what was applied meanwhile and swaps the projection's rows in.
 func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
-	if m.fold.Seq > mark.AppliedSeq { // set back by an un-skip
+	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
+	if err != nil {
+		return err
+	}
+	if m.fold.Seq > mark.AppliedSeq || !m.fold.passedOver(skips) { // a skip was taken back
 		if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
 			return err
 		}
 	}
 	if err := m.endUnsound(m.fold.To(ctx, mark.AppliedSeq)); err != nil || m.result.Error != "" {
 		return err
+	}
+	failed, again := m.fold.Failed[name]
+	if !again && m.fold.Hash != mark.AppliedHash {
+		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are as they were: the campaign has diverged, its projections were built from another event %d than the journal has; rebuild all of them", mark.AppliedSeq), mark.AppliedSeq
+		return nil
+	}
+	if other, ok := m.fold.failure(name); ok && !again {
+		p.Error, p.ErrorSeq = "its rows are as they were: "+other.Err.Error(), other.Seq
+		return nil
 	}
 	after, _, err := m.fold.Digests(ctx, name)
 	if err != nil {
@@ -127,7 +170,7 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 	p.Digest, p.Seq = after[name], m.fold.Seq
 	stand := m.stands[name]
 	part := store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
-	if failed, again := m.fold.Failed[name]; again {
+	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
 		part.Failure = &store.SwapFailure{Failure: *failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}

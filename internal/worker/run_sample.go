@@ -2,35 +2,65 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"outboxweb/internal/outbox"
 )
 
+// verifyChoice is how many campaigns there are to choose from each time, so
+// that those which cannot be verified do not keep the others out.
+const verifyChoice = 500
+
 // verifyNext returns a step that verifies one campaign each time, going round
 // all of them. What differs is noted for the pages, the metrics and the log; it
-// is an operator's to mend.
+// is an operator's to mend. One that cannot be verified is come back to after
+// the others.
 func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 	after := ""
+	tried := make(map[string]bool) // in vain
 	return func(ctx context.Context) (bool, error) {
-		campaigns, next, err := w.Store.StalestCampaigns(ctx, after, 1)
+		campaigns, next, err := w.Store.StalestCampaigns(ctx, after, verifyChoice)
 		if after = next; err != nil || len(campaigns) == 0 {
 			return false, err
 		}
-		f, err := NewFolder(ctx, w.Store, w.Set)
-		if err != nil {
-			return false, err
+		id := ""
+		for _, c := range campaigns {
+			if !tried[c.CampaignID] {
+				id = c.CampaignID
+				break
+			}
 		}
-		defer f.Close()
-		f.pace = w.rest
-		result, err := f.Verify(ctx, campaigns[0].CampaignID, 0)
-		if err != nil {
-			return false, err
+		if id == "" {
+			id = campaigns[0].CampaignID
+			clear(tried)
 		}
-		result.At = time.Now().UTC()
-		if result.Outcome != outbox.OutcomeMatch {
-			w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID, "outcome", result.Outcome, "error", result.Error)
+		all, err := w.verifyOne(ctx, id)
+		if err == nil && len(all) > 0 {
+			return false, w.Store.NoteVerifications(ctx, all)
 		}
-		return false, w.Store.NoteVerifications(ctx, result.Verifications(outbox.Run{}))
+		if len(tried) >= 100*verifyChoice {
+			clear(tried)
+		}
+		tried[id] = !errors.Is(err, outbox.ErrBusy)
+		return false, err
 	}
+}
+
+func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
+	f, err := NewFolder(ctx, w.Store, w.Set)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	f.pace = w.rest
+	result, err := f.Verify(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	result.At = time.Now().UTC()
+	if result.Outcome != outbox.OutcomeMatch {
+		w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID, "outcome", result.Outcome, "error", result.Error)
+	}
+	return result.Verifications(outbox.Run{}), nil
 }

@@ -145,7 +145,7 @@ func (m *remake) hold(ctx context.Context, f *Folder, live *store.Live) (map[int
 	drifted := make(map[int][]projection.Difference)
 	for i, name := range m.names {
 		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.fold.standsAt(name, m.stopped())}
-		if failed, ok := m.fold.Failed[name]; ok {
+		if failed, ok := m.fold.failure(name); ok {
 			refuse(&m.result, &p, failed)
 		} else if rows, err := f.hold(ctx, live, m.scope.CampaignID, &p); err != nil {
 			return nil, err

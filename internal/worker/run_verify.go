@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -16,7 +17,7 @@ const verifyTries = 5
 
 // fewEvents is how many events a fold may be behind the live rows when it is
 // brought level while others wait for it, or a snapshot is kept.
-const fewEvents = 500
+const fewEvents = 200
 
 // errMoved is a campaign that changed while it was looked at.
 var errMoved = errors.New("the campaign changed meanwhile")
@@ -24,7 +25,8 @@ var errMoved = errors.New("the campaign changed meanwhile")
 // Verify folds a campaign's events and compares the fold with the live rows of
 // some projections, none standing for all, without holding the campaign up.
 // With until it only tells what the read models were at that seq, unless that
-// is where they are. What cannot be folded is in the result, not an error.
+// is where they are. What cannot be folded, or keeps changing, is in the result,
+// not an error.
 func (f *Folder) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
@@ -37,7 +39,8 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
-			err = fmt.Errorf("campaign %q keeps changing; it was looked at %d times", campaign, try)
+			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: result.Seq, Projections: []outbox.ProjectionResult{},
+				Error: fmt.Sprintf("the campaign keeps changing; it was looked at %d times", try)}, nil
 		case unsound != nil:
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
 		}
@@ -90,10 +93,16 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 	}
 	result.Full, drifted = full, make(map[int][]projection.Difference)
 	for i, name := range names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: fold.standsAt(name, stands)}
-		if failed, ok := fold.Failed[name]; ok {
+		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: fold.Seq}
+		level := true
+		if until == 0 {
+			p.Seq = fold.standsAt(name, stands)
+		} else if level, err = f.standLevel(name, stands); err != nil {
+			return result, nil, err
+		}
+		if failed, ok := fold.failure(name); ok {
 			refuse(&result, &p, failed)
-		} else if compared {
+		} else if compared && level {
 			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
 				return result, nil, err
 			}
@@ -106,6 +115,16 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		result.Projections = append(result.Projections, p)
 	}
 	return result, drifted, nil
+}
+
+// standLevel reports whether a projection, and those whose tables it reads,
+// stand at the watermark.
+func (f *Folder) standLevel(name string, stands map[string]store.Stand) (bool, error) {
+	needs, err := f.set.Needs(name)
+	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
+		s, known := stands[needed]
+		return known && s.State != outbox.CursorLive
+	}), err
 }
 
 // refuse notes that a projection could not be folded.
@@ -178,8 +197,10 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*s
 					return nil, mark, nil, err
 				}
 				continue
-			default:
+			default: // without a rest: the file of changes grows as long as a snapshot is kept
+				f.hurry = true
 				err = fold.To(ctx, mark.AppliedSeq)
+				f.hurry = false
 			}
 		}
 		if err != nil {

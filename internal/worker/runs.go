@@ -118,10 +118,14 @@ func (r *runner) run(ctx context.Context) error {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var reporting sync.WaitGroup
-	reporting.Go(func() { r.report(working, stop) })
+	var unsaid error
+	reporting.Go(func() { unsaid = r.report(working, stop) })
 	err := r.work(working, stop)
 	close(r.results)
 	reporting.Wait()
+	if unsaid != nil { // campaigns without their results are done again
+		return errors.Join(unsaid, r.worker.Store.ReleaseRun(context.WithoutCancel(ctx), r.lease))
+	}
 	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
 }
 
@@ -247,12 +251,13 @@ func (r *runner) log(campaign, format string, args ...any) {
 }
 
 // report writes down what is done, until there are no more results. When the
-// run is cancelled, or not this process's any more, it stops the work.
-func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) {
+// run is cancelled, or not this process's any more, it stops the work. Its
+// error is why the last results are not written down.
+func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) error {
 	tick := time.NewTicker(runReport)
 	defer tick.Stop()
 	var results []outbox.RunResult
-	send := func() {
+	send := func() error {
 		status, err := r.send(context.WithoutCancel(ctx), results)
 		switch {
 		case errors.Is(err, outbox.ErrLeaseLost):
@@ -260,26 +265,27 @@ func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) {
 			stop(errRunLost)
 		case err != nil:
 			r.worker.Logger.Warn("the progress of a run could not be written; it is tried again", "run", r.lease.Run.ID, "error", err)
+			return err
 		case status == outbox.RunCancelling:
 			stop(errRunCancelled)
 			fallthrough
 		default:
 			results = nil
 		}
+		return nil
 	}
 	for {
 		select {
 		case result, more := <-r.results:
 			if !more {
-				send()
-				return
+				return r.worker.untilFree(ctx, send)
 			}
 			r.count(result)
 			if results = append(results, result); len(results) >= runResults {
-				send()
+				_ = send() // what is not written goes with the next one
 			}
 		case <-tick.C:
-			send()
+			_ = send()
 		}
 	}
 }
@@ -336,8 +342,8 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 		return r.finish(ctx, outbox.RunCancelled, "")
 	case stopping:
 		return s.ReleaseRun(ctx, r.lease)
-	case errors.Is(err, outbox.ErrBusy):
-		return errors.Join(err, s.ReleaseRun(ctx, r.lease))
+	case s.Away(err):
+		return errors.Join(outbox.ErrBusy, err, s.ReleaseRun(ctx, r.lease))
 	case err != nil:
 		r.log("", "%v", err)
 		_, _ = r.send(ctx, nil)
