@@ -420,6 +420,8 @@ func (f *fixture) useReads(must func(...error)) {
 }
 
 func (f *fixture) useRuns(must func(...error)) {
+	_, err := f.PruneRuns(f.ctx)
+	must(err)
 	cancelled, err := f.StartRun(f.ctx, ana(""), rebuild("dead", "known"), loadedRuns)
 	must(err)
 	_, err = f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)

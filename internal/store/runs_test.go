@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,5 +193,32 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	}
 	if got, _, err = f.StalestCampaigns(f.ctx, "b", 9); err != nil || len(got) != 2 {
 		t.Errorf("after b they are %+v, %v", got, err)
+	}
+}
+
+func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.append("b", 1)
+	for range 12 {
+		f.startRun(verifyAll())
+		l := f.claimRun(one)
+		f.report(l, 2, result("a", outbox.OutcomeMatch, 1), result("b", outbox.OutcomeDrift, 1))
+		f.finish(l, outbox.RunCompleted, "")
+	}
+	active := f.startRun(rebuild("a"))
+	f.report(f.claimRun(one), 1, result("a", outbox.OutcomeMatch, 1))
+	for range 2 { // a run at a time
+		if more, err := f.PruneRuns(f.ctx); err != nil || !more {
+			t.Errorf("more %v (%v)", more, err)
+		}
+	}
+	if more, err := f.PruneRuns(f.ctx); err != nil || more {
+		t.Errorf("in the end: more %v (%v)", more, err)
+	}
+	left := texts(t, f.journal, `select concat_ws(' ', run_id, count(*), min(outcome)) from run_results where run_id <= 3 or run_id = $1 group by run_id order by run_id`, active.ID)
+	if want := []string{"1 1 drift", "2 1 drift", "3 2 drift", "13 1 match"}; !slices.Equal(left, want) {
+		t.Errorf("results left are %q, want %q", left, want)
 	}
 }

@@ -117,6 +117,9 @@ func (w *Worker) Wake() {
 // reconcileInterval is how often both databases are compared.
 const reconcileInterval = time.Hour
 
+// pruneInterval is how often the results of old runs are deleted.
+const pruneInterval = time.Hour
+
 // Run works until ctx ends; then it claims nothing more, finishes what is in
 // flight, releases its leases and returns nil. Faults of the databases are
 // logged and retried; they do not end it.
@@ -139,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.goRuns(ctx, &loops)
 	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
+	loops.Go(func() { w.loop(ctx, "prune", every(pruneInterval), nil, exceptFirst(w.Store.PruneRuns)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", untilNextMinute, nil, w.sample) })

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	// keptRuns is of how many ended runs of a kind every result is kept. Of
+	// older ones only those of campaigns that drifted or failed are.
+	keptRuns   = 10
+	pruneChunk = 1000 // results that one transaction deletes at the most
+)
+
+const (
+	selectEndedRuns = `
+select id
+from runs
+where kind = $1
+  and finished_at is not null
+order by id desc
+limit $2`
+
+	selectOldRuns = `
+select id
+from runs
+where kind = $1
+  and id > $2
+  and id < $3
+  and finished_at is not null
+order by id
+limit $4`
+
+	selectPrunable = `
+select run_id
+from run_results
+where run_id = $1
+  and outcome = $2
+limit 1`
+
+	pruneResults = `
+delete from run_results
+where run_id = $1
+  and outcome = $2
+  and campaign_id in (
+    select campaign_id
+    from run_results
+    where run_id = $1
+      and outcome = $2
+    limit $3)`
+)
+
+// prunable are the outcomes whose results are not kept for ever.
+var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed}
+
+// PruneRuns deletes results of campaigns that were found, or put, in order, of
+// all but the latest ten ended runs of each kind: a verify every night would
+// else fill the disk. It takes small steps, and returns true while there is more
+// to delete. Where there is nothing it writes nothing.
+func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
+	for _, kind := range outbox.RunKinds {
+		id, err := s.runToPrune(ctx, kind)
+		if err != nil {
+			return false, fmt.Errorf("look for results of runs to prune: %w", err)
+		}
+		if id == 0 {
+			continue
+		}
+		more = true
+		err = s.journal.write(ctx, func(t *tx) error {
+			var b batch
+			for _, outcome := range prunable {
+				b.exec(nil, pruneResults, id, outcome, pruneChunk)
+			}
+			return t.finish(&b)
+		})
+		if err != nil {
+			return false, fmt.Errorf("prune the results of run %d: %w", id, err)
+		}
+	}
+	return more, nil
+}
+
+// runToPrune is the oldest run of a kind that has results to delete; 0 when
+// there is none.
+func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		found = 0
+		oldest, err := t.oldestKept(kind)
+		for after := int64(0); err == nil && found == 0; {
+			var page, with []int64
+			if err = t.each(collectIDs(&page), selectOldRuns, kind, after, oldest, campaignPage); err != nil || len(page) == 0 {
+				return err
+			}
+			after = page[len(page)-1]
+			var b batch
+			for _, id := range page {
+				for _, outcome := range prunable {
+					b.each(collectIDs(&with), selectPrunable, id, outcome)
+				}
+			}
+			if err = t.runAll(&b); len(with) > 0 {
+				found = slices.Min(with)
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+// oldestKept is the oldest run of a kind whose results are all kept; 0 when
+// there are no older ones.
+func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
+	n := 0
+	err = t.each(func(row scanner) error {
+		n++
+		if n > keptRuns {
+			return errEnough
+		}
+		return row.Scan(&oldest)
+	}, selectEndedRuns, kind, keptRuns+1)
+	if n <= keptRuns {
+		oldest = 0
+	}
+	return oldest, err
+}
+
+func collectIDs(into *[]int64) func(scanner) error {
+	return func(row scanner) error {
+		var id int64
+		err := row.Scan(&id)
+		*into = append(*into, id)
+		return err
+	}
+}
