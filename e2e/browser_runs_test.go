@@ -9,57 +9,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// runState is what the API tells of a run.
-type runState struct {
-	ID      int64
-	Kind    string
-	Status  string
-	Verdict string
-	Error   string
-	Events  struct{ Done, Total int64 }
-	Counts  struct{ Matched, Drifted, Failed int64 }
-	Digests map[string]string
-	Before  map[string]string `json:"digests_before"`
-}
-
-// awaitRun waits until a run has ended.
-func awaitRun(t *testing.T, s *server, id int64) (r runState) {
-	t.Helper()
-	eventually(t, 2*patience, fmt.Sprintf("run %d ends", id), func() (bool, string) {
-		s.get(t, fmt.Sprintf("/api/v1/runs/%d", id), &r)
-		return r.Status != "queued" && r.Status != "running" && r.Status != "cancelling", fmt.Sprintf("%+v", r)
-	})
-	return r
-}
-
-// tamper changes rows of a read model behind the program's back.
-func tamper(t *testing.T, d databases, statement string, args ...any) {
-	t.Helper()
-	result, err := connect(t, d.projections(), "_txlock=immediate").Exec(statement, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		t.Fatalf("%s changed %d rows, %v", statement, n, err)
-	}
-}
-
 // drift makes rows of the sample's read models differ in each way, has a run
 // find it, and another one mend a campaign.
 func drift(t *testing.T, s *server, d databases) {
 	t.Helper()
-	tamper(t, d, `update characters set name = '<script>alert("x")</script> שלום '`)
-	tamper(t, d, `update campaigns set theme_prompt = $1`, fmt.Sprintf("%04000d", 7))
-	tamper(t, d, `delete from participants where id in (select min(id) from participants group by campaign_id)`)
-	tamper(t, d, `insert into sessions (campaign_id, id, name, status, started_at, updated_at) select campaign_id, 'ghost', 'nobody', 'ACTIVE', 1, 1 from campaigns`)
+	change(t, d.projections(), `update characters set name = '<script>alert("x")</script> שלום '`)
+	change(t, d.projections(), `update campaigns set theme_prompt = $1`, fmt.Sprintf("%04000d", 7))
+	change(t, d.projections(), `delete from participants where id in (select min(id) from participants group by campaign_id)`)
+	change(t, d.projections(), `insert into sessions (campaign_id, id, name, status, started_at, updated_at) select campaign_id, 'ghost', 'nobody', 'ACTIVE', 1, 1 from campaigns`)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": "the names look odd"})
-	if r := awaitRun(t, s, 1); r.Verdict != "drift" {
+	if r := awaitEnd(t, s, 1); r.Verdict != "drift" {
 		t.Fatalf("the run is %+v", r)
 	}
 	var campaigns struct{ Items []campaignName }
 	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "rebuild", "campaign_id": campaigns.Items[0].ID})
-	awaitRun(t, s, 2)
+	awaitEnd(t, s, 2)
 }
 
 // An operator verifies a campaign in whose read model a field was changed by
@@ -76,7 +41,7 @@ func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 			appendTo(t, s, "", campaign, []event{guest("guest.came"), guest("guest.waved"), guest("guest.waved"), guest("guest.left")})
 			appendTo(t, s, "", "other", []event{guest("guest.came")})
 			s.awaitSettled(t)
-			tamper(t, d, `update guests set name = 'eve' where campaign_id = $1 and seq = 3`, campaign)
+			change(t, d.projections(), `update guests set name = 'eve' where campaign_id = $1 and seq = 3`, campaign)
 
 			b := kind.open(t, s)
 			b.open("/campaigns/" + url.PathEscape(campaign))
@@ -91,7 +56,7 @@ func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 			b.lookUntil("the run ends with a drift", telling(marked("run-why"), "completed")+" && "+telling(marked("run-verdict"), "drift"))
 			b.await("its progress is full", `(p => p.value === 4 && p.max === 4)(document.querySelector(`+js(marked("run-progress"))+`))`)
 			b.sound("a run that found a drift")
-			if r := awaitRun(t, s, 1); r.Verdict != "drift" || r.Counts.Drifted != 1 || r.Digests["guests"] == r.Before["guests"] || r.Digests["guests"] == "" {
+			if r := awaitEnd(t, s, 1); r.Verdict != "drift" || r.Counts.Drifted != 1 || r.Digests["guests"] == r.Before["guests"] || r.Digests["guests"] == "" {
 				t.Errorf("the API tells of %+v", r)
 			}
 			b.click(marked("result-"+campaign) + " a")
@@ -147,7 +112,7 @@ func TestBrowser_aRunThatHasEndedIsNotReadAgain(t *testing.T) {
 	appendTo(t, s, "", "c-1", seats("ana", "ben"))
 	s.awaitSettled(t)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true})
-	awaitRun(t, s, 1)
+	awaitEnd(t, s, 1)
 	b := openTab(t, s)
 	b.open("/runs/1")
 	asked := value[float64](b, `new Promise(done => {

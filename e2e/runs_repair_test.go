@@ -235,7 +235,7 @@ func TestProjectionIsFixed(t *testing.T) {
 		}
 
 		out = mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "a second seat is a move"}, flags...)...)
-		if !shown(out, "run 1 is completed: rebuild of badges, seats of all campaigns") {
+		if !shown(out, "run 1 is completed: rebuild of projections badges, seats of all campaigns") {
 			t.Errorf("the rebuild printed %s", out)
 		}
 		awaitCursor(t, s, "hall", cursorDoc{"badges", "live", 4, 0})

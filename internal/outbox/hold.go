@@ -99,7 +99,7 @@ func (c Campaign) Why(now time.Time, around Surroundings) string {
 func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	switch hold {
 	case HoldDiverged:
-		return "Diverged: " + c.Diverged
+		return "Diverged: " + c.Diverged + "; a rebuild of all its projections is the way out"
 	case HoldDead:
 		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended",
 			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))

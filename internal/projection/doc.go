@@ -79,6 +79,19 @@
 // With ! behind it (:payload.name!) a value is required: an event without it
 // fails, and the error names it.
 //
+// # What rebuilds rely on
+//
+// The rows of a campaign are a function of its events, in their order, and of
+// nothing else. A verify folds the events into other tables and compares; a
+// rebuild puts the rows of such a fold in the place of the live ones. So there
+// are no generated ids, no random values, no current time (an event has its own,
+// :occurred_at and :recorded_at), and no rows of other campaigns in a handler.
+//
+// Tables are created when none of their name is there, and never altered. A
+// table of another shape needs another name; it is empty until a rebuild fills
+// it. Handlers may change without that: the rows that the version before has
+// made stay until a rebuild.
+//
 // # PostgreSQL
 //
 // One file serves both databases, and a campaign's digests are the same on both,

@@ -135,7 +135,7 @@ func (w *Worker) applyInline(ctx context.Context, claim *store.Claim) (more bool
 		w.count(store.Settled{Failed: 1})
 		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", p.result.Applied+1, claim.CampaignID, failure.Message)
 	case p.result.Diverged != "":
-		return false, outbox.Conflict("campaign %q has diverged: %s", claim.CampaignID, p.result.Diverged)
+		return false, outbox.Conflict("campaign %q has diverged: %s; rebuild all its projections", claim.CampaignID, p.result.Diverged)
 	case !full && !lost:
 		return false, nil
 	}

@@ -22,6 +22,8 @@ const (
 	GuideWorker   Guide = "a-worker-hangs-or-none-is-seen"
 	GuideDiverged Guide = "databases-restored-from-different-days"
 	GuideWrong    Guide = "a-projection-is-wrong"
+	GuideAside    Guide = "a-projection-is-quarantined"
+	GuideFile     Guide = "a-projection-file-changes"
 	GuideDisk     Guide = "disk-full"
 	GuideUpgrade  Guide = "before-and-after-an-upgrade"
 )

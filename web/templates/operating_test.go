@@ -17,7 +17,7 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 			headings[Guide(step.Anchor)] = true
 		}
 	}
-	for _, g := range []Guide{GuideLag, GuideFailed, GuideDead, GuideCanary, GuideWorker, GuideDiverged, GuideWrong, GuideDisk, GuideUpgrade} {
+	for _, g := range []Guide{GuideLag, GuideFailed, GuideDead, GuideCanary, GuideWorker, GuideDiverged, GuideWrong, GuideAside, GuideFile, GuideDisk, GuideUpgrade} {
 		if !headings[g] {
 			t.Errorf("the runbook has no heading for #%s", g)
 		}
