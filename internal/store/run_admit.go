@@ -296,6 +296,9 @@ func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox
 			r.CancelledBy = o.By.Name
 		}
 		if r.Status == outbox.RunQueued || !r.held(now) {
+			if err := s.endRunClaims(t, id, now); err != nil {
+				return err
+			}
 			return t.endRun(r, outbox.RunCancelled, "", now)
 		}
 		r.Status = outbox.RunCancelling

@@ -104,6 +104,9 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 		for _, r := range runs {
 			switch is, status, reason := r.judge(versions, s.options.Mode, now); is {
 			case runEnds:
+				if err := s.endRunClaims(t, r.ID, now); err != nil {
+					return err
+				}
 				if err := t.endRun(r, status, reason, now); err != nil {
 					return err
 				}

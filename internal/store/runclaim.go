@@ -35,8 +35,9 @@ const (
 // so are those that another run keeps holding; the caller comes back for them.
 //
 // The owner of the leases is w.ID, which is an outbox.RunOwner. What another
-// process holds for the same run is taken over at once.
-func (s *Store) ClaimForRun(ctx context.Context, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
+// process holds for the same run is taken over at once. A process that does not
+// hold the run any more gets outbox.ErrLeaseLost.
+func (s *Store) ClaimForRun(ctx context.Context, l RunLease, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (s *Store) ClaimForRun(ctx context.Context, w Worker, campaigns []string, l
 	defer poll.Stop()
 	for {
 		waited := time.Since(began)
-		taken, held, err := s.leaseForRun(ctx, w, campaigns, lease, waited >= workerPatience)
+		taken, held, err := s.leaseForRun(ctx, l, w, campaigns, lease, waited >= workerPatience)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), s.dropRunClaims(w, claims))
 		}
@@ -79,7 +80,7 @@ func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
 // leaseForRun takes leases in the journal, with epochs that no fence is above. It
 // returns the campaigns that others hold; workers are passed over only when not
 // impatient.
-func (s *Store) leaseForRun(ctx context.Context, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
+func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
@@ -91,6 +92,9 @@ func (s *Store) leaseForRun(ctx context.Context, w Worker, ids []string, lease t
 	}
 	err = s.journal.write(ctx, func(t *tx) error {
 		claims, held = nil, nil
+		if _, err := t.heldRun(l); err != nil {
+			return err
+		}
 		now := s.now()
 		rows, err := t.campaigns(ids)
 		if err != nil {
@@ -276,6 +280,46 @@ func (s *Store) releaseFromRun(t *tx, c *campaignRow, w Watermark, now int64) er
 	}
 	if c.applied >= c.suspect {
 		c.crashes, c.suspect = 0, 0
+	}
+	return nil
+}
+
+const selectRunsCampaigns = `
+select campaign_id
+from campaigns
+where lease_owner <> ''
+  and substr(lease_owner, 1, length($1)) = $1
+order by campaign_id`
+
+// endRunClaims ends what a run that nobody works on any more still holds, and
+// fences off the process that did, should it wake.
+func (s *Store) endRunClaims(t *tx, run, now int64) error {
+	var ids []string
+	err := t.each(func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, selectRunsCampaigns, outbox.RunOwner(run, ""))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	campaigns, err := t.campaigns(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c := campaigns[id]
+		if c == nil {
+			continue
+		}
+		if err := s.endLease(t, c, now); err != nil {
+			return err
+		}
+		c.schedule(now)
+		if err := t.save(c, now); err != nil {
+			return err
+		}
 	}
 	return nil
 }

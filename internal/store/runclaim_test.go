@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -17,10 +18,24 @@ var (
 	otherRun = store.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
 )
 
+// holds makes a process the one that works on a run, which is made up.
+func (f *fixture) holds(id int64, process string) store.RunLease {
+	f.tb.Helper()
+	override, next := "", ""
+	if dbtest.Postgres() {
+		override, next = "overriding system value", `; select setval(pg_get_serial_sequence('runs', 'id'), max(id)) from runs`
+	}
+	f.raw(fmt.Sprintf(`
+insert into runs (id, kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, lease_owner, lease_epoch)
+%s values (%d, 'rebuild', 'running', '[]', 1, '[]', '{}', '', 'ana', 'cli', '', 1, 1, '%s', 1)
+on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, id, process, next))
+	return store.RunLease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
+}
+
 // claimForRun claims campaigns that must all be had.
 func (f *fixture) claimForRun(campaigns ...string) []store.RunClaim {
 	f.tb.Helper()
-	claims, err := f.ClaimForRun(f.ctx, run, campaigns, lease)
+	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, campaigns, lease)
 	if err != nil || len(claims) != len(campaigns) {
 		f.tb.Fatalf("claimed %+v, %v; want %q", claims, err, campaigns)
 	}
@@ -176,7 +191,7 @@ func TestClaimForRun_takesWhatNoWorkerMay(t *testing.T) {
 	for _, id := range ids {
 		before = append(before, f.queue(id))
 	}
-	claims, err := f.ClaimForRun(f.ctx, run, append([]string{"nobody"}, ids...), lease)
+	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, append([]string{"nobody"}, ids...), lease)
 	if err != nil || len(claims) != 4 {
 		t.Fatalf("claimed %+v, %v", claims, err)
 	}
@@ -212,11 +227,11 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	f := open(t)
 	f.append("a", 1)
 	f.append("b", 1)
-	held, err := f.ClaimForRun(f.ctx, otherRun, []string{"a"}, lease)
+	held, err := f.ClaimForRun(f.ctx, f.holds(8, "host-1"), otherRun, []string{"a"}, lease)
 	if err != nil || len(held) != 1 {
 		t.Fatal(held, err)
 	}
-	claims, err := f.ClaimForRun(f.ctx, run, []string{"a", "b"}, lease)
+	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, []string{"a", "b"}, lease)
 	if err != nil || len(claims) != 1 || claims[0].CampaignID != "b" {
 		t.Errorf("claimed %+v, %v; want b alone", claims, err)
 	}
@@ -237,7 +252,7 @@ func TestClaimForRun_takesOverFromAnotherProcess(t *testing.T) {
 	f.append("a", 1)
 	f.claimForRun("a")
 	before := f.watermark("a").FenceEpoch
-	claims, err := f.ClaimForRun(f.ctx, store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-2"), store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
 	if err != nil || len(claims) != 1 || claims[0].Epoch <= before {
 		t.Errorf("claimed %+v, %v", claims, err)
 	}
@@ -306,4 +321,18 @@ func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
 		t.Errorf("campaign is %+v", c)
 	}
 	f.sound()
+}
+
+func TestClaimForRun_isRefusedToAProcessThatDoesNotHoldTheRun(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	lost := f.holds(7, "host-1")
+	f.holds(7, "host-2")
+	if claims, err := f.ClaimForRun(f.ctx, lost, run, []string{"a"}, lease); !errors.Is(err, outbox.ErrLeaseLost) || len(claims) > 0 {
+		t.Errorf("claimed %+v, %v", claims, err)
+	}
+	if c := f.campaign("a"); c.Lease != nil {
+		t.Errorf("the campaign is held: %+v", c.Lease)
+	}
 }

@@ -32,7 +32,7 @@ func BenchmarkRebuild(b *testing.B) {
 			}
 			b.ResetTimer()
 			for done := 0; done < b.N; {
-				claims, err := f.ClaimForRun(f.ctx, run, ids, lease)
+				claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, ids, lease)
 				if err != nil {
 					b.Fatal(err)
 				}

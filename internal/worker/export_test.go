@@ -70,7 +70,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 		return f.Close, err
 	}
 	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.who.ID)}
-	claims, err := w.Store.ClaimForRun(ctx, who, []string{m.scope.CampaignID}, w.Lease)
+	claims, err := w.Store.ClaimForRun(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return f.Close, err
 	}

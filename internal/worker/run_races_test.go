@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"github.com/google/go-cmp/cmp"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -396,5 +397,36 @@ func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
 	}
 	if _, err = worker.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// Once a run is cancelled nothing of it happens any more, whatever its process
+// was about to do.
+func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, trail), at(now))
+	b.mustAppend(t, notes("a", 5)...)
+	b.drain(t)
+	for stage := range 2 {
+		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		late, err := b.worker.DieInRun(t.Context(), stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.advance(leaseTime + time.Second)
+		if ended, err := b.CancelRun(t.Context(), operator, run.ID); err != nil || ended.Status != outbox.RunCancelled {
+			t.Fatalf("run %+v (%v)", ended, err)
+		}
+		before := b.dump(t)
+		if err := late(); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.dump(t); after != before {
+			t.Errorf("stage %d (-before +after):\n%s", stage, cmp.Diff(before, after))
+		}
+	}
+	if c := b.campaign(t, "a"); c.Lease != nil {
+		t.Errorf("the campaign is still held: %+v", c.Lease)
 	}
 }

@@ -172,7 +172,7 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
 	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.who.ID), Build: w.who.Build}
-	claims, err := w.Store.ClaimForRun(ctx, who, ids, w.Lease)
+	claims, err := w.Store.ClaimForRun(ctx, r.lease, who, ids, w.Lease)
 	if err != nil {
 		return err
 	}
