@@ -303,14 +303,16 @@ type RunLine struct {
 
 // Verifications are what the result says about live rows as they are; the zero
 // run stands for the background. A comparison as of an earlier event says
-// nothing about them; rows that were rebuilt are those of the fold.
+// nothing about them; rows that were rebuilt are those of the fold. Where one
+// projection failed the others count.
 func (r RunResult) Verifications(run Run) []Verification {
-	if run.UntilSeq > 0 || run.Kind == RunReplay || r.Outcome == OutcomeFailed {
+	if run.UntilSeq > 0 || run.Kind == RunReplay {
 		return nil
 	}
 	var all []Verification
 	for _, p := range r.Projections {
-		if p.Error != "" || p.Verdict == "" {
+		unchanged := run.Kind == RunRebuild && p.Generation == 0 && r.Outcome == OutcomeFailed
+		if p.Error != "" || p.Verdict == "" || unchanged {
 			continue
 		}
 		v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}

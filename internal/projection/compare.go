@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -24,9 +25,29 @@ type Difference struct {
 	key     []any    // their values, as keyTerm has them
 }
 
-// MaxDifferences is the most differences that a comparison remembers; it counts
-// all of them.
-const MaxDifferences = 1000
+// MaxDifferences is the most differences that a comparison remembers, or fewer
+// where they take up differencesBytes in a table; it counts all of them.
+const (
+	MaxDifferences   = 1000
+	differencesBytes = 8 << 20
+)
+
+// valueBytes is how long a value may be that is shown in full.
+const valueBytes = 2048
+
+// shown is a value as a difference tells it: a long one is cut, with a digest so
+// that two of them are the same only when the values are.
+func shown(value json.RawMessage) json.RawMessage {
+	if len(value) <= valueBytes {
+		return value
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	cut := strings.ToValidUTF8(text[:min(len(text), valueBytes/2)], "")
+	return appendString(nil, fmt.Sprintf("%s… (%d bytes, sha256 %x)", cut, len(text), sha256.Sum256(value)))
+}
 
 // Compare holds the live rows of one projection and campaign against those of a
 // fold. Both are read in the order of their keys and never kept, so that memory
@@ -67,6 +88,7 @@ type merge struct {
 	campaign string
 	counts   *outbox.Comparison
 	found    []Difference
+	size     int // of what was found, about, in bytes
 }
 
 // side is one reader of the two.
@@ -282,7 +304,7 @@ func (s *side) same(o *side) bool {
 // note remembers a difference between the row of the live side and that of the
 // fold; one of them is nil where only the other has the row.
 func (m *merge) note(kind string, live, fold *side) {
-	if len(m.found) == MaxDifferences {
+	if len(m.found) == MaxDifferences || m.size > differencesBytes {
 		return
 	}
 	either := cmp.Or(fold, live)
@@ -294,8 +316,9 @@ func (m *merge) note(kind string, live, fold *side) {
 			continue
 		}
 		d.names, d.key = append(d.names, name), append(d.key, either.values[len(d.key)])
+		m.size += len(value)
 		if name != "campaign_id" {
-			d.Change.Key = append(d.Change.Key, outbox.Field{Name: name, Value: value})
+			d.Change.Key = append(d.Change.Key, outbox.Field{Name: name, Value: shown(value)})
 		}
 	}
 	for _, c := range m.table.columns {
@@ -305,7 +328,9 @@ func (m *merge) note(kind string, live, fold *side) {
 		was, inLive := live.of(c.name)
 		is, inFold := fold.of(c.name)
 		if kind != outbox.RowChanged || inLive != inFold || !bytes.Equal(was, is) {
-			d.Change.Fields = append(d.Change.Fields, outbox.FieldChange{Name: c.name, Live: was, Fold: is})
+			change := outbox.FieldChange{Name: c.name, Live: shown(was), Fold: shown(is)}
+			m.size += len(change.Live) + len(change.Fold)
+			d.Change.Fields = append(d.Change.Fields, change)
 		}
 	}
 	m.found = append(m.found, d)
@@ -408,7 +433,7 @@ func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
 	}
 	st := Standing{AsLive: d.Change.Kind != outbox.RowAdded, AsFold: d.Change.Kind != outbox.RowRemoved}
 	for i, f := range d.Change.Fields {
-		is := enc.value(i)
+		is := shown(enc.value(i))
 		st.AsLive = st.AsLive && bytes.Equal(is, f.Live)
 		st.AsFold = st.AsFold && bytes.Equal(is, f.Fold)
 	}

@@ -52,6 +52,13 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 				if err != nil {
 					return err
 				}
+				there, err := columnsBy(rows, sqliteColumns, table)
+				if err == nil {
+					err = refuseMissing(table, columns, there)
+				}
+				if err != nil {
+					return err
+				}
 				if _, err := t.stream(ctx, rows, table, columns, campaign); err != nil {
 					return err
 				}
@@ -81,6 +88,9 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 					return err
 				}
 				columns, err := c.columnsOf(table)
+				if err == nil {
+					err = t.fits(table, columns)
+				}
 				if err != nil {
 					return err
 				}
@@ -231,6 +241,10 @@ func (t *tx) fits(table string, columns []string) error {
 	if err != nil {
 		return fmt.Errorf("read the columns of table %q: %w", table, err)
 	}
+	return refuseMissing(table, columns, live)
+}
+
+func refuseMissing(table string, columns, live []string) error {
 	for _, column := range columns {
 		if !contains(live, column) {
 			return outbox.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)

@@ -1,7 +1,9 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 	"testing"
 
 	"outboxweb/internal/dbtest"
@@ -48,6 +50,37 @@ update days set n = :seq where campaign_id = :campaign_id;
 		}
 		if c := b.result(t, run, "a").Projections[0].Comparison; c.Changed != 1 || c.FirstSeq != 4 {
 			t.Errorf("%s: %+v, want a change from event 4 on", column, c)
+		}
+	}
+}
+
+func TestVerify_showsLongValuesCutAndStillFindsTheirEvent(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, `-- projection: texts
+-- tables: texts
+-- schema
+create table texts (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq));
+-- on: noted
+insert into texts values (:campaign_id, :seq, :payload.body!);
+`))
+	long := strings.Repeat("é", 100_000)
+	for range 40 {
+		b.mustAppend(t, eventOf("a", "noted", `{"body":"`+long+`"}`))
+	}
+	b.drain(t)
+	b.meddle(t, `update texts set body = body || 'x' where seq > 1`)
+	run := b.mustRun(t, everything)
+	p := b.result(t, run, "a").Projections[0]
+	if c := p.Comparison; c.Changed != 39 || c.FirstSeq != 2 || len(c.Samples) != 20 {
+		t.Errorf("%d changed from event %d on, %d shown", c.Changed, c.FirstSeq, len(c.Samples))
+	}
+	text, err := json.Marshal(p)
+	if err != nil || len(text) > 200_000 {
+		t.Errorf("the result is %d bytes (%v)", len(text), err)
+	}
+	for _, s := range p.Comparison.Samples {
+		if f := s.Fields[0]; string(f.Live) == string(f.Fold) || !strings.Contains(string(f.Fold), "(200000 bytes, sha256 ") {
+			t.Errorf("live %s, fold %s", f.Live, f.Fold)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -330,7 +331,7 @@ func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
 
 func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 	t.Parallel()
-	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9"} {
+	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
 		b := open(t, define(t, trail, accounts))
 		b.mustAppend(t, noted("a"), noted("b"))
 		b.drain(t)
@@ -353,5 +354,47 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.drain(t)
 		b.mustMatchJournal(t, "a", "b")
 		b.mustBeSound(t)
+	}
+}
+
+func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, probing))
+	key := t.Name()
+	var failing atomic.Bool
+	onProbe(t, key, func([]string) (string, error) {
+		if failing.Load() {
+			return "", errors.New("not now")
+		}
+		return "", nil
+	})
+	b.mustAppend(t, noted("a"), probed("a", key))
+	b.drain(t)
+	b.meddle(t, `delete from trail where place = 2`)
+	b.mustRun(t, everything)
+	failing.Store(true)
+	for _, tt := range []struct {
+		kind outbox.RunKind
+		want outbox.Verdict
+	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
+		run := b.mustRun(t, outbox.RunOrder{Kind: tt.kind, All: true})
+		all, err := b.Verifications(t.Context(), "a")
+		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
+			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
+		}
+	}
+}
+
+func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 10), spent("a", 100))
+	b.drain(t)
+	set, err := projection.Load(dialectOf(b.pair), define(t, trail, strings.ReplaceAll(accounts, "default 0)", "default 0, note text)"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = worker.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
+		t.Errorf("error = %v", err)
 	}
 }

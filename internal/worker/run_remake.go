@@ -102,12 +102,13 @@ func (m *remake) approach(ctx context.Context, f *Folder) error {
 		if err != nil {
 			return err
 		}
-		behind := c.AppliedSeq - m.fold.Seq
-		if behind <= fewEvents || behind >= before || c.Diverged != "" {
+		seq := min(c.AppliedSeq, c.HighWaterSeq) // a watermark may contradict the journal
+		behind := seq - m.fold.Seq
+		if behind <= fewEvents || behind >= before {
 			return nil
 		}
 		before = behind
-		if err := m.endUnsound(m.fold.To(ctx, c.AppliedSeq)); err != nil {
+		if err := m.endUnsound(m.fold.To(ctx, seq)); err != nil {
 			return err
 		}
 	}
