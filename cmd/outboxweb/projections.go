@@ -69,7 +69,7 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		doc := map[string]any{"ok": err == nil, "error": problem}
 		if err == nil {
-			doc["projections"] = projectionInfos(set)
+			doc["projections"], doc["warnings"] = projectionInfos(set), append([]string{}, set.Warnings()...)
 		}
 		if err := a.printJSON(doc); err != nil {
 			return err
@@ -79,9 +79,18 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintln(a.err, "outboxweb:", problem)
 		return errFound
 	}
-	if !c.JSON {
-		fmt.Fprintf(a.out, "%d projections, nothing wrong\n", len(set.Projections()))
+	if c.JSON {
+		return nil
 	}
+	warnings := set.Warnings()
+	for _, w := range warnings {
+		fmt.Fprintln(a.err, "warning:", w)
+	}
+	sum := "nothing wrong"
+	if len(warnings) > 0 {
+		sum = fmt.Sprintf("%d warnings", len(warnings))
+	}
+	fmt.Fprintf(a.out, "%d projections, %s\n", len(set.Projections()), sum)
 	return nil
 }
 

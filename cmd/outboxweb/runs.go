@@ -125,9 +125,26 @@ func runError(run outbox.Run) error {
 	return nil
 }
 
+// serverFirst is how long a server that works has the time to take a run up: it
+// knows when to give way to events that are applied, and a command does not.
+const serverFirst = 5 * time.Second
+
 // work executes runs until ctx ends: while it waits, the command works on runs
-// itself, as a server would.
+// itself, as a server would, unless there is one.
 func (a *app) work(ctx context.Context, st *store.Store, set *projection.Set) error {
+	summary, err := st.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	if summary.Worker.Running {
+		wait := time.NewTimer(serverFirst)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	w := worker.New(worker.Config{Store: st, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
 	return w.WorkOnRuns(ctx)
 }

@@ -103,3 +103,24 @@ insert into t values (:campaign_id);
 		t.Errorf("rows %q, want one", rows)
 	}
 }
+
+func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ schema, handler, want string }{
+		{"create table t (campaign_id text, id integer primary key autoincrement)", "insert into t (campaign_id) values (:campaign_id)", `p.sql:4: column "id"`},
+		{"create table t (campaign_id text, id integer not null primary key)", "insert into t (campaign_id) values (:campaign_id)", `p.sql:4: column "id"`},
+		{"create table t (campaign_id text, id bigint generated always as identity primary key)", "insert into t (campaign_id) values (:campaign_id)", `p.sql:4: column "id"`},
+		{"create table t (campaign_id text, id bigserial)", "insert into t (campaign_id) values (:campaign_id)", `p.sql:4: column "id"`},
+		{"create table t (campaign_id text, id integer primary key)", "insert into t (campaign_id, id) values (:campaign_id, :seq)", ""},
+		{"create table t (campaign_id text, id bigint, primary key (campaign_id, id))", "insert into t (campaign_id) values (:campaign_id)", ""},
+	} {
+		set, err := Load("sqlite", writeFiles(t, "p.sql", "-- projection: p\n-- tables: t\n-- schema\n"+tt.schema+";\n-- on: a\n"+tt.handler+";\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(set.Warnings(), "\n")
+		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.schema, got, tt.want)
+		}
+	}
+}

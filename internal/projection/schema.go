@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,8 @@ type column struct {
 	name    string
 	text    bool // declared as text, so that PostgreSQL would order it by locale
 	integer bool // declared as a whole number
+	// drawn is a number that the database hands out where none is given.
+	drawn bool
 }
 
 func (r *parser) addSchema(statements [][]token) error {
@@ -147,7 +150,9 @@ func (t *table) readItem(item []token) {
 	case first.name() != "":
 		kind := next(item, 1)
 		t.columns = append(t.columns, column{name: first.name(), text: kind.oneOf("text", "varchar", "character", "char"),
-			integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial")})
+			integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial"),
+			drawn: kind.oneOf("serial", "bigserial", "smallserial") || primary > 0 && kind.is("integer") ||
+				slices.ContainsFunc(item, func(t token) bool { return t.oneOf("identity", "autoincrement") })})
 		if primary > 0 && next(item, primary+1).is("key") {
 			t.key = append(t.key, first.name())
 		}
@@ -164,4 +169,29 @@ func ifNotExists(dialect, object, sql string) string {
 		return sql
 	}
 	return sql[:at] + " if not exists" + sql[at:]
+}
+
+// warnings are what rebuilds cannot keep of the projection's tables: numbers
+// that the database hands out are others each time.
+func (p *Projection) warnings() []string {
+	var found []string
+	for _, t := range p.tables {
+		for _, c := range t.columns {
+			if c.drawn && !p.gives(t.name, c.name) {
+				found = append(found, fmt.Sprintf("%s:%d: column %q of table %q is numbered by the database, so that a rebuild makes other rows of the same events; take a value of the event, such as :seq",
+					p.file, t.line, c.name, t.name))
+			}
+		}
+	}
+	return found
+}
+
+// gives reports whether a handler that changes the table names the column.
+func (p *Projection) gives(table, column string) bool {
+	named := func(tokens []token, name string) bool {
+		return slices.ContainsFunc(tokens, func(t token) bool { return t.name() == name })
+	}
+	return slices.ContainsFunc(p.sections, func(s *section) bool {
+		return slices.ContainsFunc(s.statements, func(h *handlerStatement) bool { return named(h.tokens, table) && named(h.tokens, column) })
+	})
 }

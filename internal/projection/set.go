@@ -50,6 +50,16 @@ const maxPlans = 4096
 // in which they apply an event.
 func (s *Set) Projections() []*Projection { return slices.Clone(s.projections) }
 
+// Warnings are what is sound in the projections' files and will still surprise,
+// each a sentence that begins with FILE:LINE.
+func (s *Set) Warnings() []string {
+	var found []string
+	for _, p := range s.projections {
+		found = append(found, p.warnings()...)
+	}
+	return found
+}
+
 // Handles reports whether any projection does something on the event type.
 // For other types only the watermark advances.
 func (s *Set) Handles(eventType string) bool { return len(s.plan(eventType)) > 0 }
