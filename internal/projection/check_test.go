@@ -113,6 +113,7 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 		{"create table t (campaign_id text, id bigserial)", "insert into t (campaign_id) values (:campaign_id)", `p.sql:4: column "id"`},
 		{"create table t (campaign_id text, id integer primary key)", "insert into t (campaign_id, id) values (:campaign_id, :seq)", ""},
 		{"create table t (campaign_id text, id bigint, primary key (campaign_id, id))", "insert into t (campaign_id) values (:campaign_id)", ""},
+		{"create table t (campaign_id text, id integer primary key)", "insert into t (campaign_id) values (:campaign_id);\n-- digest: select campaign_id from t where campaign_id = :campaign_id", ""},
 	} {
 		set, err := Load("sqlite", writeFiles(t, "p.sql", "-- projection: p\n-- tables: t\n-- schema\n"+tt.schema+";\n-- on: a\n"+tt.handler+";\n"))
 		if err != nil {

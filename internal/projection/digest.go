@@ -82,7 +82,7 @@ func orders(tokens []token) bool {
 // finishDigests makes the default digest, every column of every table in key
 // order, where the file names none.
 func (r *parser) finishDigests() error {
-	if len(r.p.digests) == 0 {
+	if r.p.covers = len(r.p.digests) == 0; r.p.covers {
 		for _, t := range r.created {
 			r.p.digests = append(r.p.digests, &digest{
 				Statement: Statement{SQL: t.selectAll(r.dialect), File: r.name, Line: t.line},
@@ -160,6 +160,14 @@ func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ..
 	}
 	all := sha256.Sum256([]byte(strings.Join(joined, ":")))
 	return digests, digestPrefix + hex.EncodeToString(all[:]), nil
+}
+
+// CoversAll reports whether the projection's digest covers every column of its
+// tables, as it does unless its file says what it covers. Rows may differ
+// otherwise and the digests be alike.
+func (s *Set) CoversAll(name string) bool {
+	p := s.find(name)
+	return p != nil && p.covers
 }
 
 const digestPrefix = "sha256:"

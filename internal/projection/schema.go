@@ -171,16 +171,32 @@ func ifNotExists(dialect, object, sql string) string {
 	return sql[:at] + " if not exists" + sql[at:]
 }
 
-// warnings are what rebuilds cannot keep of the projection's tables: numbers
-// that the database hands out are others each time.
-func (p *Projection) warnings() []string {
-	var found []string
+// Drawn lists, by table, the columns whose numbers the database hands out: no
+// handler gives them. A rebuild leaves them to be handed out anew.
+func (p *Projection) Drawn() map[string][]string {
+	drawn := make(map[string][]string)
 	for _, t := range p.tables {
 		for _, c := range t.columns {
 			if c.drawn && !p.gives(t.name, c.name) {
-				found = append(found, fmt.Sprintf("%s:%d: column %q of table %q is numbered by the database, so that a rebuild makes other rows of the same events; take a value of the event, such as :seq",
-					p.file, t.line, c.name, t.name))
+				drawn[t.name] = append(drawn[t.name], c.name)
 			}
+		}
+	}
+	return drawn
+}
+
+// warnings are what rebuilds cannot keep of the projection's tables, where its
+// digest covers it.
+func (p *Projection) warnings() []string {
+	if !p.covers {
+		return nil
+	}
+	var found []string
+	drawn := p.Drawn()
+	for _, t := range p.tables {
+		for _, column := range drawn[t.name] {
+			found = append(found, fmt.Sprintf("%s:%d: column %q of table %q is numbered by the database, so that a fold of the same events makes other rows; take a value of the event, such as :seq, or leave it out of a -- digest",
+				p.file, t.line, column, t.name))
 		}
 	}
 	return found

@@ -27,6 +27,7 @@ type Projection struct {
 	sections []*section
 	digests  []*digest
 	triggers bool // the schema makes the database run code of its own
+	covers   bool // the digests are of all columns
 }
 
 // Set is the projections a process works with. It is safe for concurrent use.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -214,6 +215,9 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 	columns, err := columnsBy(c.link.each, query, name)
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of table %q: %w", table, err)
+	}
+	for _, p := range c.tables {
+		columns = slices.DeleteFunc(columns, func(name string) bool { return slices.Contains(p.Drawn[table], name) })
 	}
 	c.columns[table] = columns
 	return columns, nil

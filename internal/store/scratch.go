@@ -17,6 +17,9 @@ type ScratchTables struct {
 	Projection string
 	Tables     []string // in the order in which they are created
 	Schema     []string // statements, in order
+	// Drawn are columns, by table, whose numbers the database hands out. They
+	// are not copied, but handed out anew.
+	Drawn map[string][]string
 }
 
 // Scratch is a private database with empty copies of the tables of some

@@ -306,7 +306,7 @@ func tablesOf(set *projection.Set) []store.ScratchTables {
 	loaded := set.Projections()
 	all := make([]store.ScratchTables, len(loaded))
 	for i, p := range loaded {
-		all[i] = store.ScratchTables{Projection: p.Name, Tables: p.Tables}
+		all[i] = store.ScratchTables{Projection: p.Name, Tables: p.Tables, Drawn: p.Drawn()}
 		for _, st := range p.SchemaStatements {
 			all[i].Schema = append(all[i].Schema, st.SQL)
 		}

@@ -55,6 +55,9 @@ func (f *Folder) firstParting(ctx context.Context, campaign string, until int64,
 		}
 		suspects = slices.DeleteFunc(suspects, func(s *suspect) bool { return s.parting != first })
 		if step == 1 && len(suspects) > 0 {
+			if first == until { // a fold made again is another one
+				return 0, nil
+			}
 			return first + 1, nil
 		}
 		low, high = first, min(high, first+step)
