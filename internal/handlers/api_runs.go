@@ -130,9 +130,12 @@ func (s *server) apiCancelRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiResumeRun(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRunAct(w, r, func(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-		return s.Store.ResumeRun(ctx, o, id, s.Projections)
-	})
+	return s.apiRunAct(w, r, s.resumeRun)
+}
+
+// resumeRun resumes a run with the projections that are loaded.
+func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+	return s.Store.ResumeRun(ctx, o, id, s.Projections)
 }
 
 func (s *server) apiRunAct(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {

@@ -165,9 +165,7 @@ func (s *server) cancelRunForm(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) resumeRunForm(w http.ResponseWriter, r *http.Request) error {
-	return s.runActForm(w, r, func(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-		return s.Store.ResumeRun(ctx, o, id, s.Projections)
-	})
+	return s.runActForm(w, r, s.resumeRun)
 }
 
 // runActForm does an act on one run as a form asks for it.

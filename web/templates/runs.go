@@ -107,31 +107,26 @@ type runChoice struct {
 }
 
 func runKindChoices(p Page, f outbox.RunFilter) []runChoice {
-	f.Cursor = ""
-	of := func(name string, kind outbox.RunKind) runChoice {
-		chosen := f.Kind == kind
-		f := f
-		f.Kind = kind
-		return runChoice{name, p.Links.Runs(f), chosen}
-	}
-	all := []runChoice{of("every kind", "")}
-	for _, kind := range outbox.RunKinds {
-		all = append(all, of(string(kind), kind))
-	}
-	return all
+	return runChoices(p, f, "every kind", outbox.RunKinds, f.Kind, func(f *outbox.RunFilter, k outbox.RunKind) { f.Kind = k }, func(k outbox.RunKind) string { return string(k) })
 }
 
 func runStatusChoices(p Page, f outbox.RunFilter) []runChoice {
+	return runChoices(p, f, "every status", outbox.RunStatuses, f.Status, func(f *outbox.RunFilter, st outbox.RunStatus) { f.Status = st },
+		func(st outbox.RunStatus) string { return runGlyph(st) + " " + string(st) })
+}
+
+// runChoices are the filter with each value of one of its fields, the empty one
+// first.
+func runChoices[T ~string](p Page, f outbox.RunFilter, any string, values []T, chosen T, set func(*outbox.RunFilter, T), name func(T) string) []runChoice {
+	var all []runChoice
 	f.Cursor = ""
-	of := func(name string, status outbox.RunStatus) runChoice {
-		chosen := f.Status == status
-		f := f
-		f.Status = status
-		return runChoice{name, p.Links.Runs(f), chosen}
-	}
-	all := []runChoice{of("every status", "")}
-	for _, status := range outbox.RunStatuses {
-		all = append(all, of(runGlyph(status)+" "+string(status), status))
+	for _, v := range append([]T{""}, values...) {
+		set(&f, v)
+		text := any
+		if v != "" {
+			text = name(v)
+		}
+		all = append(all, runChoice{text, p.Links.Runs(f), v == chosen})
 	}
 	return all
 }
