@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -165,6 +167,15 @@ type RunTally struct {
 
 // FullDigest is the key of the digest over all projections in Run.Digests.
 const FullDigest = "full"
+
+// DigestPrefix is what every digest begins with.
+const DigestPrefix = "sha256:"
+
+// FullDigestOf is the digest over those of single projections, in load order.
+func FullDigestOf(digests []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(digests, ":")))
+	return DigestPrefix + hex.EncodeToString(sum[:])
+}
 
 // Scope says in words what the run is about.
 func (r Run) Scope() string {

@@ -158,8 +158,7 @@ func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ..
 		digests[p.Name] = sum
 		joined = append(joined, sum)
 	}
-	all := sha256.Sum256([]byte(strings.Join(joined, ":")))
-	return digests, digestPrefix + hex.EncodeToString(all[:]), nil
+	return digests, outbox.FullDigestOf(joined), nil
 }
 
 // CoversAll reports whether the projection's digest covers every column of its
@@ -169,8 +168,6 @@ func (s *Set) CoversAll(name string) bool {
 	p := s.find(name)
 	return p != nil && p.covers
 }
-
-const digestPrefix = "sha256:"
 
 func (p *Projection) digest(ctx context.Context, q Queryer, campaignID string) (string, error) {
 	h := sha256.New()
@@ -188,7 +185,7 @@ func (p *Projection) digest(ctx context.Context, q Queryer, campaignID string) (
 	if named {
 		h.Write([]byte("}"))
 	}
-	return digestPrefix + hex.EncodeToString(h.Sum(nil)), nil
+	return outbox.DigestPrefix + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // write adds the digest's rows as a JSON array.

@@ -193,6 +193,7 @@ func (t *tx) digestsOfRun(r *runRow) error {
 	}
 	r.Seq, r.Digests, r.Before = result.Seq, map[string]string{}, map[string]string{}
 	compared := false
+	var before []string
 	for _, p := range result.Projections {
 		compared = compared || p.Verdict != ""
 		if p.Digest != "" {
@@ -200,7 +201,11 @@ func (t *tx) digestsOfRun(r *runRow) error {
 		}
 		if p.Before != "" {
 			r.Before[p.Projection] = p.Before
+			before = append(before, p.Before)
 		}
+	}
+	if len(before) > 0 && len(before) == len(result.Projections) {
+		r.Before[outbox.FullDigest] = outbox.FullDigestOf(before)
 	}
 	if result.Full != "" {
 		r.Digests[outbox.FullDigest] = result.Full
