@@ -178,8 +178,8 @@ func TestTraces_aRunKeepsItsDigests(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || r.Status != "completed" || r.Verdict != "match" {
 				t.Errorf("%s %d is %s, %s (-published +got):\n%s", kind, i+1, r.Status, r.Verdict, diff)
 			}
-			if diff := cmp.Diff(want.Projections, r.Before); diff != "" {
-				t.Errorf("%s: digests before (-published +got):\n%s", kind, diff)
+			if diff := cmp.Diff(r.Digests, r.Before); diff != "" {
+				t.Errorf("%s: digests before (-after +before):\n%s", kind, diff)
 			}
 		}
 	})
