@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,7 +85,8 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	}
 	var err error
 	if s.projections.dialect.several {
-		err = c.within(s.projections.beginWrite+script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit}}), run)
+		begin := s.projections.beginWrite + script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit}})
+		err = c.within(begin+"; select pg_advisory_xact_lock_shared("+s.projections.pauseLock()+")", run)
 	} else {
 		err = s.projections.writeFrom(ctx, s.projections.beginApply, run)
 	}
@@ -203,9 +205,18 @@ func (w *swapping) asPlanned(p *Swap) error {
 		if err := projection.stoodAt(stands, p); err != nil {
 			return err
 		}
+		if now := stands[projection.Name]; slices.Contains(w.a.paused, projection.Name) && now.State != "" && now.State != outbox.CursorLive && projection.Seq > now.AppliedSeq {
+			refusal := outbox.Conflict("projection %q is paused for all campaigns; resume it for all of them first", projection.Name)
+			refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, ErrPausedForAll)
+			return refusal
+		}
 	}
 	return nil
 }
+
+// ErrPausedForAll marks the refusal to bring a projection further that is paused
+// for all campaigns.
+var ErrPausedForAll = errors.New("paused for all campaigns")
 
 // stoodAt refuses a projection that stands elsewhere than planned, or would
 // afterwards be live and not at the watermark.

@@ -182,6 +182,9 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 	}
 	i := slices.IndexFunc(swapped, func(s store.Swapped) bool { return s.Err != nil })
 	if i >= 0 {
+		if errors.Is(swapped[i].Err, store.ErrPausedForAll) {
+			return errMoved
+		}
 		p.Error = fmt.Sprintf("its rows are as they were: %v", swapped[i].Err)
 		return nil
 	}
