@@ -296,14 +296,6 @@ type ResultFilter struct {
 	Limit   int // 0 means 50; at most 200
 }
 
-// ParseOutcome reads an outcome by its name; the empty name stands for any.
-func ParseOutcome(name string) (string, error) {
-	if name == "" || slices.Contains([]string{OutcomeMatch, OutcomeDrift, OutcomeReplayed, OutcomeFailed}, name) {
-		return name, nil
-	}
-	return "", Invalid("outcome", "outcome %q is unknown; use match, drift, replayed or failed", name)
-}
-
 // RunLine is a line of a run's log.
 type RunLine struct {
 	ID         int64     `json:"id"`

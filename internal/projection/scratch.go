@@ -70,14 +70,9 @@ func (s *Set) schema() []Statement {
 // it. Errors are those of Set.Apply. Whether an event type is audit-only is
 // the caller's to know.
 func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
-	return c.ApplyExcept(ctx, e, nil)
-}
-
-// ApplyExcept is Apply that leaves out the projections named in skip.
-func (c *Scratch) ApplyExcept(ctx context.Context, e *outbox.Event, skip map[string]bool) error {
 	steps := c.set.plan(e.EventType)
 	if len(steps) < 2 {
-		return c.set.Apply(ctx, scratchTx{c}, e, skip) // one statement is a transaction of its own
+		return c.set.Apply(ctx, scratchTx{c}, e, nil) // one statement is a transaction of its own
 	}
 	// A transaction for each event rather than one for all with savepoints:
 	// a statement that its deadline interrupts rolls back the transaction it
@@ -85,7 +80,7 @@ func (c *Scratch) ApplyExcept(ctx context.Context, e *outbox.Event, skip map[str
 	if err := c.exec(background, "begin", nil); err != nil {
 		return fmt.Errorf("begin on scratch database: %w", err)
 	}
-	if err := c.applyAndCommit(ctx, e, skip); err != nil {
+	if err := c.applyAndCommit(ctx, e); err != nil {
 		// Fails only where the database has rolled back by itself.
 		_ = c.exec(background, "rollback", nil)
 		return err
@@ -93,8 +88,8 @@ func (c *Scratch) ApplyExcept(ctx context.Context, e *outbox.Event, skip map[str
 	return nil
 }
 
-func (c *Scratch) applyAndCommit(ctx context.Context, e *outbox.Event, skip map[string]bool) error {
-	if err := c.set.Apply(ctx, scratchTx{c}, e, skip); err != nil {
+func (c *Scratch) applyAndCommit(ctx context.Context, e *outbox.Event) error {
+	if err := c.set.Apply(ctx, scratchTx{c}, e, nil); err != nil {
 		return err
 	}
 	if err := c.exec(background, "commit", nil); err != nil {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
@@ -20,17 +19,8 @@ func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
 			all[i].Schema = append(all[i].Schema, statement.SQL)
 		}
 	}
-	err := s.InstallProjections(ctx, all)
-	var schema *store.SchemaError
-	if errors.As(err, &schema) {
-		for _, p := range loaded {
-			if p.Name == schema.Projection {
-				return p.SchemaStatements[schema.Statement].Refuse(schema.Err)
-			}
-		}
-	}
-	if err != nil {
-		return err
+	if err := s.InstallProjections(ctx, all); err != nil {
+		return refuseSchema(set, err)
 	}
 	return projection.CheckPrepared(ctx, set, func(query string) error { return s.PrepareProjection(ctx, query) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -230,22 +231,10 @@ func (m *remake) bringLevel(ctx context.Context, f *Folder, mark store.Watermark
 	if err != nil {
 		return err
 	}
-	if m.fold.Seq > seq || !m.fold.passedOver(skips) || !sameStands(before, m.stands) {
+	if m.fold.Seq > seq || !m.fold.passedOver(skips) || !maps.Equal(before, m.stands) {
 		return m.begin(ctx, f, seq)
 	}
 	return m.endUnsound(m.fold.To(ctx, seq))
-}
-
-func sameStands(a, b map[string]store.Stand) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, s := range a {
-		if b[name] != s {
-			return false
-		}
-	}
-	return true
 }
 
 // mendWatermark takes a campaign whose projections contradict the journal as

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -51,14 +52,7 @@ func (f *Folder) tryRebuild(ctx context.Context, campaign string, names []string
 	if err != nil || m.ended {
 		return m, err
 	}
-	stops := m.fold.began
-	for i, rows := range drifted {
-		p := &m.result.Projections[i]
-		if p.Comparison.FirstSeq, err = f.firstParting(ctx, campaign, p.Seq, stops, p.Projection, rows); err != nil {
-			return m, err
-		}
-	}
-	return m, nil
+	return m, f.tellPartings(ctx, m.fold, &m.result, drifted)
 }
 
 // rebuildsTo is the last event that a rebuild folds while the live rows stand
@@ -126,7 +120,7 @@ func (m *remake) snapshot(ctx context.Context, f *Folder) (*store.Live, store.Wa
 	if err == nil {
 		until, err = f.rebuildsTo(ctx, m.scope.CampaignID, mark)
 	}
-	if err == nil && (until < m.fold.Seq || !sameStands(m.stands, stands)) {
+	if err == nil && (until < m.fold.Seq || !maps.Equal(m.stands, stands)) {
 		err = errMoved
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"outboxweb/internal/outbox"
@@ -63,13 +64,19 @@ func (f *Folder) verifyOnce(ctx context.Context, campaign string, until int64, n
 	if err := f.skipsStill(ctx, fold); err != nil {
 		return result, err
 	}
+	return result, f.tellPartings(ctx, fold, &result, drifted)
+}
+
+// tellPartings says of each projection that differs from which event on it does.
+// Afterwards the fold's tables are used up.
+func (f *Folder) tellPartings(ctx context.Context, fold *Fold, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	for i, rows := range drifted {
 		p := &result.Projections[i]
-		if p.Comparison.FirstSeq, err = f.firstParting(ctx, campaign, p.Seq, fold.began, p.Projection, rows); err != nil {
-			return result, err
+		if p.Comparison.FirstSeq, err = f.firstParting(ctx, fold.campaign, p.Seq, fold.began, p.Projection, rows); err != nil {
+			return err
 		}
 	}
-	return result, nil
+	return nil
 }
 
 // holdAll compares a fold with the live rows as they are now. It returns the
@@ -180,7 +187,6 @@ func stopsOf(stands map[string]store.Stand) map[string]int64 {
 // are; when they are far ahead it folds on without keeping the snapshot, and
 // takes another. The caller closes it. What does not fit any more is errMoved.
 func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*store.Live, store.Watermark, map[string]store.Stand, error) {
-	began := fold.began
 	for {
 		live, err := f.store.Live(ctx)
 		if err != nil {
@@ -189,7 +195,7 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*s
 		mark, stands, err := standing(ctx, live, fold.campaign)
 		if err == nil && until == 0 {
 			switch {
-			case mark.AppliedSeq < fold.Seq || !sameStops(began, stopsOf(stands)):
+			case mark.AppliedSeq < fold.Seq || !maps.Equal(fold.began, stopsOf(stands)):
 				err = errMoved
 			case mark.AppliedSeq-fold.Seq > fewEvents:
 				live.Close()
@@ -209,18 +215,6 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*s
 		}
 		return live, mark, stands, nil
 	}
-}
-
-func sameStops(a, b map[string]int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, seq := range a {
-		if other, ok := b[name]; !ok || other != seq {
-			return false
-		}
-	}
-	return true
 }
 
 // standsAt is the seq to which a projection was folded.
