@@ -1,0 +1,348 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PairName names a pair: one publisher of one topic.
+type PairName struct {
+	Topic     string `json:"topic"`
+	Publisher string `json:"publisher"`
+}
+
+// String is TOPIC/PUBLISHER, as commands and sentences spell a pair.
+func (n PairName) String() string { return n.Topic + "/" + n.Publisher }
+
+var pairPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+
+// CheckPairPart judges the name of a topic or of a publisher, which pages,
+// addresses and file names have to bear. field is topic or publisher.
+func CheckPairPart(field, name string) error {
+	if !pairPart.MatchString(name) {
+		return Invalid(field, "%s %q must begin with a small letter or a digit and go on with small letters, digits, dots, dashes and underscores, at most 100 in all", field, name)
+	}
+	return nil
+}
+
+// ParsePairName reads TOPIC/PUBLISHER.
+func ParsePairName(text string) (PairName, error) {
+	topic, publisher, found := strings.Cut(text, "/")
+	if !found {
+		return PairName{}, Invalid("pair", "%q names no pair; write TOPIC/PUBLISHER, such as scenes/archive", text)
+	}
+	n := PairName{Topic: topic, Publisher: publisher}
+	if err := CheckPairPart("topic", topic); err != nil {
+		return n, err
+	}
+	return n, CheckPairPart("publisher", publisher)
+}
+
+// PublisherDefinition is a pair as the configuration describes it and the
+// store keeps it, without secrets.
+type PublisherDefinition struct {
+	PairName
+	Destination string // a URL without secrets
+	Match       Match
+	StartAtHead bool // a pair that is new begins behind the last event instead of at the first
+	MaxErrors   int  // errors in a row after which the pair has failed
+}
+
+// PublisherStatus is where a pair stands.
+type PublisherStatus string
+
+// The statuses of a pair. All of them keep its position.
+const (
+	PublisherActive PublisherStatus = "active"
+	PublisherPaused PublisherStatus = "paused" // by an operator
+	PublisherFailed PublisherStatus = "failed" // too many errors in a row; tried again seldom, or not at all when stopped
+)
+
+// PublisherStatuses lists every status.
+var PublisherStatuses = []PublisherStatus{PublisherActive, PublisherPaused, PublisherFailed}
+
+// DeliveryErrorKind says whom an error of a delivery blames.
+type DeliveryErrorKind string
+
+// The kinds of errors of deliveries.
+const (
+	// DestinationError is a destination that is away, overloaded or set up
+	// wrongly: the event is not at fault, and no other one would get through.
+	DestinationError DeliveryErrorKind = "destination"
+	// EventError is a destination that answers and refuses this event.
+	EventError DeliveryErrorKind = "event"
+)
+
+// EventRef says which event of the journal is meant.
+type EventRef struct {
+	Position   int64  `json:"position"`
+	CampaignID string `json:"campaign_id"`
+	Seq        int64  `json:"seq"`
+	EventType  string `json:"event_type"`
+}
+
+// Ref is which event it is.
+func (e *Event) Ref() EventRef {
+	return EventRef{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventType: e.EventType}
+}
+
+// Publisher is a pair and how far it is.
+type Publisher struct {
+	PairName
+	Destination string          `json:"destination"` // as the last process that held it was told; without secrets
+	Match       Match           `json:"match"`
+	Status      PublisherStatus `json:"status"`
+	// Position is how far the journal was scanned: every event of the topic
+	// up to here was delivered, or skipped by an operator.
+	Position          int64 `json:"position"`
+	DeliveredPosition int64 `json:"delivered_position"` // of the last event that was delivered; 0 before the first
+	Delivered         int64 `json:"delivered"`          // deliveries since ever, repeats included
+	HeadPosition      int64 `json:"head_position"`      // the journal's last
+
+	// LagEvents are the events of the topic after Position. With LagCapped
+	// only the first stretch of them was looked through: there are at least so
+	// many.
+	LagEvents  int64   `json:"lag_events"`
+	LagCapped  bool    `json:"lag_capped"`
+	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 when there is none
+
+	ErrorCount    int               `json:"error_count"` // in a row
+	ErrorKind     DeliveryErrorKind `json:"error_kind"`  // of the last error; empty when there is none
+	LastError     string            `json:"last_error"`  // in full; kept after it was overcome, until resume or reset
+	LastErrorAt   *time.Time        `json:"last_error_at"`
+	ErrorPosition int64             `json:"error_position"` // of the event that could not be delivered; 0 without one
+	ErrorEvent    *EventRef         `json:"error_event"`    // the same event; nil without one
+	RetryAt       *time.Time        `json:"retry_at"`       // not before this; nil while nothing is wrong
+	Stopped       bool              `json:"stopped"`        // it has failed and is not tried again by itself: the destination said it is gone
+
+	LastPublishedAt *time.Time `json:"last_published_at"`
+	EventsPerSecond float64    `json:"events_per_second"` // lately; 0 when idle
+	NextPollAt      *time.Time `json:"next_poll_at"`      // as its holder said last; nil when nobody holds it
+	Paused          *Pause     `json:"paused"`
+	Lease           *Lease     `json:"lease"` // nil when no process holds it
+	CreatedAt       time.Time  `json:"created_at"`
+	UpdatedAt       time.Time  `json:"updated_at"`
+}
+
+// PublisherPoint is how a pair stood at a minute.
+type PublisherPoint struct {
+	At           time.Time `json:"at"`
+	Delivered    int64     `json:"delivered"` // since ever
+	PerSecond    float64   `json:"events_per_second"`
+	LagEvents    int64     `json:"lag_events"`
+	LagSeconds   float64   `json:"lag_seconds"`
+	ErrorsInARow int       `json:"error_count"`
+}
+
+// SeekTarget says where a pair shall go on. Exactly one of the fields is given.
+type SeekTarget struct {
+	Position  *int64    // go on with the first event after it
+	Time      time.Time // go on with the first event recorded at or after it
+	Head      bool      // go on with the next event that is appended
+	Beginning bool      // go on with the first event of the journal
+}
+
+// Seek is what a seek does, or would do.
+type Seek struct {
+	PairName
+	From int64 `json:"from"` // positions: Publisher.Position before and after it
+	To   int64 `json:"to"`
+	// Repeats are the events of the topic that are delivered once more, Skips
+	// those that never are. With Capped there are at least so many.
+	Repeats int64 `json:"repeats"`
+	Skips   int64 `json:"skips"`
+	Capped  bool  `json:"capped"`
+}
+
+// SeekPhrase is what a person types on a page to confirm a seek that skips
+// events; empty when it skips none.
+func (s Seek) SeekPhrase() string {
+	switch {
+	case s.Skips == 0:
+		return ""
+	case s.Capped:
+		return fmt.Sprintf("skip over %d events", s.Skips)
+	default:
+		return fmt.Sprintf("skip %d events", s.Skips)
+	}
+}
+
+// TestDelivery is what came of sending a made-up event to a destination.
+type TestDelivery struct {
+	PairName
+	ID      string  `json:"id"` // of the event that was sent
+	OK      bool    `json:"ok"`
+	Seconds float64 `json:"seconds"`
+	Error   string  `json:"error"` // in full; empty when it was delivered
+}
+
+// Match selects events: those for which all conditions that are given hold.
+// The fields of the envelope (campaign_id, event_id, event_type, actor_type and
+// so on) count as tags of their names where they are not empty; a tag of such a
+// name is not looked at.
+type Match struct {
+	RequiredTags []string          `json:"required_tags,omitempty"` // tags that must all be there
+	AnyOfTags    []string          `json:"any_of_tags,omitempty"`   // tags of which one must be there
+	ExactTags    map[string]string `json:"exact_tags,omitempty"`    // tags that must have these values
+	EventTypes   []string          `json:"event_types,omitempty"`   // of which it must be one; * stands for any run of characters
+	Campaigns    []string          `json:"campaigns,omitempty"`     // ids of which it must be one
+}
+
+// Empty reports whether no condition is given.
+func (m Match) Empty() bool {
+	return len(m.RequiredTags)+len(m.AnyOfTags)+len(m.ExactTags)+len(m.EventTypes)+len(m.Campaigns) == 0
+}
+
+// All reports whether the match selects every event.
+func (m Match) All() bool {
+	return len(m.RequiredTags)+len(m.AnyOfTags)+len(m.ExactTags)+len(m.Campaigns) == 0 && slices.Contains(m.EventTypes, "*")
+}
+
+// Matches reports whether the match selects e.
+func (m Match) Matches(e *Event) bool {
+	if len(m.EventTypes) > 0 && !slices.ContainsFunc(m.EventTypes, func(p string) bool { return MatchWildcard(p, e.EventType) }) {
+		return false
+	}
+	if len(m.Campaigns) > 0 && !slices.Contains(m.Campaigns, e.CampaignID) {
+		return false
+	}
+	if len(m.RequiredTags)+len(m.AnyOfTags)+len(m.ExactTags) == 0 {
+		return true
+	}
+	tags := tagReader{event: e}
+	for _, name := range m.RequiredTags {
+		if _, ok := tags.value(name); !ok {
+			return false
+		}
+	}
+	for name, want := range m.ExactTags {
+		if value, ok := tags.value(name); !ok || value != want {
+			return false
+		}
+	}
+	return len(m.AnyOfTags) == 0 || slices.ContainsFunc(m.AnyOfTags, func(name string) bool {
+		_, ok := tags.value(name)
+		return ok
+	})
+}
+
+// Words says what the match selects, for people.
+func (m Match) Words() string {
+	var parts []string
+	add := func(what string, items []string) {
+		if len(items) > 0 {
+			parts = append(parts, what+" "+strings.Join(items, ", "))
+		}
+	}
+	add("event types", m.EventTypes)
+	add("campaigns", m.Campaigns)
+	add("all of the tags", m.RequiredTags)
+	add("any of the tags", m.AnyOfTags)
+	var exact []string
+	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
+		exact = append(exact, name+"="+m.ExactTags[name])
+	}
+	add("tags", exact)
+	return strings.Join(parts, "; ")
+}
+
+// envelopeTags read the fields of the envelope that count as tags.
+var envelopeTags = map[string]func(*Event) string{
+	"campaign_id":    func(e *Event) string { return e.CampaignID },
+	"event_id":       func(e *Event) string { return e.EventID },
+	"event_type":     func(e *Event) string { return e.EventType },
+	"actor_type":     func(e *Event) string { return e.ActorType },
+	"actor_id":       func(e *Event) string { return e.ActorID },
+	"entity_type":    func(e *Event) string { return e.EntityType },
+	"entity_id":      func(e *Event) string { return e.EntityID },
+	"session_id":     func(e *Event) string { return e.SessionID },
+	"request_id":     func(e *Event) string { return e.RequestID },
+	"correlation_id": func(e *Event) string { return e.CorrelationID },
+	"causation_id":   func(e *Event) string { return e.CausationID },
+}
+
+// EnvelopeTag reports whether a tag of this name stands for a field of the
+// envelope.
+func EnvelopeTag(name string) bool { return envelopeTags[name] != nil }
+
+// Tag is the value of a tag of the event, or of the field of the envelope that
+// counts as one.
+func (e *Event) Tag(name string) (value string, ok bool) {
+	tags := tagReader{event: e}
+	return tags.value(name)
+}
+
+// tagReader reads tags of one event, decoding them once at most.
+type tagReader struct {
+	event   *Event
+	decoded map[string]string
+}
+
+func (r *tagReader) value(name string) (string, bool) {
+	if field := envelopeTags[name]; field != nil {
+		value := field(r.event)
+		return value, value != ""
+	}
+	if len(r.event.Tags) <= len("{}") {
+		return "", false
+	}
+	if r.decoded == nil {
+		if json.Unmarshal(r.event.Tags, &r.decoded) != nil {
+			r.decoded = map[string]string{}
+		}
+	}
+	value, ok := r.decoded[name]
+	return value, ok
+}
+
+// MatchWildcard reports whether text is as the pattern says, in which *
+// stands for any run of characters, an empty one too.
+func MatchWildcard(pattern, text string) bool {
+	before, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, before)
+	if !ok {
+		return false
+	}
+	parts := strings.Split(rest, "*")
+	for _, part := range parts[:len(parts)-1] {
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
+}
+
+// PollPace is how long a pair waits between polls that find nothing: the
+// interval a few times, then twice as long each time up to a bound. The zero
+// value has found nothing yet.
+type PollPace struct{ empty int }
+
+const (
+	patience    = 3 // polls that find nothing before the waits grow
+	longestPoll = time.Minute
+)
+
+// Empty is the wait after another poll that found nothing.
+func (p *PollPace) Empty(interval time.Duration) time.Duration {
+	p.empty++
+	wait, bound := interval, max(interval, longestPoll)
+	for range p.empty - patience {
+		if wait *= 2; wait >= bound {
+			return bound
+		}
+	}
+	return wait
+}
+
+// Reset begins anew, after an event or a wake-up.
+func (p *PollPace) Reset() { p.empty = 0 }

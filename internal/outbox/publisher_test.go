@@ -1,0 +1,73 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestMatchWildcard(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"scene.added", "scene.added", true}, {"scene.added", "scene.added.x", false},
+		{"*", "", true}, {"*", "anything", true}, {"scene.*", "scene.", true}, {"scene.*", "scenes.x", false},
+		{"*.added", "scene.added", true}, {"*.added", "scene.added.more", false},
+		{"a*b*c", "axxbyyc", true}, {"a*b*c", "abc", true}, {"a*b*c", "acb", false}, {"a*a", "a", false}, {"ab*ba", "aba", false},
+	} {
+		if got := outbox.MatchWildcard(c.pattern, c.text); got != c.want {
+			t.Errorf("MatchWildcard(%q, %q) = %v, want %v", c.pattern, c.text, got, c.want)
+		}
+	}
+}
+
+func TestMatch_allConditionsMustHold(t *testing.T) {
+	t.Parallel()
+	e := &outbox.Event{CampaignID: "c-1", EventType: "scene.added", ActorID: "ana", Tags: json.RawMessage(`{"wallet_id":"w-1","empty":"","entity_id":"forged"}`)}
+	for name, c := range map[string]struct {
+		match outbox.Match
+		want  bool
+	}{
+		"type":                          {outbox.Match{EventTypes: []string{"x", "scene.*"}}, true},
+		"another type":                  {outbox.Match{EventTypes: []string{"session.*"}}, false},
+		"campaign":                      {outbox.Match{Campaigns: []string{"c-1"}}, true},
+		"another campaign":              {outbox.Match{Campaigns: []string{"c-2"}, EventTypes: []string{"*"}}, false},
+		"required":                      {outbox.Match{RequiredTags: []string{"wallet_id", "empty"}}, true},
+		"one required is missing":       {outbox.Match{RequiredTags: []string{"wallet_id", "region"}}, false},
+		"any":                           {outbox.Match{AnyOfTags: []string{"region", "wallet_id"}}, true},
+		"none of any":                   {outbox.Match{AnyOfTags: []string{"region"}}, false},
+		"exact":                         {outbox.Match{ExactTags: map[string]string{"wallet_id": "w-1"}}, true},
+		"another value":                 {outbox.Match{ExactTags: map[string]string{"wallet_id": "w-2"}}, false},
+		"a field of the envelope":       {outbox.Match{ExactTags: map[string]string{"actor_id": "ana"}, RequiredTags: []string{"campaign_id"}}, true},
+		"an empty field is not there":   {outbox.Match{RequiredTags: []string{"session_id"}}, false},
+		"a tag cannot pose as envelope": {outbox.Match{RequiredTags: []string{"entity_id"}}, false},
+		"one of two does not hold":      {outbox.Match{RequiredTags: []string{"wallet_id"}, EventTypes: []string{"other"}}, false},
+	} {
+		if got := c.match.Matches(e); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestPollPace_growsAfterThreeEmptyPolls(t *testing.T) {
+	t.Parallel()
+	var p outbox.PollPace
+	var waits []time.Duration
+	for range 11 {
+		waits = append(waits, p.Empty(time.Second))
+	}
+	s := time.Second
+	want := []time.Duration{s, s, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
+	if !slices.Equal(waits, want) {
+		t.Errorf("waits %v, want %v", waits, want)
+	}
+	p.Reset()
+	if got := p.Empty(2 * time.Minute); got != 2*time.Minute {
+		t.Errorf("an interval above the bound waits %v, want the interval", got)
+	}
+}

@@ -1,0 +1,4 @@
+package publish
+
+// settings are those of one kind of destination.
+type settings struct{}
