@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// publisherRow is a row of publisher_progress.
+type publisherRow struct {
+	outbox.PairName
+	destination string
+	match       outbox.Match
+	maxErrors   int64
+
+	status           outbox.PublisherStatus
+	position         int64
+	deliveredAt      int64 // a position
+	delivered        int64
+	errors           int64
+	errorKind        outbox.DeliveryErrorKind
+	lastError        string
+	lastErrorAt      sql.NullInt64
+	errorPosition    int64
+	retryAt          sql.NullInt64
+	stopped          bool
+	lastPublished    sql.NullInt64
+	perSecond        float64
+	nextPoll         sql.NullInt64
+	pausedAt         sql.NullInt64
+	pausedBy         string
+	pausedReason     string
+	acts             int64 // changes by operators
+	owner            string
+	epoch            int64
+	expires          int64
+	wantedBy         string
+	wantedAt         int64
+	created, updated int64
+}
+
+const publisherColumns = `topic, publisher, destination, selects, max_errors,
+  status, position, delivered_position, delivered, error_count, error_kind, last_error, last_error_at, error_position, retry_at, stopped,
+  last_published_at, events_per_second, next_poll_at, paused_at, paused_by, paused_reason, acts,
+  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at`
+
+func scanPublisherRow(row scanner) (*publisherRow, error) {
+	var p publisherRow
+	var selects string
+	var stopped int64
+	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
+		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
+		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.acts,
+		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated)
+	if err != nil {
+		return nil, err
+	}
+	p.stopped = stopped != 0
+	if err := json.Unmarshal([]byte(selects), &p.match); err != nil {
+		return nil, fmt.Errorf("what topic %q selects: %w", p.Topic, err)
+	}
+	return &p, nil
+}
+
+const (
+	selectPublisher = `
+select ` + publisherColumns + `
+from publisher_progress
+where topic = $1
+  and publisher = $2`
+
+	selectPublishers = `
+select ` + publisherColumns + `
+from publisher_progress
+order by topic, publisher`
+
+	updatePublisher = `
+update publisher_progress
+set destination = $3, selects = $4, max_errors = $5,
+  status = $6, position = $7, delivered_position = $8, delivered = $9, error_count = $10, error_kind = $11, last_error = $12, last_error_at = $13,
+  error_position = $14, retry_at = $15, stopped = $16, last_published_at = $17, events_per_second = $18, next_poll_at = $19,
+  paused_at = $20, paused_by = $21, paused_reason = $22, acts = $23,
+  lease_owner = $24, lease_epoch = $25, lease_expires_at = $26, wanted_by = $27, wanted_at = $28, updated_at = $29
+where topic = $1
+  and publisher = $2`
+)
+
+// publisher reads a pair, locked for a change in this transaction. A missing
+// one is outbox.ErrNotFound.
+func (t *tx) publisher(name outbox.PairName) (p *publisherRow, err error) {
+	err = t.each(func(row scanner) error {
+		p, err = scanPublisherRow(row)
+		return err
+	}, selectPublisher+t.forUpdate, name.Topic, name.Publisher)
+	if err != nil {
+		return nil, fmt.Errorf("read publisher %s: %w", name, err)
+	}
+	if p == nil {
+		return nil, outbox.NotFound("there is no publisher %s; it appears here once a server has started with it in its configuration", name)
+	}
+	return p, nil
+}
+
+// publishers reads all pairs in the order of their names.
+func (t *tx) publishers() (all []*publisherRow, err error) {
+	err = t.each(func(row scanner) error {
+		p, err := scanPublisherRow(row)
+		all = append(all, p)
+		return err
+	}, selectPublishers)
+	if err != nil {
+		return nil, fmt.Errorf("read publishers: %w", err)
+	}
+	return all, nil
+}
+
+// savePublisher writes the row of a pair that this transaction has locked.
+func (t *tx) savePublisher(p *publisherRow, now int64) error {
+	selects, err := json.Marshal(p.match)
+	if err != nil {
+		return fmt.Errorf("write what topic %q selects: %w", p.Topic, err)
+	}
+	p.updated = now
+	_, err = t.exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
+		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
+		p.errorPosition, p.retryAt, truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
+		p.pausedAt, p.pausedBy, p.pausedReason, p.acts, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
+	if err != nil {
+		return fmt.Errorf("update publisher %s: %w", p.PairName, err)
+	}
+	return nil
+}
+
+// clearErrors forgets what went wrong, so that the pair is tried at once. One
+// that had failed is active again.
+func (p *publisherRow) clearErrors() {
+	p.errors, p.errorKind, p.lastError, p.errorPosition, p.stopped = 0, "", "", 0, false
+	p.lastErrorAt, p.retryAt = sql.NullInt64{}, sql.NullInt64{}
+	if p.status == outbox.PublisherFailed {
+		p.status = outbox.PublisherActive
+	}
+}
+
+// takeAway ends the holder's right, so that whatever it has in flight moves
+// the position no more.
+func (p *publisherRow) takeAway() {
+	p.owner, p.expires, p.nextPoll, p.perSecond = "", 0, sql.NullInt64{}, 0
+	p.epoch++
+}
+
+// held reports whether a process has the pair, as far as leases tell.
+func (p *publisherRow) held(now int64) bool { return p.owner != "" && p.expires > now }
+
+// view is the pair as callers see it, but for its lag.
+func (p *publisherRow) view(now int64) outbox.Publisher {
+	v := outbox.Publisher{
+		PairName: p.PairName, Destination: p.destination, Match: p.match, Status: p.status,
+		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
+		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: atOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
+		RetryAt: atOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: atOrNil(p.lastPublished),
+		CreatedAt: at(p.created), UpdatedAt: at(p.updated),
+	}
+	if p.pausedAt.Valid {
+		v.Paused = &outbox.Pause{By: p.pausedBy, At: at(p.pausedAt.Int64), Reason: p.pausedReason}
+	}
+	if p.owner != "" {
+		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: at(p.expires)}
+	}
+	if p.held(now) {
+		v.EventsPerSecond, v.NextPollAt = p.perSecond, atOrNil(p.nextPoll)
+	}
+	return v
+}
+
+// JournalID says which journal this is: receivers of its events know them by
+// it and the position. A restored journal is the same.
+func (s *Store) JournalID(ctx context.Context) (id string, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		_, err := t.one([]any{&id}, `select id from journal_identity`)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the journal's id: %w", err)
+	}
+	return id, nil
+}
+
+// truth is a condition as both databases store it.
+func truth(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
