@@ -18,15 +18,29 @@ limit $3`
 // lastPosition is above every position.
 const lastPosition = 1<<63 - 1
 
+// readBytes is how much of events is read at a time.
+const readBytes = 8 << 20
+
 // EventsFrom reads events of all campaigns after a position, in the order of
 // positions, at most limit. Whoever goes on from the last one misses none: an
 // event never becomes visible below a position that was handed out here. An
-// append that is under way may hold events back; they come with a later call.
+// append that is under way may hold events back; they come with a later call,
+// as do those that would make more than a few megabytes.
 func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
 	var events []outbox.Event
-	read := func(t *tx, last int64) (err error) {
-		events, err = t.eventList(selectEventsFrom, after, last, limit)
-		return err
+	read := func(t *tx, last int64) error {
+		events = []outbox.Event{}
+		collect, size := collectEvents(&events), 0
+		return t.each(func(row scanner) error {
+			if err := collect(row); err != nil {
+				return err
+			}
+			e := &events[len(events)-1]
+			if size += len(e.Payload) + len(e.Metadata) + len(e.Tags); size >= readBytes {
+				return errEnough
+			}
+			return nil
+		}, selectEventsFrom, after, last, limit)
 	}
 	err := s.journal.read(ctx, func(t *tx) error { return read(t, lastPosition) })
 	whole := withoutHole(events, after)

@@ -1,0 +1,383 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// PublisherLease is the right to deliver for a pair until the lease ends. A
+// call with a lease whose epoch is no longer the pair's is outbox.ErrLeaseLost
+// and changes nothing: the caller drops what it has.
+type PublisherLease struct {
+	outbox.PairName
+	Owner    string
+	Epoch    int64 // the fencing number
+	Position int64 // as of the claim, and then of the last Advance
+}
+
+// PublisherState is how a pair stands for the process that asks.
+type PublisherState struct {
+	outbox.PairName
+	Epoch      int64
+	Position   int64
+	Status     outbox.PublisherStatus
+	ErrorCount int
+	RetryAt    time.Time // not before it; zero when nothing is wrong
+	Acts       int64     // operators' acts so far: another number means that one came between
+	Prospect   PublisherProspect
+}
+
+// PublisherProspect is what a process may do about a pair now.
+type PublisherProspect int
+
+// The prospects of a pair.
+const (
+	PublisherLeave PublisherProspect = iota // others have it, or nobody may
+	PublisherClaim                          // nobody has it
+	PublisherAsk                            // another process has it, and more than its share
+	PublisherHold                           // the process has it
+	PublisherYield                          // it has it, and is to give it to another that asks, or to nobody
+)
+
+// askedFor is how long a request of another process for a pair stands.
+const askedFor = 15 * time.Second
+
+// insertPublisher makes a new pair. Another process may be faster.
+const insertPublisher = `
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
+values ($1, $2, $3, $4, $5, $6, $7, $7)
+on conflict (topic, publisher) do nothing`
+
+// RegisterPublishers makes the pairs that are new, and notes what is new about
+// the others; where they stand does not change. Pairs that are no longer
+// configured stay as they are.
+func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.PublisherDefinition) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	// Positions below the last one may be drawn and not be visible yet. Who
+	// begins behind the last one must not begin before them.
+	err := s.journal.writeFrom(ctx, s.journal.beginSettled, func(t *tx) error {
+		now, head := s.now(), int64(0)
+		if _, err := t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+			return err
+		}
+		for _, d := range pairs {
+			if err := t.registerPublisher(d, head, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("register publishers: %w", err)
+	}
+	return nil
+}
+
+func (t *tx) registerPublisher(d outbox.PublisherDefinition, head, now int64) error {
+	selects, err := json.Marshal(d.Match)
+	if err != nil {
+		return fmt.Errorf("write what topic %q selects: %w", d.Topic, err)
+	}
+	start := int64(0)
+	if d.StartAtHead {
+		start = head
+	}
+	made, err := t.exec(insertPublisher, d.Topic, d.Publisher, d.Destination, string(selects), d.MaxErrors, start, now)
+	if err != nil || made > 0 {
+		return err
+	}
+	p, err := t.publisher(d.PairName)
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(p.match)
+	if err != nil || string(before) == string(selects) && p.destination == d.Destination && p.maxErrors == int64(d.MaxErrors) {
+		return err
+	}
+	p.destination, p.match, p.maxErrors = d.Destination, d.Match, int64(d.MaxErrors)
+	return t.savePublisher(p, now)
+}
+
+// PublisherStates tells a process how the pairs that it is configured for
+// stand, in the order of their names, and what it may do about each.
+func (s *Store) PublisherStates(ctx context.Context, owner string, configured []outbox.PairName) ([]PublisherState, error) {
+	var states []PublisherState
+	err := s.journal.read(ctx, func(t *tx) error {
+		all, err := t.publishers()
+		states = prospects(all, owner, configured, s.now())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at publishers: %w", err)
+	}
+	return states, nil
+}
+
+// prospects judges pairs for an owner. At most one of them is to be asked for.
+func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []PublisherState {
+	var states []PublisherState
+	holdings := map[string]int{}
+	for _, p := range all {
+		if p.held(now) {
+			holdings[p.owner]++
+		}
+	}
+	asked := false
+	for _, p := range all {
+		if !slices.Contains(configured, p.PairName) {
+			continue
+		}
+		is := p.prospect(owner, now)
+		if is == PublisherLeave && !asked && p.worthAsking(holdings, owner, now) {
+			is, asked = PublisherAsk, true
+		}
+		states = append(states, PublisherState{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+			ErrorCount: int(p.errors), RetryAt: at(p.retryAt.Int64), Acts: p.acts, Prospect: is})
+	}
+	return states
+}
+
+// prospect says what a process may do about the pair, whatever others hold.
+func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
+	wanted := p.wantedBy != "" && p.wantedBy != owner && now-p.wantedAt < askedFor.Microseconds()
+	idle := p.status == outbox.PublisherPaused || p.stopped
+	switch {
+	case p.owner == owner && (wanted || idle):
+		return PublisherYield
+	case p.owner == owner:
+		return PublisherHold
+	case idle || p.held(now) || wanted && p.owner == "":
+		return PublisherLeave
+	default:
+		return PublisherClaim
+	}
+}
+
+// worthAsking reports whether the process that has the pair has at least two
+// more than the one that would ask.
+func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
+	return p.held(now) && holdings[p.owner] >= holdings[owner]+2 && (p.wantedBy == "" || now-p.wantedAt >= askedFor.Microseconds())
+}
+
+// AskForPublisher tells the process that has the pair that owner would take
+// it. It may come to nothing.
+func (s *Store) AskForPublisher(ctx context.Context, owner string, name outbox.PairName) error {
+	return s.changePublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
+		if p.held(now) && p.owner != owner {
+			p.wantedBy, p.wantedAt = owner, now
+		}
+		return nil
+	})
+}
+
+// changePublisher changes a pair in a transaction of its own.
+func (s *Store) changePublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
+	err := s.journal.write(ctx, func(t *tx) error {
+		p, err := t.publisher(name)
+		if err != nil {
+			return err
+		}
+		now := s.now()
+		if err := change(p, now); err != nil {
+			return err
+		}
+		return t.savePublisher(p, now)
+	})
+	if err != nil {
+		return fmt.Errorf("%s publisher %s: %w", what, name, err)
+	}
+	return nil
+}
+
+// errTaken ends the claim of a pair that somebody else was faster with.
+var errTaken = errors.New("the pair is taken")
+
+// ClaimPublisher takes a pair that nobody holds. False means that somebody
+// does by now, or that it is not to be held.
+func (s *Store) ClaimPublisher(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (PublisherLease, bool, error) {
+	var claimed PublisherLease
+	err := s.changePublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
+		if p.prospect(owner, now) != PublisherClaim {
+			return errTaken
+		}
+		p.takeAway()
+		p.owner, p.expires, p.wantedBy, p.wantedAt = owner, now+lease.Microseconds(), "", 0
+		claimed = PublisherLease{PairName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
+		return nil
+	})
+	if errors.Is(err, errTaken) {
+		return PublisherLease{}, false, nil
+	}
+	return claimed, err == nil, err
+}
+
+// PublisherBeat is what the holder of a pair says about it from time to time.
+type PublisherBeat struct {
+	Lease           PublisherLease
+	NextPoll        time.Time // zero while it delivers
+	EventsPerSecond float64
+}
+
+const renewPublisher = `
+update publisher_progress
+set lease_expires_at = $5, next_poll_at = $6, events_per_second = $7
+where topic = $1
+  and publisher = $2
+  and lease_owner = $3
+  and lease_epoch = $4`
+
+// RenewPublishers lengthens leases, and returns the pairs that are lost.
+func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, lease time.Duration) (lost []outbox.PairName, err error) {
+	err = s.journal.write(ctx, func(t *tx) error {
+		lost = nil
+		until := s.now() + lease.Microseconds()
+		var b batch
+		for _, beat := range beats {
+			l := beat.Lease
+			b.exec(func(n int64) error {
+				if n == 0 {
+					lost = append(lost, l.PairName)
+				}
+				return nil
+			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
+		}
+		return t.runAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew the leases of publishers: %w", err)
+	}
+	return lost, nil
+}
+
+// PublisherAdvance is how far a holder has come since its last advance.
+type PublisherAdvance struct {
+	Position        int64 // everything of the topic up to here is delivered
+	LastDelivered   int64 // position of the last event delivered; 0 when none was
+	Delivered       int64 // events
+	EventsPerSecond float64
+	Lease           time.Duration // from now
+}
+
+// A pair whose destination takes events again has got over its errors.
+const (
+	advancePublisher = `
+update publisher_progress
+set position = $6, events_per_second = $7, lease_expires_at = $8, updated_at = $9
+where topic = $1
+  and publisher = $2
+  and lease_owner = $3
+  and lease_epoch = $4
+  and position = $5
+returning acts`
+
+	advanceDelivering = `
+update publisher_progress
+set position = $6, events_per_second = $7, lease_expires_at = $8, updated_at = $9, last_published_at = $9,
+  delivered_position = $10, delivered = delivered + $11,
+  error_count = 0, error_position = 0, retry_at = null, stopped = 0,
+  status = case when status = 'failed' then 'active' else status end
+where topic = $1
+  and publisher = $2
+  and lease_owner = $3
+  and lease_epoch = $4
+  and position = $5
+returning acts`
+)
+
+// AdvancePublisher moves the position of a pair on, from where the lease knows
+// it, and lengthens the lease. It returns the number of operators' acts so
+// far. Nothing moves a position back.
+func (s *Store) AdvancePublisher(ctx context.Context, l *PublisherLease, a PublisherAdvance) (acts int64, err error) {
+	if a.Position <= l.Position {
+		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.PairName, l.Position, a.Position)
+	}
+	found := false
+	err = s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		query, args := advancePublisher, []any{l.Topic, l.Publisher, l.Owner, l.Epoch, l.Position, a.Position, a.EventsPerSecond, now + a.Lease.Microseconds(), now}
+		if a.Delivered > 0 {
+			query, args = advanceDelivering, append(args, a.LastDelivered, a.Delivered)
+		}
+		found, err = t.one([]any{&acts}, query, args...)
+		return err
+	})
+	if err == nil && !found {
+		err = outbox.ErrLeaseLost
+	}
+	if err != nil {
+		return 0, fmt.Errorf("advance publisher %s: %w", l.PairName, err)
+	}
+	l.Position = a.Position
+	return acts, nil
+}
+
+// DeliveryFailure is an error of a delivery and what follows from it.
+type DeliveryFailure struct {
+	Kind     outbox.DeliveryErrorKind
+	Message  string // in full
+	Position int64  // of the event that was not delivered
+	// Pause is the wait after so many errors in a row, and FailedRetry that of
+	// a pair that has failed; RetryAfter is the least the destination asked for.
+	Pause       outbox.Retry
+	FailedRetry time.Duration
+	RetryAfter  time.Duration
+	Gone        bool // the destination does not want to be asked again
+}
+
+// maxDeliveryError is how much of an error is kept, in bytes.
+const maxDeliveryError = 16 << 10
+
+// FailPublisher notes that an event could not be delivered. After as many
+// errors in a row as the pair may have it has failed, and is tried again
+// seldom; the position does not move. It returns how the pair stands then.
+func (s *Store) FailPublisher(ctx context.Context, l PublisherLease, f DeliveryFailure) (PublisherState, error) {
+	var state PublisherState
+	err := s.changePublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
+		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
+			return outbox.ErrLeaseLost
+		}
+		p.fail(f, now)
+		state = PublisherState{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+			ErrorCount: int(p.errors), RetryAt: at(p.retryAt.Int64), Acts: p.acts, Prospect: p.prospect(l.Owner, now)}
+		return nil
+	})
+	return state, err
+}
+
+func (p *publisherRow) fail(f DeliveryFailure, now int64) {
+	p.errors++
+	p.errorKind, p.lastError, p.errorPosition = f.Kind, stored(clip(f.Message, maxDeliveryError)), f.Position
+	p.lastErrorAt = sql.NullInt64{Int64: now, Valid: true}
+	wait := f.Pause.Delay(int(p.errors))
+	if p.errors >= p.maxErrors || f.Gone {
+		wait = f.FailedRetry
+		if p.status == outbox.PublisherActive {
+			p.status = outbox.PublisherFailed
+		}
+	}
+	p.stopped, p.retryAt = f.Gone, sql.NullInt64{}
+	if !f.Gone {
+		p.retryAt = sql.NullInt64{Int64: now + max(wait, f.RetryAfter).Microseconds(), Valid: true}
+	}
+	p.perSecond = 0
+}
+
+// ReleasePublisher gives a pair back, for others to take at once. One that is
+// lost is left alone.
+func (s *Store) ReleasePublisher(ctx context.Context, l PublisherLease) error {
+	return s.changePublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
+		if p.owner == l.Owner && p.epoch == l.Epoch {
+			p.takeAway()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,257 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+var pairA, pairB, pairC = outbox.PairName{Topic: "t", Publisher: "a"}, outbox.PairName{Topic: "t", Publisher: "b"}, outbox.PairName{Topic: "t", Publisher: "c"}
+
+func definition(name outbox.PairName) outbox.PublisherDefinition {
+	return outbox.PublisherDefinition{PairName: name, Destination: "log:", Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
+}
+
+func (f *fixture) register(names ...outbox.PairName) {
+	f.tb.Helper()
+	var all []outbox.PublisherDefinition
+	for _, name := range names {
+		all = append(all, definition(name))
+	}
+	if err := f.RegisterPublishers(f.ctx, all); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func (f *fixture) claimPair(owner string, name outbox.PairName) store.PublisherLease {
+	f.tb.Helper()
+	l, ok, err := f.ClaimPublisher(f.ctx, owner, name, lease)
+	if err != nil || !ok {
+		f.tb.Fatalf("claim %s for %s: %v, %v", name, owner, ok, err)
+	}
+	return l
+}
+
+func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]store.PublisherProspect {
+	f.tb.Helper()
+	states, err := f.PublisherStates(f.ctx, owner, names)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	got := map[outbox.PairName]store.PublisherProspect{}
+	for _, s := range states {
+		got[s.PairName] = s.Prospect
+	}
+	return got
+}
+
+func (f *fixture) state(name outbox.PairName) store.PublisherState {
+	f.tb.Helper()
+	states, err := f.PublisherStates(f.ctx, "nobody", []outbox.PairName{name})
+	if err != nil || len(states) != 1 {
+		f.tb.Fatalf("state of %s: %v, %v", name, states, err)
+	}
+	return states[0]
+}
+
+func delivered(position int64) store.PublisherAdvance {
+	return store.PublisherAdvance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
+}
+
+func TestRegisterPublishers_keepsWhereAPairStands(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 5)
+	atHead := definition(pairB)
+	atHead.StartAtHead = true
+	if err := f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := f.state(pairA).Position, f.state(pairB).Position; a != 0 || b != 5 {
+		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
+	}
+	l := f.claimPair("one", pairA)
+	if _, err := f.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
+		t.Fatal(err)
+	}
+	f.append("a", 2)
+	changed := definition(pairA)
+	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
+	if err := f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := f.state(pairA), f.state(pairB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
+		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
+	}
+	var destination, selects string
+	if err := f.journal.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects); err != nil {
+		t.Fatal(err)
+	}
+	if destination != "file:///x" || selects != `{"campaigns":["c"]}` {
+		t.Errorf("what is new about it is kept as %s, %s", destination, selects)
+	}
+}
+
+func TestClaimPublisher_oneOfManyWins(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	f.register(pairA)
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for i := range 8 {
+		from := []*fixture{f, other}[i%2]
+		all.Go(func() {
+			_, ok, err := from.ClaimPublisher(f.ctx, fmt.Sprint(i), pairA, lease)
+			if err != nil {
+				t.Error(err)
+			}
+			if ok {
+				won.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d claims succeeded, want one", won.Load())
+	}
+}
+
+// A position never goes back by itself, and only its holder moves it on.
+func TestAdvancePublisher_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 10)
+	f.register(pairA)
+	old := f.claimPair("one", pairA)
+	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(4)); err != nil {
+		t.Fatal(err)
+	}
+	twin := old
+	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(6)); err != nil {
+		t.Fatal(err)
+	}
+	for what, try := range map[string]func() error{
+		"from where it stood before": func() error { _, err := f.AdvancePublisher(f.ctx, &twin, delivered(9)); return err },
+		"under another's name": func() error {
+			l := old
+			l.Owner = "two"
+			_, err := f.AdvancePublisher(f.ctx, &l, delivered(9))
+			return err
+		},
+		"an error from where it stood before": func() error { _, err := f.FailPublisher(f.ctx, twin, store.DeliveryFailure{}); return err },
+	} {
+		if err := try(); !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("%s: %v, want a lost lease", what, err)
+		}
+	}
+	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("backwards: %v, want an error", err)
+	}
+	f.clock.advance(lease)
+	heir := f.claimPair("two", pairA)
+	if heir.Epoch <= old.Epoch || heir.Position != 6 {
+		t.Fatalf("the heir has epoch %d at %d", heir.Epoch, heir.Position)
+	}
+	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("under the old epoch: %v, want a lost lease", err)
+	}
+	if _, err := f.FailPublisher(f.ctx, old, store.DeliveryFailure{}); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
+	}
+	if lost, err := f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
+		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
+	}
+	if err := f.ReleasePublisher(f.ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
+		t.Errorf("the old holder gave the pair away: %v", err)
+	}
+	if s := f.state(pairA); s.Position != 6 {
+		t.Errorf("it stands at %d, want 6", s.Position)
+	}
+}
+
+func TestFailPublisher_failsAfterItsErrorsInARow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 10)
+	f.register(pairA)
+	l := f.claimPair("one", pairA)
+	failure := store.DeliveryFailure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
+	for i, want := range []struct {
+		status outbox.PublisherStatus
+		wait   time.Duration
+	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
+		s, err := f.FailPublisher(f.ctx, l, failure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Status != want.status || s.ErrorCount != i+1 || s.RetryAt.Sub(f.clock.now()) != want.wait || s.Position != 0 {
+			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
+		}
+	}
+	if _, err := f.AdvancePublisher(f.ctx, &l, store.PublisherAdvance{Position: 2, Lease: lease}); err != nil {
+		t.Fatal(err)
+	}
+	if s := f.state(pairA); s.Status != outbox.PublisherFailed {
+		t.Errorf("moving over events of other topics made it %s", s.Status)
+	}
+	if _, err := f.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
+		t.Fatal(err)
+	}
+	if s := f.state(pairA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
+		t.Errorf("a delivery made it %+v", s)
+	}
+	failure.Gone = true
+	s, err := f.FailPublisher(f.ctx, l, failure)
+	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != store.PublisherYield {
+		t.Errorf("a destination that is gone: %+v, %v", s, err)
+	}
+	if err := f.ReleasePublisher(f.ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.prospects("two", pairA)[pairA]; got != store.PublisherLeave {
+		t.Errorf("a pair that is stopped may be claimed: %v", got)
+	}
+}
+
+func TestPublisherStates_leasesSpread(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(pairA, pairB, pairC)
+	names := []outbox.PairName{pairA, pairB, pairC}
+	a := f.claimPair("one", pairA)
+	f.claimPair("one", pairB)
+	if got, want := f.prospects("one", names...), (map[outbox.PairName]store.PublisherProspect{pairA: store.PublisherHold, pairB: store.PublisherHold, pairC: store.PublisherClaim}); !cmp.Equal(got, want) {
+		t.Errorf("the holder may %v, want %v", got, want)
+	}
+	if got, want := f.prospects("two", names...), (map[outbox.PairName]store.PublisherProspect{pairA: store.PublisherAsk, pairB: store.PublisherLeave, pairC: store.PublisherClaim}); !cmp.Equal(got, want) {
+		t.Errorf("another may %v, want %v", got, want)
+	}
+	if err := f.AskForPublisher(f.ctx, "two", pairA); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.prospects("one", names...)[pairA]; got != store.PublisherYield {
+		t.Errorf("who is asked may %v, want to yield", got)
+	}
+	if err := f.ReleasePublisher(f.ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != store.PublisherLeave || two != store.PublisherClaim {
+		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
+	}
+	f.clock.advance(time.Minute)
+	if got := f.prospects("one", pairA)[pairA]; got != store.PublisherClaim {
+		t.Errorf("a request that nobody followed keeps the pair from others: %v", got)
+	}
+	if got := f.prospects("two", pairC)[pairC]; got != store.PublisherClaim {
+		t.Errorf("a free pair: %v", got)
+	}
+}
