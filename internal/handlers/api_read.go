@@ -59,6 +59,9 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	if v.Holding.Held == nil {
 		v.Holding.Held = []outbox.Held{}
 	}
+	if v.Holding.Publishers == nil {
+		v.Holding.Publishers = []string{}
+	}
 	return v
 }
 

@@ -65,23 +65,30 @@ type History struct {
 // Series makes the points of a span that ends at end from samples in order of
 // time. Where a minute has no sample nothing had changed since the one before.
 func Series(samples []Sample, span Span, end time.Time) History {
+	points := series(samples, span, end, func(s Sample) time.Time { return s.At }, point)
+	return History{Span: span, StepSeconds: span.Step().Seconds(), Points: points}
+}
+
+// series makes a point of the last sample at the end of each step, and of that
+// at its begin, which is nil when there was none.
+func series[S, P any](samples []S, span Span, end time.Time, when func(S) time.Time, point func(s S, before *S, at time.Time, step time.Duration) P) []P {
 	step := span.Step()
-	h := History{Span: span, StepSeconds: step.Seconds(), Points: []Point{}}
+	points := []P{}
 	last := end.Truncate(step)
 	next := 0
-	var at, before *Sample
+	var at, before *S
 	for i := range span.Points() + 1 {
 		moment := last.Add(-time.Duration(span.Points()-i) * step)
-		for next < len(samples) && !samples[next].At.After(moment) {
+		for next < len(samples) && !when(samples[next]).After(moment) {
 			at = &samples[next]
 			next++
 		}
 		if at != nil && i > 0 {
-			h.Points = append(h.Points, point(*at, before, moment, step))
+			points = append(points, point(*at, before, moment, step))
 		}
 		before = at
 	}
-	return h
+	return points
 }
 
 func point(s Sample, before *Sample, at time.Time, step time.Duration) Point {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,6 +47,7 @@ type Holding struct {
 	ClaimableFrom *time.Time `json:"claimable_from"` // when the first lease ends if the instance says nothing more; nil when it holds nothing
 	ClaimableBy   *time.Time `json:"claimable_by"`   // when the last one does
 	Held          []Held     `json:"held"`           // the leases that end first, at most MaxHeld
+	Publishers    []string   `json:"publishers"`     // TOPIC/PUBLISHER of those whose leases have not ended, in order
 }
 
 // MaxHeld is how many of its campaigns a Holding names.
@@ -108,9 +110,9 @@ func (i InstanceState) Why(now time.Time) string {
 	h := i.Holding
 	switch {
 	case h.Campaigns == 0:
-		return i.condition(now) + "; holds nothing"
+		return i.condition(now) + "; holds " + cmp.Or(h.publishers(), "nothing")
 	case state == InstanceRunning && h.ClaimableFrom.After(now):
-		return i.condition(now) + "; holds " + campaigns(h.Campaigns)
+		return strings.TrimSuffix(i.condition(now)+"; holds "+campaigns(h.Campaigns)+" and "+h.publishers(), " and ")
 	default:
 		return i.condition(now) + "; " + h.Fate(now, "its")
 	}
@@ -169,6 +171,17 @@ func campaigns(n int64) string {
 	return fmt.Sprintf("%d campaigns", n)
 }
 
+// publishers says how many it holds; empty when none.
+func (h Holding) publishers() string {
+	switch len(h.Publishers) {
+	case 0:
+		return ""
+	case 1:
+		return "1 publisher"
+	}
+	return fmt.Sprintf("%d publishers", len(h.Publishers))
+}
+
 // Add counts a campaign in. Those whose lease ends first must be added first.
 func (h *Holding) Add(c Held) {
 	h.Campaigns++
@@ -185,7 +198,7 @@ func (h *Holding) Add(c Held) {
 	}
 }
 
-// Plus is what two hold together. It names no campaigns.
+// Plus is what two hold together. It names no campaigns and no publishers.
 func (h Holding) Plus(o Holding) Holding {
 	sum := Holding{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
 		ClaimableFrom: h.ClaimableFrom, ClaimableBy: h.ClaimableBy}

@@ -105,8 +105,10 @@ type Publisher struct {
 	HeadPosition      int64 `json:"head_position"`      // the journal's last
 
 	// LagEvents are the events of the topic after Position. With LagCapped
-	// only the first stretch of them was looked through: there are at least so
-	// many.
+	// only the first stretch of the journal after it was looked through: there
+	// are at least so many. When LagCapped goes with no LagEvents, none of that
+	// stretch is of the topic and nothing is known of what comes later: neither
+	// that it lags nor that it does not. LagUnknown tells.
 	LagEvents  int64   `json:"lag_events"`
 	LagCapped  bool    `json:"lag_capped"`
 	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 when there is none
@@ -129,14 +131,71 @@ type Publisher struct {
 	UpdatedAt       time.Time  `json:"updated_at"`
 }
 
-// PublisherPoint is how a pair stood at a minute.
+// LagUnknown reports whether the pair may lag or not: see LagEvents.
+func (p Publisher) LagUnknown() bool { return p.LagCapped && p.LagEvents == 0 }
+
+// Lag says how far the pair is behind, for people: "3 events, 12 s".
+func (p Publisher) Lag() string {
+	events := "1 event"
+	if p.LagEvents != 1 {
+		events = fmt.Sprintf("%d events", p.LagEvents)
+	}
+	switch {
+	case p.LagUnknown():
+		return "not known"
+	case p.LagEvents == 0:
+		return "none"
+	case p.LagCapped:
+		events = "at least " + events
+	}
+	return events + ", " + Age(time.Duration(p.LagSeconds*float64(time.Second)))
+}
+
+// PublisherSample is how a pair stood at a minute. Lag is of the events that
+// LagEvents of a Publisher counts.
+type PublisherSample struct {
+	At         time.Time
+	Delivered  int64 // since ever
+	LagEvents  int64
+	LagCapped  bool
+	RecordedAt time.Time // of the first event that waits; zero when none is known
+	Errors     int       // in a row
+}
+
+// PublisherPoint is how a pair stood at the end of a step.
 type PublisherPoint struct {
 	At           time.Time `json:"at"`
-	Delivered    int64     `json:"delivered"` // since ever
-	PerSecond    float64   `json:"events_per_second"`
+	Delivered    int64     `json:"delivered"`         // since ever
+	PerSecond    float64   `json:"events_per_second"` // delivered during the step
 	LagEvents    int64     `json:"lag_events"`
+	LagCapped    bool      `json:"lag_capped"` // at least so many; with 0 it is not known whether there were any
 	LagSeconds   float64   `json:"lag_seconds"`
 	ErrorsInARow int       `json:"error_count"`
+}
+
+// PublisherHistory is a stretch of the past of a pair as charts show it.
+type PublisherHistory struct {
+	PairName
+	Span        Span             `json:"span"`
+	StepSeconds float64          `json:"step_seconds"`
+	Points      []PublisherPoint `json:"points"` // as in a History
+}
+
+// PublisherSeries makes the points of a span that ends at end from samples in
+// order of time, as Series does.
+func PublisherSeries(samples []PublisherSample, span Span, end time.Time) []PublisherPoint {
+	return series(samples, span, end, func(s PublisherSample) time.Time { return s.At }, publisherPoint)
+}
+
+func publisherPoint(s PublisherSample, before *PublisherSample, at time.Time, step time.Duration) PublisherPoint {
+	p := PublisherPoint{At: at, Delivered: s.Delivered, LagEvents: s.LagEvents, LagCapped: s.LagCapped, ErrorsInARow: s.Errors}
+	if !s.RecordedAt.IsZero() {
+		p.LagSeconds = max(0, at.Sub(s.RecordedAt).Seconds())
+	}
+	if before != nil {
+		p.PerSecond = max(0, float64(s.Delivered-before.Delivered)/step.Seconds())
+	}
+	return p
 }
 
 // SeekTarget says where a pair shall go on. Exactly one of the fields is given.
@@ -171,6 +230,29 @@ func (s Seek) SeekPhrase() string {
 		return fmt.Sprintf("skip %d events", s.Skips)
 	}
 }
+
+// ConfirmedBy reports whether what a person typed confirms the seek. The pair goes on
+// and events keep coming meanwhile, so that the phrase may name a few less than
+// are skipped, or more.
+func (s Seek) ConfirmedBy(typed string) bool {
+	if s.Skips == 0 {
+		return true
+	}
+	shown := Seek{Capped: strings.Contains(typed, " over ")}
+	form := "skip %d events"
+	if shown.Capped {
+		form = "skip over %d events"
+	}
+	typed = strings.TrimSpace(typed)
+	if _, err := fmt.Sscanf(typed, form, &shown.Skips); err != nil || typed != shown.SeekPhrase() {
+		return false
+	}
+	return GrownAlike(shown.Skips, s.Skips) && (shown.Capped || !s.Capped)
+}
+
+// SkipAnyway is what is typed to skip an event although the last error blames
+// the destination.
+const SkipAnyway = "skip anyway"
 
 // TestDelivery is what came of sending a made-up event to a destination.
 type TestDelivery struct {

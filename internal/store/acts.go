@@ -55,6 +55,7 @@ func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int6
 	s.wakeUp()
 	s.summary.forget() // who acts wants to see what it did
 	s.groups.forget()
+	s.pairs.forget()
 	return result, nil
 }
 
@@ -112,7 +113,7 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	case err != nil || !found:
 		return false, err
 	case action != a.action || campaign != a.campaign || seq != a.seq:
-		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, target(campaign, seq))
+		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, targetOf(action, campaign, seq, before))
 	}
 	if a.asked != nil {
 		asked, err := json.Marshal(a.asked)
@@ -120,10 +121,19 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 			return false, fmt.Errorf("write what %s was asked: %w", a.action, err)
 		}
 		if text := string(asked); text != before && text != after {
-			return false, outbox.Conflict("this Idempotency-Key was used for the same act with other content: %s of %s", action, target(campaign, seq))
+			return false, outbox.Conflict("this Idempotency-Key was used for the same act with other content: %s of %s", action, targetOf(action, campaign, seq, before))
 		}
 	}
 	return true, json.Unmarshal([]byte(stored), result)
+}
+
+// targetOf is the target of an act by its audit record.
+func targetOf(action, campaign string, seq int64, before string) string {
+	var asked publisherOrder
+	if strings.HasPrefix(action, publisherActs) && json.Unmarshal([]byte(before), &asked) == nil {
+		return "publisher " + asked.String()
+	}
+	return target(campaign, seq)
 }
 
 func target(campaign string, seq int64) string {
@@ -169,7 +179,7 @@ func (t *tx) lastAct(campaign string, seq, now int64) string {
 	for _, of := range []string{campaign, ""} {
 		found := last
 		ok, err := t.one([]any{&found.id, &found.action, &found.actor, &found.at},
-			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and action <> 'note_errors' order by id desc limit 1`, of, seq)
+			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and action <> 'note_errors' and substr(action, 1, 10) <> 'publisher_' order by id desc limit 1`, of, seq)
 		if err == nil && ok && found.id > last.id {
 			last = found
 		}

@@ -142,11 +142,18 @@ from campaigns
 where lease_owner <> ''
 order by lease_expires_at, campaign_id`
 
+const selectHeldPublishers = `
+select lease_owner, topic, publisher
+from publisher_progress
+where lease_owner <> ''
+  and lease_expires_at > $1
+order by topic, publisher`
+
 // readHoldings reads what each owner of leases holds.
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, error) {
 	holdings := make(map[string]outbox.Holding)
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		err := t.each(func(rows scanner) error {
 			var owner string
 			var c outbox.Held
 			var expires int64
@@ -159,6 +166,18 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, er
 			holdings[owner] = h
 			return nil
 		}, selectHeld)
+		if err != nil {
+			return err
+		}
+		return t.each(func(rows scanner) error {
+			var owner string
+			var name outbox.PairName
+			err := rows.Scan(&owner, &name.Topic, &name.Publisher)
+			h := holdings[owner]
+			h.Publishers = append(h.Publishers, name.String())
+			holdings[owner] = h
+			return err
+		}, selectHeldPublishers, s.now())
 	})
 	return holdings, err
 }

@@ -65,6 +65,9 @@ var sqliteScans = []scan{
 	{"SCAN a", "limit $6", "those that are counted"},
 	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
 	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
+	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
+	{"SCAN operator_acts", "limit 1000", "the newest, up to the first on a pair, for a refusal"},
+	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
@@ -192,6 +195,42 @@ func (f *fixture) everything() {
 	f.useOperations(must)
 	f.useRuns(must)
 	f.useSwaps(must)
+	f.usePublishers(must)
+}
+
+// usePublishers acts on publishers and asks for them.
+func (f *fixture) usePublishers(must func(...error)) {
+	failedPair(f)
+	f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 0)
+	_, err := f.PublisherActs(f.ctx, archive, 10)
+	must(err)
+	_, err = f.Publishers(f.ctx)
+	must(err)
+	_, err = f.Publisher(f.ctx, archive)
+	must(err)
+	_, err = f.PausePublisher(f.ctx, ana(""), archive)
+	must(err)
+	_, err = f.PausePublisher(f.ctx, ana(""), archive)
+	refused(f.tb, err, outbox.ErrConflict)
+	_, err = f.ResetPublisher(f.ctx, ana(""), archive)
+	must(err)
+	_, err = f.ResumePublisher(f.ctx, ana(""), archive)
+	must(err)
+	f.failing(archive, 2, outbox.EventError)
+	_, err = f.SkipPublisherEvent(f.ctx, ana("x"), archive, f.publisher(archive).ErrorPosition)
+	must(err)
+	_, err = f.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Time: began})
+	must(err)
+	_, err = f.SeekPublisher(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil)
+	must(err)
+	o := ana("")
+	o.IdempotencyKey = "test"
+	_, err = f.AdmitTest(f.ctx, o, archive)
+	must(err, f.RecordTestDelivery(f.ctx, o, outbox.TestDelivery{PairName: archive}))
+	f.clock.advance(2 * time.Minute)
+	must(f.Sample(f.ctx))
+	_, err = f.PublisherHistory(f.ctx, archive, outbox.SpanHour)
+	must(err)
 }
 
 // useSwaps claims a campaign for a run and swaps its rows, as often as the

@@ -38,6 +38,7 @@ var postgresScans = []scan{
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
 	{"scan by campaigns_pkey", "limit $3", "as many campaigns as are looked at to count"},
 	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
+	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
 	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
@@ -80,6 +81,9 @@ from generate_series(1, 11000) i`, `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select 'x-' || i, n, 1, 1
 from generate_series(1, 100) i, generate_series(1, 500) n`, `
+insert into publisher_samples (topic, publisher, minute, delivered, lag_events, error_count)
+select 't-' || i, 'p', n, n, 0, 0
+from generate_series(1, 10) i, generate_series(1, 5000) n`, `
 insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
 select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
 from generate_series(100, 2000) i`, `

@@ -39,8 +39,8 @@ type sampleFields struct {
 
 // Sample writes how things stand, at most once a minute however many processes
 // call it, and only when something is not as at the last sample: an idle system
-// leaves its disk alone. It does not share the summary, which may be of the
-// minute before.
+// leaves its disk alone. It does the same for each publisher. It does not share
+// the summary, which may be of the minute before.
 func (s *Store) Sample(ctx context.Context) error {
 	sum, err := s.summarize(ctx)
 	if err != nil {
@@ -55,6 +55,9 @@ func (s *Store) Sample(ctx context.Context) error {
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
 	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
 		err = s.writeSample(ctx, now, now.fields != last.fields)
+	}
+	if err == nil {
+		err = s.samplePublishers(ctx, now.minute)
 	}
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)

@@ -56,6 +56,9 @@ type Store struct {
 	summary  snapshot[outbox.Summary]
 	holdings snapshot[map[string]outbox.Holding]
 	groups   snapshot[outbox.ErrorGroups]
+	pairs    snapshot[[]outbox.Publisher]
+	// pairsSampled is the minute for which this process has sampled the pairs.
+	pairsSampled atomic.Int64
 	// histories are those of the hour and of the day.
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64

@@ -1,0 +1,259 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// publisherOrder is what an act on a pair was asked to do, as the audit record
+// has it.
+type publisherOrder struct {
+	outbox.PairName
+	Position *int64 `json:"position,omitempty"`
+	Time     string `json:"time,omitempty"`
+	To       string `json:"to,omitempty"`
+}
+
+// publisherFacts are what an audit record keeps of a pair.
+type publisherFacts struct {
+	Status        outbox.PublisherStatus `json:"status"`
+	Position      int64                  `json:"position"`
+	ErrorCount    int64                  `json:"error_count"`
+	LastError     string                 `json:"last_error,omitempty"`
+	ErrorPosition int64                  `json:"error_position,omitempty"`
+}
+
+func (p *publisherRow) facts() publisherFacts {
+	return publisherFacts{Status: p.status, Position: p.position, ErrorCount: p.errors, LastError: p.lastError, ErrorPosition: p.errorPosition}
+}
+
+// publisherChange is what came of an act on a pair, as its audit record has it.
+type publisherChange struct {
+	Was  publisherFacts   `json:"was"`
+	Is   publisherFacts   `json:"is"`
+	Seek *outbox.Seek     `json:"seek,omitempty"`
+	Skip *outbox.EventRef `json:"skip,omitempty"`
+}
+
+// changePublisher changes the row of a pair. An act that gives the audit record
+// nothing to add passes a change that returns nil.
+func (s *Store) changePublisher(ctx context.Context, o outbox.Order, action string, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+	a := &act{order: o, action: action, before: asked, asked: asked}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Publisher, error) {
+		p, err := t.changedPublisher(a, asked.PairName, change, now)
+		if err != nil {
+			return outbox.Publisher{}, err
+		}
+		return t.viewPublisher(p, now)
+	})
+}
+
+// changedPublisher is the part of an act on a pair that all have in common.
+// Whoever holds the pair sees by the number of acts that there was one.
+func (t *tx) changedPublisher(a *act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
+	p, err := t.publisher(name)
+	if err != nil {
+		return nil, err
+	}
+	came := publisherChange{Was: p.facts()}
+	if err := change(t, p, &came, now); err != nil {
+		return nil, err
+	}
+	p.acts++
+	came.Is, a.after = p.facts(), &came
+	return p, t.savePublisher(p, now)
+}
+
+// PausePublisher stops a pair until it is resumed; its holder notices after the
+// batch in flight. One that is paused already is outbox.ErrConflict, a missing
+// one outbox.ErrNotFound.
+func (s *Store) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.changePublisher(ctx, o, "publisher_pause", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+		if p.status == outbox.PublisherPaused {
+			return outbox.Conflict("publisher %s is paused already, by %s since %s ago%s", name, p.pausedBy,
+				outbox.Age(at(now).Sub(at(p.pausedAt.Int64))), t.lastPublisherAct(name, now))
+		}
+		p.status = outbox.PublisherPaused
+		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
+		return s.requireReason(o, 0)
+	})
+}
+
+// ResumePublisher lets a pair that is paused or has failed go on at once, with
+// no errors counted. One with nothing to resume is outbox.ErrConflict, a missing
+// one outbox.ErrNotFound. Of two callers at once one wins.
+func (s *Store) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.changePublisher(ctx, o, "publisher_resume", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+		if p.status == outbox.PublisherActive && p.errors == 0 {
+			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastPublisherAct(name, now))
+		}
+		if p.status == outbox.PublisherPaused {
+			p.status = outbox.PublisherActive
+			p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
+		}
+		p.clearErrors()
+		return s.requireReason(o, 0)
+	})
+}
+
+// ResetPublisher forgets the errors of a pair, so that one that is not paused is tried
+// at once; a pause stays. One without errors is outbox.ErrConflict, a missing
+// one outbox.ErrNotFound.
+func (s *Store) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.changePublisher(ctx, o, "publisher_reset", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+		if p.errors == 0 && p.lastError == "" && p.status != outbox.PublisherFailed {
+			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastPublisherAct(name, now))
+		}
+		p.clearErrors()
+		return s.requireReason(o, 0)
+	})
+}
+
+// SkipPublisherEvent lets a pair go on after the event that could not be
+// delivered, which it then never delivers. Any other position than that event's
+// is outbox.ErrConflict. A reason is required. Where the last error blames the
+// destination the order must be confirmed with outbox.SkipAnyway, since no other
+// event would get through either.
+func (s *Store) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
+	asked := publisherOrder{PairName: name, Position: &position}
+	return s.changePublisher(ctx, o, "publisher_skip", asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+		event, err := t.eventInTheWay(p, position, now)
+		if err != nil {
+			return err
+		}
+		came.Skip = event
+		if strings.TrimSpace(o.Reason) == "" {
+			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it needs a reason", event.Seq, event.CampaignID, name)
+		}
+		if p.errorKind == outbox.DestinationError && strings.TrimSpace(o.Confirm) != outbox.SkipAnyway {
+			return outbox.Invalid("confirm", "the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher, or confirm the skip by typing: %s", name, outbox.SkipAnyway)
+		}
+		p.moveTo(position)
+		return nil
+	})
+}
+
+// eventInTheWay is the event that a pair could not deliver, when that is the one
+// at the position.
+func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
+	last := t.lastPublisherAct(p.PairName, now)
+	if p.errors == 0 || p.errorPosition <= p.position {
+		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it delivered one, or since it was sought or reset%s", p.PairName, last)
+	}
+	event, err := t.eventRef(p.errorPosition)
+	if err == nil && event == nil {
+		err = fmt.Errorf("publisher %s could not deliver the event at position %d, and there is none", p.PairName, p.errorPosition)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if position != p.errorPosition {
+		return nil, outbox.Conflict("the event at position %d is not in the way of publisher %s; the one at position %d is, which is event %d (%s) of campaign %q%s",
+			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, last)
+	}
+	return event, nil
+}
+
+// moveTo takes the pair from its holder and lets it go on after a position.
+// What went wrong was about the event that was next, unless the destination has
+// said that it is gone: that still stands.
+func (p *publisherRow) moveTo(position int64) {
+	p.takeAway()
+	p.position = position
+	if p.stopped {
+		p.errorPosition = 0
+		return
+	}
+	p.clearErrors()
+}
+
+// lastPublisherAct says who did what last to a pair, for a refusal; empty when
+// nobody did anything lately.
+func (t *tx) lastPublisherAct(name outbox.PairName, now int64) (last string) {
+	_ = t.each(func(row scanner) error {
+		var action, actor, asked string
+		var when int64
+		if err := row.Scan(&action, &actor, &when, &asked); err != nil {
+			return err
+		}
+		if !asksOf(action, []byte(asked), name) {
+			return nil
+		}
+		last = fmt.Sprintf("; last act: %s by %s %s ago", strings.TrimPrefix(action, publisherActs), actor, outbox.Age(at(now).Sub(at(when))))
+		return errEnough
+	}, `select action, actor, at, before from operator_acts order by id desc limit 1000`) // without it the refusal says all that matters
+	return last
+}
+
+// publisherActs begin the actions of acts on pairs.
+const publisherActs = "publisher_"
+
+func asksOf(action string, before []byte, name outbox.PairName) bool {
+	var asked publisherOrder
+	return strings.HasPrefix(action, publisherActs) && json.Unmarshal(before, &asked) == nil && asked.PairName == name
+}
+
+// PublisherActs lists the latest acts on a pair, newest first, among the last few
+// thousand of all.
+func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName, limit int) ([]outbox.Act, error) {
+	l := actList(outbox.ActFilter{})
+	l.match = func(a outbox.Act) bool { return asksOf(a.Action, a.Before, name) }
+	var found stretch[outbox.Act]
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		found, err = l.read(t, place{}, limit)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the acts on publisher %s: %w", name, err)
+	}
+	return found.items, nil
+}
+
+const testAct = "publisher_test"
+
+// AdmitTest is asked before a test delivery is sent: it refuses what
+// RecordTestDelivery would. Where the order's idempotency key was used for a test
+// delivery of the pair before, it returns what came of that, and none is to
+// be sent.
+func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+	if err := s.admit(o); err != nil {
+		return nil, err
+	}
+	if err := s.requireReason(o, 0); err != nil {
+		return nil, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		var before outbox.TestDelivery
+		asked := publisherOrder{PairName: name}
+		repeated, err := t.repeatedAct(&act{order: o, action: testAct, asked: asked}, &before)
+		if err != nil {
+			return err
+		}
+		if repeated {
+			done = &before
+			return nil
+		}
+		_, err = t.publisher(name)
+		return err
+	})
+	return done, err
+}
+
+// RecordTestDelivery writes the audit record of a test delivery that was sent.
+// The pair itself stays as it is. A missing one is outbox.ErrNotFound.
+func (s *Store) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
+	asked := publisherOrder{PairName: d.PairName}
+	a := &act{order: o, action: testAct, before: asked, asked: asked, after: d}
+	_, err := perform(ctx, s, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
+		if _, err := t.publisher(d.PairName); err != nil {
+			return d, err
+		}
+		return d, s.requireReason(o, 0)
+	})
+	return err
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// publisherSample is a sample of a pair but for its name and time. A negative
+// lag means at least so many events less one: -1 is a lag that is not known.
+type publisherSample struct {
+	delivered int64
+	lag       int64
+	oldest    sql.NullInt64
+	errors    int64
+}
+
+func (p *pairState) sample() publisherSample {
+	x := publisherSample{delivered: p.delivered, lag: p.waiting.events, oldest: p.oldest, errors: p.errors}
+	if p.capped {
+		x.lag = -1 - x.lag
+	}
+	return x
+}
+
+func (x publisherSample) view(minute int64) outbox.PublisherSample {
+	v := outbox.PublisherSample{At: at(minute), Delivered: x.delivered, LagEvents: x.lag, Errors: int(x.errors)}
+	if x.lag < 0 {
+		v.LagEvents, v.LagCapped = -1-x.lag, true
+	}
+	if x.oldest.Valid {
+		v.RecordedAt = at(x.oldest.Int64)
+	}
+	return v
+}
+
+const (
+	selectPublisherSample = `
+select delivered, lag_events, oldest_recorded_at, error_count
+from publisher_samples
+where topic = $1
+  and publisher = $2
+  and minute <= $3
+order by minute desc
+limit 1`
+
+	// Another process may have taken the same minute's already.
+	insertPublisherSample = `
+insert into publisher_samples (topic, publisher, minute, delivered, lag_events, oldest_recorded_at, error_count)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (topic, publisher, minute) do nothing`
+
+	selectPublisherSamples = `
+select minute, delivered, lag_events, oldest_recorded_at, error_count
+from publisher_samples
+where topic = $1
+  and publisher = $2
+  and minute >= coalesce((select max(minute) from publisher_samples where topic = $1 and publisher = $2 and minute <= $3), 0)
+order by minute`
+)
+
+// samplePublishers writes how those pairs stand that are not as at their last
+// sample, once a minute.
+func (s *Store) samplePublishers(ctx context.Context, minute int64) error {
+	if s.pairsSampled.Swap(minute) == minute {
+		return nil
+	}
+	changed, err := s.changedSamples(ctx, minute)
+	if err == nil && len(changed) > 0 {
+		err = s.journal.write(ctx, func(t *tx) error {
+			var b batch
+			for name, x := range changed {
+				b.exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
+			}
+			b.exec(nil, `delete from publisher_samples where minute < $1`, minute-samplesKept.Microseconds())
+			b.exec(nil, `delete from publisher_samples where minute > $1`, minute+samplesAhead.Microseconds())
+			return t.finish(&b)
+		})
+	}
+	if err != nil {
+		s.pairsSampled.Store(0) // to be tried again
+		return fmt.Errorf("sample publishers: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
+	changed := map[outbox.PairName]publisherSample{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		pairs, err := t.pairStates()
+		if err != nil {
+			return err
+		}
+		for i := range pairs {
+			var last publisherSample
+			p, x := &pairs[i], pairs[i].sample()
+			found, err := t.one([]any{&last.delivered, &last.lag, &last.oldest, &last.errors}, selectPublisherSample, p.Topic, p.Publisher, minute)
+			if err != nil {
+				return err
+			}
+			if !found || x != last {
+				changed[p.PairName] = x
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// PublisherHistory is how a pair stood and went over a span that ends now, as
+// PublisherSeries has it. A missing pair is outbox.ErrNotFound.
+func (s *Store) PublisherHistory(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
+	end := at(s.now())
+	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
+	var samples []outbox.PublisherSample
+	err := s.journal.read(ctx, func(t *tx) error {
+		if _, err := t.publisher(name); err != nil {
+			return err
+		}
+		return t.each(func(row scanner) error {
+			var minute int64
+			var x publisherSample
+			err := row.Scan(&minute, &x.delivered, &x.lag, &x.oldest, &x.errors)
+			samples = append(samples, x.view(minute))
+			return err
+		}, selectPublisherSamples, name.Topic, name.Publisher, from.UnixMicro())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the history of publisher %s: %w", name, err)
+	}
+	return outbox.PublisherSeries(samples, span, end), nil
+}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// seekLooks is how many events are looked through to count those that a seek
+// repeats or skips.
+const seekLooks = 100_000
+
+// SeekPublisher lets a pair go on elsewhere in the journal, whatever its status,
+// which stays; what its holder has in flight moves the position no more, though
+// it may still be delivered. What went wrong with the event that was next is
+// forgotten. seen is what the operator was shown; where much more would be
+// repeated or skipped that is outbox.ErrConflict, nil skips the comparison.
+//
+// A seek that skips events needs a reason, and of a person on a page
+// Seek.SeekPhrase. A position beyond the head is outbox.ErrInvalid, one where
+// the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
+// On PostgreSQL appends under way are waited for, so that none of their events
+// is skipped without being counted; one that takes long is outbox.ErrBusy.
+func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+	if err := s.admit(o); err != nil {
+		return outbox.Seek{}, err
+	}
+	head, err := s.settledHead(ctx)
+	if err != nil {
+		return outbox.Seek{}, err
+	}
+	asked := seekOrder(name, target)
+	a := &act{order: o, action: "publisher_seek", before: asked, asked: asked}
+	return perform(ctx, s, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
+		_, err = t.changedPublisher(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+			if seek, err = t.seek(p, target, head); err != nil {
+				return err
+			}
+			if seek.From == seek.To {
+				return outbox.Conflict("publisher %s is at position %d already%s", name, seek.To, t.lastPublisherAct(name, now))
+			}
+			if err := s.requireSeek(t, o, seek, seen, now); err != nil {
+				return err
+			}
+			p.moveTo(seek.To)
+			came.Seek = &seek
+			return nil
+		}, now)
+		return seek, err
+	})
+}
+
+// PreviewSeek says what SeekPublisher would do now, and changes nothing.
+func (s *Store) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		p, err := t.publisher(name)
+		if err != nil {
+			return err
+		}
+		head, err := t.headPosition()
+		if err != nil {
+			return err
+		}
+		seek, err = t.seek(p, target, head)
+		return err
+	})
+	return seek, err
+}
+
+func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
+	asked := publisherOrder{PairName: name, Position: target.Position}
+	switch {
+	case target.Head:
+		asked.To = "head"
+	case target.Beginning:
+		asked.To = "beginning"
+	case !target.Time.IsZero():
+		asked.Time = target.Time.UTC().Format(time.RFC3339Nano)
+	}
+	return asked
+}
+
+// requireSeek refuses a seek without what it asks for.
+func (s *Store) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
+	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
+		return outbox.Conflict("publisher %s has changed since you looked: the seek would repeat %s and skip %s events now, not %s and %s%s", seek.PairName,
+			atLeast(seek.Repeats, seek.Capped), atLeast(seek.Skips, seek.Capped), atLeast(seen.Repeats, seen.Capped), atLeast(seen.Skips, seen.Capped), t.lastPublisherAct(seek.PairName, now))
+	}
+	if seek.Skips == 0 {
+		return s.requireReason(o, 0)
+	}
+	if strings.TrimSpace(o.Reason) == "" {
+		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", atLeast(seek.Skips, seek.Capped), seek.PairName)
+	}
+	if o.By.Via == "page" && !seek.ConfirmedBy(o.Confirm) {
+		return outbox.Invalid("confirm", "this seek skips %s events, which are then never delivered; to confirm it, type: %s", atLeast(seek.Skips, seek.Capped), seek.SeekPhrase())
+	}
+	return nil
+}
+
+func atLeast(n int64, capped bool) string {
+	if capped && n > 0 {
+		return fmt.Sprintf("at least %d", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// seek is what going on at the target would do to a pair. Up to head no event
+// may appear any more.
+func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox.Seek, error) {
+	to, err := t.targetPosition(target, head)
+	if err != nil {
+		return outbox.Seek{}, err
+	}
+	seek := outbox.Seek{PairName: p.PairName, From: p.position, To: to}
+	if to > p.position {
+		seek.Skips, seek.Capped, err = t.countSelected(p.match, p.position, to)
+	} else {
+		seek.Repeats, seek.Capped, err = t.countSelected(p.match, to, p.position)
+	}
+	if err != nil {
+		return seek, fmt.Errorf("count what a seek of publisher %s is about: %w", p.PairName, err)
+	}
+	return seek, nil
+}
+
+// targetPosition is the position after which a pair goes on.
+func (t *tx) targetPosition(target outbox.SeekTarget, head int64) (int64, error) {
+	switch position := target.Position; {
+	case target.Head:
+		return head, nil
+	case target.Beginning:
+		return 0, nil
+	case position == nil && target.Time.IsZero():
+		return 0, outbox.Invalid("position", "say where the publisher shall go on: at a position, at a time, at the head or at the beginning")
+	case position == nil:
+		return t.positionBefore(target.Time, head)
+	case *position < 0:
+		return 0, outbox.Invalid("position", "a position is 0 or more, not %d", *position)
+	case *position > head:
+		return 0, outbox.Invalid("position", "position %d is beyond the head of the journal, which is at %d", *position, head)
+	default:
+		return *position, nil
+	}
+}
+
+// positionBefore is the position before the first event that was recorded at or
+// after a time, or head when there is none. It halves the journal: where the
+// clocks of writers disagree the event is one of those around the time.
+func (t *tx) positionBefore(when time.Time, head int64) (int64, error) {
+	low, high := int64(0), head // the event, if there is one, is after low; what is after high was recorded later
+	for low < high {
+		middle := low + (high-low)/2
+		position, recorded, found, err := t.firstFrom(middle + 1)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("look for the event of a time: %w", err)
+		case !found || recorded >= when.UnixMicro():
+			high = middle
+		default:
+			low = min(position, head)
+		}
+	}
+	return low, nil
+}
+
+// countSelected counts the events after a position up to another that a match
+// selects. capped says that not all of them were looked through.
+func (t *tx) countSelected(m outbox.Match, after, upTo int64) (n int64, capped bool, err error) {
+	if m.All() {
+		_, err = t.one([]any{&n}, countEvents, after+1, upTo, int64(seekLooks+1))
+		return min(n, seekLooks), n > seekLooks, err
+	}
+	looked := 0
+	err = t.envelopes(after, upTo, func(e *outbox.Event) bool {
+		if looked == seekLooks {
+			capped = true
+			return false
+		}
+		looked++
+		if m.Matches(e) {
+			n++
+		}
+		return true
+	})
+	return n, capped, err
+}

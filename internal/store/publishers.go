@@ -1,0 +1,350 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	// lagWindow is how many events after a pair's position are looked through to
+	// tell its lag.
+	lagWindow = 10_000
+	// lagLooks is how many events are looked through for all pairs of one
+	// answer. Where pairs lag far apart from each other, less than lagWindow is
+	// looked through for each, but at least lagLeast.
+	lagLooks = 30_000
+	lagLeast = 500
+	// envelopesAtOnce is how many events a statement reads.
+	envelopesAtOnce = 2000
+)
+
+// waiting is what of a topic comes after the position of a pair, as far as was
+// looked through. capped says that there was more to look through.
+type waiting struct {
+	events int64
+	capped bool
+	oldest sql.NullInt64 // when the first was recorded
+}
+
+// pairState is a pair with its lag.
+type pairState struct {
+	*publisherRow
+	waiting
+	head       int64
+	errorEvent *outbox.EventRef
+}
+
+func (p *pairState) view(now int64) outbox.Publisher {
+	v := p.publisherRow.view(now)
+	v.HeadPosition, v.LagEvents, v.LagCapped, v.ErrorEvent = p.head, p.events, p.capped, p.errorEvent
+	if p.oldest.Valid {
+		v.LagSeconds = max(0, float64(now-p.oldest.Int64)/1e6)
+	}
+	return v
+}
+
+// Publishers lists all pairs in the order of their names with their lags, at
+// most a second old. Callers share it and must not change it.
+func (s *Store) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
+	all, err := s.pairs.get(ctx, func() ([]outbox.Publisher, error) {
+		return s.readPublishers(context.WithoutCancel(ctx))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list publishers: %w", err)
+	}
+	return all, nil
+}
+
+func (s *Store) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
+	all := []outbox.Publisher{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		pairs, err := t.pairStates()
+		now := s.now()
+		for i := range pairs {
+			all = append(all, pairs[i].view(now))
+		}
+		return err
+	})
+	return all, err
+}
+
+// Publisher reads a pair with its lag. A missing one is outbox.ErrNotFound.
+func (s *Store) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		p, err := t.publisher(name)
+		if err != nil {
+			return err
+		}
+		v, err = t.viewPublisher(p, s.now())
+		return err
+	})
+	return v, err
+}
+
+func (t *tx) viewPublisher(p *publisherRow, now int64) (outbox.Publisher, error) {
+	states, err := t.stateOf([]*publisherRow{p})
+	if err != nil {
+		return outbox.Publisher{}, err
+	}
+	return states[0].view(now), nil
+}
+
+func (t *tx) pairStates() ([]pairState, error) {
+	rows, err := t.publishers()
+	if err != nil {
+		return nil, err
+	}
+	return t.stateOf(rows)
+}
+
+// stateOf adds to pairs what the journal says of them.
+func (t *tx) stateOf(rows []*publisherRow) ([]pairState, error) {
+	head, err := t.headPosition()
+	if err != nil {
+		return nil, err
+	}
+	lags, err := t.lags(rows, head)
+	if err != nil {
+		return nil, fmt.Errorf("look through the events after the positions of publishers: %w", err)
+	}
+	states := make([]pairState, len(rows))
+	for i, p := range rows {
+		states[i] = pairState{publisherRow: p, waiting: lags[i], head: head}
+		if states[i].errorEvent, err = t.eventRef(p.errorPosition); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// headPosition is the journal's last position that can be seen; 0 when it is
+// empty.
+func (t *tx) headPosition() (head int64, err error) {
+	if _, err = t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+		return 0, fmt.Errorf("read the journal's last position: %w", err)
+	}
+	return head, nil
+}
+
+// eventRef is which event has a position; nil when none has.
+func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
+	if position == 0 {
+		return nil, nil
+	}
+	e := outbox.EventRef{Position: position}
+	found, err := t.one([]any{&e.CampaignID, &e.Seq, &e.EventType}, `select campaign_id, seq, event_type from events where position = $1`, position)
+	if err != nil {
+		return nil, fmt.Errorf("read the event at position %d: %w", position, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return &e, nil
+}
+
+// lags tells what waits for each of the pairs.
+func (t *tx) lags(pairs []*publisherRow, head int64) ([]waiting, error) {
+	lags := make([]waiting, len(pairs))
+	whole := map[int64]waiting{} // by position, for those who want every event
+	var chosen []*lagging
+	for i, p := range pairs {
+		switch {
+		case p.position >= head:
+		case p.match.All():
+			w, known := whole[p.position]
+			if !known {
+				var err error
+				if w, err = t.countAll(p.position, head); err != nil {
+					return nil, err
+				}
+				whole[p.position] = w
+			}
+			lags[i] = w
+		default:
+			chosen = append(chosen, &lagging{waiting: &lags[i], position: p.position, match: p.match})
+		}
+	}
+	return lags, t.countChosen(chosen, head)
+}
+
+const countEvents = `
+select count(*)
+from (
+  select 1
+  from events
+  where position between $1 and $2
+  order by position
+  limit $3
+) as e`
+
+// countAll counts the events after a position, up to lagWindow.
+func (t *tx) countAll(after, head int64) (w waiting, err error) {
+	if _, err = t.one([]any{&w.events}, countEvents, after+1, head, int64(lagWindow+1)); err != nil {
+		return w, err
+	}
+	if w.capped = w.events > lagWindow; w.capped {
+		w.events = lagWindow
+	}
+	_, w.oldest.Int64, w.oldest.Valid, err = t.firstFrom(after + 1)
+	return w, err
+}
+
+// firstFrom is the first event at or after a position, and when it was recorded.
+func (t *tx) firstFrom(from int64) (position, recorded int64, found bool, err error) {
+	found, err = t.one([]any{&position, &recorded}, `select position, recorded_at from events where position >= $1 order by position limit 1`, from)
+	return position, recorded, found, err
+}
+
+// lagging is a pair whose events are counted.
+type lagging struct {
+	*waiting
+	position int64
+	match    outbox.Match
+	sort     int // of those with an equal match, which is looked at once for all
+	looked   int64
+}
+
+// countChosen counts for each of the pairs the events that its match selects. What
+// several pairs have to look through is read once.
+func (t *tx) countChosen(pairs []*lagging, head int64) error {
+	slices.SortStableFunc(pairs, func(a, b *lagging) int { return cmp.Compare(a.position, b.position) })
+	if err := sortMatches(pairs); err != nil {
+		return err
+	}
+	window := windowFor(pairs, head)
+	known := make([]selection, len(pairs))
+	for len(pairs) > 0 {
+		active, next := []*lagging(nil), pairs
+		err := t.envelopes(pairs[0].position, head, func(e *outbox.Event) bool {
+			for len(next) > 0 && next[0].position < e.Position {
+				active, next = append(active, next[0]), next[1:]
+			}
+			active = slices.DeleteFunc(active, func(l *lagging) bool {
+				l.look(e, known)
+				l.capped = l.looked == window && e.Position < head
+				return l.looked == window
+			})
+			return len(active) > 0
+		})
+		if err != nil {
+			return err
+		}
+		pairs = next
+	}
+	return nil
+}
+
+// selection is whether a match selects the event at a position.
+type selection struct {
+	position int64
+	matches  bool
+}
+
+func (l *lagging) look(e *outbox.Event, known []selection) {
+	l.looked++
+	v := &known[l.sort]
+	if v.position != e.Position {
+		*v = selection{e.Position, l.match.Matches(e)}
+	}
+	if !v.matches {
+		return
+	}
+	if l.events++; !l.oldest.Valid {
+		l.oldest = sql.NullInt64{Int64: e.RecordedAt.UnixMicro(), Valid: true}
+	}
+}
+
+// sortMatches numbers the different matches there are.
+func sortMatches(pairs []*lagging) error {
+	numbers := map[string]int{}
+	for _, l := range pairs {
+		text, err := json.Marshal(l.match)
+		if err != nil {
+			return err
+		}
+		n, known := numbers[string(text)]
+		if !known {
+			n = len(numbers)
+			numbers[string(text)] = n
+		}
+		l.sort = n
+	}
+	return nil
+}
+
+// windowFor is how many events are looked through for each of the pairs, which
+// are in the order of their positions.
+func windowFor(pairs []*lagging, head int64) int64 {
+	for window := int64(lagWindow); ; window /= 2 {
+		looks, end := int64(0), int64(0)
+		for _, l := range pairs {
+			until := min(head, l.position+window)
+			looks += max(0, until-max(l.position, end))
+			end = max(end, until)
+		}
+		if looks <= lagLooks || window/2 < lagLeast {
+			return window
+		}
+	}
+}
+
+// selectEnvelopes reads what decides which topics an event belongs to, and
+// neither payload nor metadata.
+const selectEnvelopes = `
+select position, campaign_id, seq, event_id, event_type, recorded_at,
+  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id, tags
+from events
+where position between $1 and $2
+order by position
+limit $3`
+
+// envelopes calls look for the events after a position up to another, in order,
+// until it returns false. The event is good until look returns.
+func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
+	var e outbox.Event
+	for after < upTo {
+		count, ended := 0, false
+		err := t.each(func(row scanner) error {
+			var recorded int64
+			var tags string
+			err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &recorded,
+				&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID, &tags)
+			if err != nil {
+				return err
+			}
+			e.RecordedAt, e.Tags = at(recorded), rawObject(tags)
+			count++
+			after = e.Position
+			if ended = !look(&e); ended {
+				return errEnough
+			}
+			return nil
+		}, selectEnvelopes, after+1, upTo, int64(envelopesAtOnce))
+		if err != nil || ended || count < envelopesAtOnce {
+			return err
+		}
+	}
+	return nil
+}
+
+// settledHead is the journal's last position. No event will ever appear at or
+// below it that is not there yet: on PostgreSQL it waits for appends that have
+// drawn their positions, and gives up with outbox.ErrBusy when they take long.
+func (s *Store) settledHead(ctx context.Context) (head int64, err error) {
+	read := func(t *tx) (err error) {
+		head, err = t.headPosition()
+		return err
+	}
+	if !s.journal.dialect.several {
+		err = s.journal.read(ctx, read)
+		return head, err
+	}
+	err = s.journal.writeFrom(ctx, s.journal.beginSettled, read)
+	return head, err
+}

@@ -1,0 +1,295 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+var (
+	archive = outbox.PairName{Topic: "scenes", Publisher: "archive"}
+	every   = outbox.Match{EventTypes: []string{"*"}}
+	scenes  = outbox.Match{EventTypes: []string{"scene.*"}}
+)
+
+// newPair makes the row of a pair that stands at a position, as a server that
+// starts with it does.
+func (f *fixture) newPair(name outbox.PairName, match outbox.Match, position int64) outbox.PairName {
+	f.tb.Helper()
+	selects, err := json.Marshal(match)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.raw(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
+values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(selects), position)
+	return name
+}
+
+// held lets a process hold a pair under an epoch.
+func (f *fixture) heldBy(name outbox.PairName, owner string, epoch int64) {
+	f.tb.Helper()
+	f.raw(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
+		name.Topic, name.Publisher, owner, epoch, f.clock.now().Add(lease).UnixMicro())
+}
+
+// failing lets the event at a position be in the way of a pair.
+func (f *fixture) failing(name outbox.PairName, position int64, kind outbox.DeliveryErrorKind) {
+	f.tb.Helper()
+	f.raw(`
+update publisher_progress
+set status = 'failed', error_count = 10, error_kind = $3, last_error = 'status 500', last_error_at = 1, error_position = $4, retry_at = $5
+where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), position, f.clock.now().Add(time.Minute).UnixMicro())
+}
+
+func (f *fixture) publisher(name outbox.PairName) outbox.Publisher {
+	f.tb.Helper()
+	p, err := f.Publisher(f.ctx, name)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return p
+}
+
+// types appends one event of each type to a campaign, a second apart.
+func (f *fixture) types(campaign string, all ...string) {
+	f.tb.Helper()
+	for _, one := range all {
+		f.appendAll(event(campaign, one))
+		f.clock.advance(time.Second)
+	}
+}
+
+func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	if all, err := f.Publishers(f.ctx); err != nil || all == nil || len(all) != 0 {
+		t.Errorf("without any: %v, %v", all, err)
+	}
+	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
+	f.newPair(outbox.PairName{Topic: "z", Publisher: "a"}, every, 3)
+	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "late"}, scenes, 0)
+	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "near"}, scenes, 1)
+	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
+	f.newPair(outbox.PairName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
+	f.newPair(outbox.PairName{Topic: "a", Publisher: "head"}, every, 5)
+	all, err := f.beside().Publishers(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range all {
+		got = append(got, fmt.Sprintf("%s %d %v %v %v of %d", p, p.LagEvents, p.LagCapped, p.LagSeconds, p.Lag(), p.HeadPosition))
+	}
+	want := []string{
+		"a/head 0 false 0 none of 5",
+		"scenes/late 2 false 5 2 events, 5 s of 5",
+		"scenes/near 1 false 2 1 event, 2 s of 5",
+		"scenes/scanned 0 false 0 none of 5",
+		"tags/a 0 false 0 none of 5",
+		"z/a 2 false 2 2 events, 2 s of 5",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("publishers (-want +got):\n%s", diff)
+	}
+	if p := f.publisher(outbox.PairName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
+		t.Errorf("alone it is %+v", p)
+	}
+	_, err = f.Publisher(f.ctx, archive)
+	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
+}
+
+func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.types("c", "scene.a", "scene.b")
+	f.newPair(archive, scenes, 0)
+	f.failing(archive, 2, outbox.EventError)
+	f.raw(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
+	p := f.publisher(archive)
+	if want := (&outbox.EventRef{Position: 2, CampaignID: "c", Seq: 2, EventType: "scene.b"}); !cmp.Equal(p.ErrorEvent, want) {
+		t.Errorf("the event in the way is %+v", p.ErrorEvent)
+	}
+	if p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ben" || p.LastError != "status 500" || p.Delivered != 4 || p.DeliveredPosition != 1 || p.Lease != nil {
+		t.Errorf("it is %+v", p)
+	}
+}
+
+// journalOf fills the journal past the store, as fast as can be: n events of
+// which every nth is of scenes, recorded a second apart.
+func (f *fixture) journalOf(n, nth int) {
+	f.tb.Helper()
+	f.raw(`
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+with recursive numbers(i) as (select cast(1 as bigint) union all select i + 1 from numbers where i < cast($1 as bigint))
+select 'bulk', i, 'e-' || i, case when i % cast($2 as bigint) = 0 then 'scene.x' else 'other' end, i * 1000000, cast($3 as bigint) + i * 1000000,
+  'participant', 'p-1', 'scene', 's-1', 'x', 'r', 'c', '', '{"wallet_id":"w-1"}', '{}', '{"text":"`+strings.Repeat("x", 300)+`"}', 'h' || i, 'c' || i
+from numbers`, n, nth, f.clock.now().UnixMicro())
+}
+
+// What is looked through for a lag is bounded, and says so.
+func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.journalOf(10_010, 5000)
+	rare := outbox.Match{EventTypes: []string{"none"}}
+	for _, c := range []struct {
+		publisher string
+		match     outbox.Match
+		position  int64
+		want      string
+		unknown   bool
+	}{
+		{"all", every, 0, "10000 true at least 10000 events", false},
+		{"all-9", every, 9, "10000 true at least 10000 events", false},
+		{"all-10", every, 10, "10000 false 10000 events", false},
+		{"some", scenes, 0, "2 true at least 2 events", false},
+		{"some-10", scenes, 10, "2 false 2 events", false},
+		{"none", rare, 0, "0 true not known", true},
+		{"none-10", rare, 10, "0 false none", false},
+	} {
+		p := f.publisher(f.newPair(outbox.PairName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
+		text, _, _ := strings.Cut(p.Lag(), ",")
+		if got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text); got != c.want || p.LagUnknown() != c.unknown {
+			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
+		}
+	}
+	together, err := f.Publishers(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range together {
+		if alone := f.publisher(p.PairName); !cmp.Equal(alone, p) {
+			t.Errorf("together %+v, alone %+v", p, alone)
+		}
+	}
+}
+
+// Twenty pairs that lag far apart from each other are told of in as much
+// looking as fewer are.
+func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.journalOf(60_000, 100)
+	for i := range 20 {
+		f.newPair(outbox.PairName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
+	}
+	began := time.Now()
+	all, err := f.Publishers(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("read in %s", time.Since(began))
+	for i, p := range all {
+		if !p.LagCapped && p.Position+1250 < p.HeadPosition || p.LagEvents == 0 {
+			t.Errorf("publisher %d: %+v", i, p)
+		}
+	}
+	if far, near := all[0].LagEvents, all[19].LagEvents; far != 12 || near != 13 {
+		t.Errorf("the first has %d and the last %d events, want those of 1,250 positions each", far, near)
+	}
+}
+
+func TestInstances_holdPublishers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.beat(one.ID)
+	for i, owner := range []string{one.ID, one.ID, "stranger", ""} {
+		name := f.newPair(outbox.PairName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
+		f.heldBy(name, owner, 1)
+	}
+	all := f.instances()
+	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == one.ID })
+	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.clock.now()), "; holds 2 publishers") {
+		t.Errorf("instances %+v", all)
+	}
+	f.append("a", 1)
+	f.claim(one, 1)
+	all = f.instances()
+	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == one.ID })
+	if why := all[i].Why(f.clock.now()); !strings.HasSuffix(why, "; holds 1 campaign and 2 publishers") {
+		t.Errorf("it is %q", why)
+	}
+	f.clock.advance(lease)
+	for _, i := range f.instances() {
+		if len(i.Holding.Publishers) > 0 {
+			t.Errorf("%s holds %v after its leases", i.ID, i.Holding.Publishers)
+		}
+	}
+}
+
+func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []outbox.PublisherPoint {
+	f.tb.Helper()
+	points, err := f.PublisherHistory(f.ctx, name, span)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return points
+}
+
+func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	count := func() int64 { return f.number(`select count(*) from publisher_samples`) }
+	other := f.newPair(outbox.PairName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
+	f.newPair(archive, scenes, 0)
+	f.types("c", "scene.a", "scene.b")
+	f.drain()
+	f.sample()
+	f.sample()
+	if n := count(); n != 2 {
+		t.Errorf("%d samples of a minute, want one of each", n)
+	}
+	f.clock.advance(time.Minute)
+	f.unchanged(f.sample)
+	f.clock.advance(time.Minute)
+	f.raw(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
+	if err := f.Sample(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != 3 {
+		t.Errorf("%d samples, want a third of the one that changed", n)
+	}
+	points := f.publisherHistory(archive, outbox.SpanHour)
+	if len(points) != 3 {
+		t.Fatalf("%d points: %+v", len(points), points)
+	}
+	first, last := points[1], points[2]
+	if first.LagEvents != 2 || first.LagSeconds != 60 || first.Delivered != 0 || first.PerSecond != 0 {
+		t.Errorf("in between: %+v", first)
+	}
+	if last.LagEvents != 1 || last.Delivered != 120 || last.PerSecond != 2 || last.ErrorsInARow != 3 || last.LagSeconds != 119 {
+		t.Errorf("at the end: %+v", last)
+	}
+	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
+		t.Errorf("of the other: %+v", points)
+	}
+	_, err := f.PublisherHistory(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	refused(t, err, outbox.ErrNotFound, "x/y")
+	f.clock.advance(9 * 24 * time.Hour)
+	f.raw(`update publisher_progress set delivered = 121`)
+	f.sample()
+	if n := count(); n != 2 {
+		t.Errorf("%d samples, want those older than eight days gone", n)
+	}
+}
+
+func TestPublisherHistory_keepsThatALagWasNotKnown(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.journalOf(10_001, 20_000)
+	f.newPair(archive, scenes, 0)
+	f.sample()
+	points := f.publisherHistory(archive, outbox.SpanHour)
+	if len(points) != 1 || !points[0].LagCapped || points[0].LagEvents != 0 {
+		t.Errorf("%+v", points)
+	}
+}
