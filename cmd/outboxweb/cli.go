@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"gopkg.in/yaml.v3"
 
 	"outboxweb/internal/outbox"
 )
@@ -46,7 +47,7 @@ type Common struct {
 	JournalDB        string   `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
 	ProjectionsDB    string   `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles  []string `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve."`
+	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
 	LogFormat        string   `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
 	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Refuse databases that are missing or of an older version."`
 	AuditOnly        []string `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
@@ -59,6 +60,7 @@ type Common struct {
 	modeGiven        bool
 	projectionsGiven bool
 	settings         []outbox.Setting // what the flags say, for people
+	topics           *yaml.Node       // of the configuration file; nil when it has none
 }
 
 // modeFlag is an outbox.Mode as a flag or a file spells it.
@@ -122,6 +124,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Name("outboxweb"),
 		kong.Description("Projections that follow a journal, and the console to watch and repair them."),
 		kong.Writers(std.out, std.err),
+		kong.Bind(&c.Common),
 		kong.DefaultEnvars("OUTBOXWEB"),
 		kong.Vars{"max_payload": itoa(outbox.DefaultMaxPayload)},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),

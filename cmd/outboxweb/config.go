@@ -16,20 +16,25 @@ import (
 )
 
 // fileFlag is the configuration file: YAML, one key a flag, with _ for -. It
-// may set the common flags and those of serve, whatever the command is.
+// may set the common flags and those of serve, whatever the command is. The key
+// topics is no flag: it says which events go where, for the commands that
+// deliver them.
 type fileFlag string
+
+const topicsKey = "topics"
 
 // BeforeResolve implements kong's hook: it reads the file and lets it answer
 // for flags that neither the command line nor the environment sets.
-func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *kong.Path) error {
+func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *kong.Path, common *Common) error {
 	name := string(parsed.FlagValue(path.Flag).(fileFlag))
 	if name == "" {
 		return nil
 	}
-	values, err := readConfig(name, fileFlags(parser.Model))
+	values, topics, err := readConfig(name, fileFlags(parser.Model))
 	if err != nil {
 		return err
 	}
+	common.topics = topics
 	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if envGiven(flag) {
 			return nil, nil
@@ -68,47 +73,55 @@ func fileFlags(model *kong.Application) map[string]*kong.Flag {
 }
 
 // readConfig reads the file and returns each flag's value in the form kong's
-// mappers take. Errors name the file and the line.
-func readConfig(name string, keys map[string]*kong.Flag) (map[*kong.Flag]any, error) {
+// mappers take, and the topics as they stand there. Errors name the file and
+// the line.
+func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, topics *yaml.Node, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		var pathError *os.PathError
 		if errors.As(err, &pathError) {
 			err = pathError.Err
 		}
-		return nil, usagef("--config: cannot read %s: %v", name, err)
+		return nil, nil, usagef("--config: cannot read %s: %v", name, err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, usagef("--config: %s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, nil, usagef("--config: %s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(document.Content) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, usagef("--config: %s line %d: the file must hold keys with values, such as mode: outbox_apply_only", name, root.Line)
+		return nil, nil, usagef("--config: %s line %d: the file must hold keys with values, such as mode: outbox_apply_only", name, root.Line)
 	}
-	values := map[*kong.Flag]any{}
+	values = map[*kong.Flag]any{}
 	for i := 0; i < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
+		if key.Value == topicsKey {
+			if topics != nil {
+				return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
+			}
+			topics = node
+			continue
+		}
 		flag, known := keys[key.Value]
 		if !known {
-			return nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
+			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
 		}
 		if _, twice := values[flag]; twice {
-			return nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
+			return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
 		}
 		value, err := fileValue(flag, node)
 		if err != nil {
 			if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-				return nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
+				return nil, nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
 			}
-			return nil, usagef("--config: %s line %d: %s %v", name, node.Line, key.Value, err)
+			return nil, nil, usagef("--config: %s line %d: %s %v", name, node.Line, key.Value, err)
 		}
 		values[flag] = value
 	}
-	return values, nil
+	return values, topics, nil
 }
 
 // fileValue checks a YAML value against the flag's type. The error completes

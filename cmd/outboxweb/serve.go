@@ -16,6 +16,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/publish"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -34,6 +35,8 @@ type serveCmd struct {
 	InsecureNoAuth bool          `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
 	Sample         bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
 	Worker         bool          `default:"true" negatable:"" help:"Run the embedded worker."`
+	Publish        bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
+	EventSource    string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
 	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
 	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
 	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
@@ -52,6 +55,10 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	pairs, err := a.pairs()
+	if err != nil {
+		return err
+	}
 	tuneCollector()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
@@ -59,7 +66,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer listener.Close()
 	options := a.storeOptions()
-	options.ReadOnly = c.ReadOnly && !c.Worker
+	options.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(pairs) > 0)
 	options.EventTimeout, options.Lease, options.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	options.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
 	st, set, err := a.openBothWith(ctx, options)
@@ -67,7 +74,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	s := c.newServer(a, st, set)
+	s := c.newServer(a, st, set, pairs)
 	if c.Sample {
 		if err := s.fillWithSample(ctx); err != nil {
 			return err
@@ -159,14 +166,15 @@ func unwrapAll(err error) error {
 
 // server is what serve wires together.
 type server struct {
-	store  *store.Store
-	worker *worker.Worker
-	work   bool // run the worker's loop
-	http   *http.Server
-	log    *slog.Logger
+	store   *store.Store
+	worker  *worker.Worker
+	work    bool // run the worker's loop
+	publish *worker.Publishing
+	http    *http.Server
+	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *server {
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair) *server {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
@@ -176,7 +184,15 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
 		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery})
-	st.OnWork(w.Wake)
+	delivering := pairs
+	if !c.Publish {
+		delivering = nil
+	}
+	p := c.publishing(a, st, w, collectors, delivering)
+	st.OnWork(func() {
+		w.Wake()
+		p.Wake()
+	})
 	var inline func(context.Context, string) error
 	if st.Mode() == outbox.ModeInline {
 		inline = w.ApplyInline
@@ -184,7 +200,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set) *serv
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
 		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), Stopping: stopping, Metrics: collectors, Logger: log})
-	s := &server{store: st, worker: w, work: c.Worker, log: log, http: &http.Server{
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -209,7 +225,7 @@ func dryRunner(st *store.Store, set *projection.Set) func(context.Context, strin
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	served, worked := make(chan error, 1), make(chan error, 1)
+	served, worked, published := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() {
 		err := s.http.Serve(listener)
 		stop()
@@ -224,6 +240,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		}
 		worked <- err
 	}()
+	go func() { published <- s.publish.Run(ctx) }()
 	<-ctx.Done()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
@@ -231,14 +248,14 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.log.Warn("some requests did not end in time and are cut off", "limit", shutdownLimit, "error", err)
 		s.http.Close()
 	}
-	serveErr, workErr := <-served, <-worked
+	serveErr, workErr, publishErr := <-served, <-worked, <-published
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}
 	if errors.Is(workErr, context.Canceled) {
 		workErr = nil
 	}
-	return errors.Join(serveErr, workErr)
+	return errors.Join(serveErr, workErr, publishErr)
 }
 
 // sampleBatch is how many events of the sample journal are appended at once.

@@ -28,6 +28,8 @@ type Metrics struct {
 	Waves       prometheus.Counter   // waves worked off
 	WaveSeconds prometheus.Histogram // time of one wave, claim to release
 
+	PublisherReads prometheus.Counter
+
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 }
@@ -46,6 +48,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help:    "Time of one wave from claim to release, in seconds.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
+		PublisherReads: counter("publisher_reads_total", "Reads of the journal by position for publishers."),
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboxweb_http_requests_total",

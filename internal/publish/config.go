@@ -1,4 +1,327 @@
 package publish
 
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"gopkg.in/yaml.v3"
+
+	"outboxweb/internal/outbox"
+)
+
 // settings are those of one kind of destination.
-type settings struct{}
+type settings struct {
+	kind    kind
+	file    fileSettings
+	webhook webhookSettings
+	nats    busSettings
+	kafka   busSettings
+}
+
+// kind of destination: the scheme of its URL, https for http too.
+type kind string
+
+const (
+	kindLog     kind = "log"
+	kindFile    kind = "file"
+	kindWebhook kind = "https"
+	kindNATS    kind = "nats"
+	kindKafka   kind = "kafka"
+)
+
+// words names the kind in sentences.
+func (k kind) words() string {
+	switch k {
+	case kindLog:
+		return "log:"
+	case kindWebhook:
+		return "a webhook"
+	default:
+		return string(k) + "://"
+	}
+}
+
+type fileSettings struct {
+	path        string
+	rotateBytes int64 // 0 = never
+	keep        int64 // rotated files; 0 = all
+}
+
+type webhookSettings struct {
+	batch        bool
+	signers      []*standardwebhooks.Webhook
+	headers      map[string]string
+	allowPrivate bool
+	caFile       string
+}
+
+// busSettings are those of NATS and Kafka.
+type busSettings struct {
+	servers        []string // HOST:PORT
+	name           string   // of the subject or topic
+	user, password string
+	hasPassword    bool
+	tls            bool
+	sasl           string
+	caFile         string
+}
+
+// Bounds of what the configuration may say.
+const (
+	leastPause    = 10 * time.Millisecond
+	longestPause  = 24 * time.Hour
+	longestCall   = 10 * time.Minute
+	largestBatch  = 10_000
+	mostErrors    = 1_000_000
+	defaultRotate = 100_000_000 // bytes
+	defaultKeep   = 10
+)
+
+// Parse reads the value of the configuration's key topics: which events go
+// where. Variables that texts name are looked up with getenv. The pairs come in
+// the order of the file. An error is an *outbox.Refusal of kind
+// outbox.ErrInvalid with its line, whose sentence names the key and no secret.
+func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Pair, error) {
+	r := &reader{getenv: getenv}
+	var pairs []Pair
+	for _, topic := range r.entries(node, "topics") {
+		pairs = append(pairs, r.topic(topic)...)
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return pairs, nil
+}
+
+func (r *reader) topic(topic entry) []Pair {
+	r.check(topic, outbox.CheckPairPart("topic", topic.name))
+	fields := r.fields(topic.value, topic.path, "match", "publishers")
+	match := r.match(topic, fields["match"])
+	publishers := r.entries(fields["publishers"].value, topic.path+".publishers")
+	if r.err == nil && len(publishers) == 0 {
+		r.fail(topic.key, topic.path, "the topic has no publishers; say under publishers where its events go, or take the topic out")
+	}
+	var pairs []Pair
+	for _, publisher := range publishers {
+		r.check(publisher, outbox.CheckPairPart("publisher", publisher.name))
+		p := r.pair(publisher)
+		p.PairName = outbox.PairName{Topic: topic.name, Publisher: publisher.name}
+		p.Match = match
+		pairs = append(pairs, p)
+		r.sameFile(publisher, p)
+	}
+	return pairs
+}
+
+func (r *reader) match(topic, field entry) outbox.Match {
+	path := topic.path + ".match"
+	fields := r.fields(field.value, path, "event_types", "required_tags", "any_of_tags", "exact_tags", "campaigns")
+	m := outbox.Match{
+		EventTypes:   r.texts(fields["event_types"]),
+		RequiredTags: r.texts(fields["required_tags"]),
+		AnyOfTags:    r.texts(fields["any_of_tags"]),
+		Campaigns:    r.texts(fields["campaigns"]),
+	}
+	for _, tag := range r.entries(fields["exact_tags"].value, path+".exact_tags") {
+		if m.ExactTags == nil {
+			m.ExactTags = map[string]string{}
+		}
+		m.ExactTags[tag.name] = r.text(tag)
+	}
+	at := topic.key
+	if field.key != nil {
+		at = field.key
+	}
+	if r.err == nil && m.Empty() {
+		r.fail(at, path, `the match is empty; say which events are meant, or select every event with event_types: ["*"]`)
+	}
+	return m
+}
+
+var (
+	commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "max_errors", "failed_retry", "start"}
+	kindKeys   = map[kind][]string{
+		kindLog:     nil,
+		kindFile:    {"rotate_bytes", "keep"},
+		kindWebhook: {"format", "secret", "headers", "allow_private", "ca_file"},
+		kindNATS:    {"ca_file"},
+		kindKafka:   {"ca_file"},
+	}
+)
+
+// everyKey a publisher may have, of whatever kind its destination is.
+func everyKey() []string {
+	keys := slices.Clone(commonKeys)
+	for _, k := range slices.Sorted(maps.Keys(kindKeys)) {
+		for _, name := range kindKeys[k] {
+			if !slices.Contains(keys, name) {
+				keys = append(keys, name)
+			}
+		}
+	}
+	return keys
+}
+
+func (r *reader) pair(publisher entry) Pair {
+	fields := r.fields(publisher.value, publisher.path, everyKey()...)
+	p := Pair{
+		PollInterval: r.pause(fields["poll_interval"], DefaultPollInterval, longestPause),
+		BatchSize:    int(r.number(fields["batch_size"], DefaultBatchSize, 1, largestBatch)),
+		Timeout:      r.pause(fields["timeout"], DefaultTimeout, longestCall),
+		MaxErrors:    int(r.number(fields["max_errors"], DefaultMaxErrors, 1, mostErrors)),
+		FailedRetry:  r.pause(fields["failed_retry"], DefaultFailedRetry, longestPause),
+		StartAtHead:  r.choice(fields["start"], "beginning", "head") == "head",
+	}
+	if r.err == nil && fields["url"].value == nil {
+		r.fail(publisher.key, publisher.path, "url is missing; it says where the events go, such as file:///var/lib/outboxweb/events.ndjson")
+	}
+	if r.err != nil {
+		return p
+	}
+	at := fields["url"]
+	u := r.destination(at)
+	if r.err != nil {
+		return p
+	}
+	r.keysOf(u.kind, publisher, fields)
+	p.URL, p.settings.kind = u.whole, u.kind
+	switch u.kind {
+	case kindLog:
+		p.Destination = r.logURL(at, u)
+	case kindFile:
+		p.Destination = r.file(at, u, fields, &p.settings.file)
+	case kindWebhook:
+		p.Destination = r.webhook(at, u, fields, &p.settings.webhook)
+	case kindNATS:
+		p.Destination = r.nats(at, u, fields, &p.settings.nats)
+	case kindKafka:
+		p.Destination = r.kafka(at, u, fields, &p.settings.kafka)
+	}
+	return p
+}
+
+// keysOf refuses keys that only other kinds of destinations have.
+func (r *reader) keysOf(k kind, publisher entry, fields map[string]entry) {
+	known := append(slices.Clone(commonKeys), kindKeys[k]...)
+	for _, name := range everyKey() {
+		field, given := fields[name]
+		if !given || slices.Contains(known, name) {
+			continue
+		}
+		var of []string
+		for _, other := range []kind{kindFile, kindWebhook, kindNATS, kindKafka} {
+			if slices.Contains(kindKeys[other], name) {
+				of = append(of, other.words())
+			}
+		}
+		r.fail(field.key, publisher.path, "%s is a key of %s, and this destination is %s; use %s", name, strings.Join(of, " and "), k.words(), strings.Join(known, ", "))
+		return
+	}
+}
+
+func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSettings) string {
+	s.path = u.path
+	s.rotateBytes = r.number(fields["rotate_bytes"], defaultRotate, 0, 1<<50)
+	s.keep = r.number(fields["keep"], defaultKeep, 0, 1_000_000)
+	switch {
+	case u.query != "":
+		r.fail(at.value, at.path, "file: takes no ?; its settings are keys beside url")
+	case u.authority != "" && u.authority != "localhost", !strings.HasPrefix(s.path, "/"):
+		r.fail(at.value, at.path, "the path of the file must be absolute, with three slashes: file:///var/lib/outboxweb/events.ndjson")
+	case strings.HasSuffix(s.path, "/") || strings.ContainsRune(s.path, 0):
+		r.fail(at.value, at.path, "the path must name a file, such as file:///var/lib/outboxweb/events.ndjson")
+	}
+	s.path = filepath.Clean(s.path)
+	return "file://" + s.path
+}
+
+// sameFile refuses two pairs that write one file: their lines would mix, and
+// each would rotate the other's away.
+func (r *reader) sameFile(publisher entry, p Pair) {
+	if r.err != nil || p.settings.kind != kindFile {
+		return
+	}
+	for _, other := range r.files {
+		path, taken := p.settings.file.path, other.settings.file.path
+		if path == taken || rotationNumber(path, taken) > 0 || rotationNumber(taken, path) > 0 {
+			r.fail(publisher.key, publisher.path+".url", "%s writes the same file, or its rotated ones, as %s; give each publisher a file of its own", p.PairName, other.PairName)
+			return
+		}
+	}
+	r.files = append(r.files, p)
+}
+
+func (r *reader) webhook(at entry, u address, fields map[string]entry, s *webhookSettings) string {
+	s.batch = r.choice(fields["format"], "structured", "batch") == "batch"
+	s.allowPrivate = r.flag(fields["allow_private"])
+	s.caFile = r.caFile(fields["ca_file"])
+	s.signers = r.signers(fields["secret"])
+	s.headers = r.headers(fields["headers"])
+	if r.err == nil && u.scheme == "http" && !s.allowPrivate {
+		r.fail(at.value, at.path, "http:// travels in the clear: only with allow_private: true, for a receiver in a network of your own; use https:// otherwise")
+	}
+	return r.webhookDestination(at, u)
+}
+
+func (r *reader) signers(field entry) []*standardwebhooks.Webhook {
+	if field.value == nil {
+		return nil
+	}
+	items := []*yaml.Node{field.value}
+	if field.value.Kind == yaml.SequenceNode {
+		items = field.value.Content
+	}
+	if len(items) == 0 {
+		r.fail(field.value, field.path, "the list is empty; give a secret, or take the key out")
+	}
+	var signers []*standardwebhooks.Webhook
+	for _, item := range items {
+		secret := r.expand(entry{path: field.path, key: field.key, value: item}, verbatim)
+		signer := readSecret(secret)
+		if r.err == nil && signer == nil {
+			r.fail(item, field.path, "a secret of Standard Webhooks begins with whsec_ and goes on with 24 to 64 bytes in base64; make one with: echo whsec_$(openssl rand -base64 32)")
+		}
+		signers = append(signers, signer)
+	}
+	return signers
+}
+
+func (r *reader) headers(field entry) map[string]string {
+	headers := map[string]string{}
+	for _, header := range r.entries(field.value, field.path) {
+		name := canonicalHeader(header.name)
+		value := r.expand(header, verbatim)
+		_, twice := headers[name]
+		switch {
+		case r.err != nil:
+		case name == "":
+			r.fail(header.key, field.path, "%q cannot be the name of a header", header.name)
+		case ownHeader(name):
+			r.fail(header.key, header.path, "the header %s is set by outboxweb itself; leave it out", name)
+		case twice:
+			r.fail(header.key, header.path, "the header %s is there twice", name)
+		case !headerValue(value):
+			r.fail(header.value, header.path, "the value of a header must be printable text in one line")
+		}
+		headers[name] = value
+	}
+	return headers
+}
+
+func (r *reader) caFile(field entry) string {
+	if field.value == nil {
+		return ""
+	}
+	path := r.text(field)
+	if r.err == nil && !filepath.IsAbs(path) {
+		r.fail(field.value, field.path, "the path of the certificates must be absolute, such as /etc/outboxweb/ca.pem")
+	}
+	return path
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// pairs are the publishers that the configuration file describes. An error
+// names the file and the line at fault.
+func (c *Common) pairs() ([]publish.Pair, error) {
+	if c.topics == nil {
+		return nil, nil
+	}
+	pairs, err := publish.Parse(c.topics, os.LookupEnv)
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return nil, usagef("--config: %s %s", c.Config, refusal)
+	}
+	return pairs, err
+}
+
+// publishing makes what delivers to the pairs, in the name of the process's
+// worker.
+func (c *serveCmd) publishing(a *app, st *store.Store, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
+	return worker.NewPublishing(worker.PublishingConfig{Store: st, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
+		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
+}
+
+// publisherTester sends made-up events to the destinations of pairs.
+func publisherTester(st *store.Store, pairs []publish.Pair, o publish.Options, source string) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
+		for _, pair := range pairs {
+			if pair.PairName == name {
+				return testPublisher(ctx, st, pair, o, source)
+			}
+		}
+		return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in the configuration of this process", name)
+	}
+}
+
+// testPublisher sends a made-up event to the destination of a pair. That the
+// destination does not take it is no error.
+func testPublisher(ctx context.Context, st *store.Store, pair publish.Pair, o publish.Options, source string) (outbox.TestDelivery, error) {
+	journal, err := st.JournalID(ctx)
+	if err != nil {
+		return outbox.TestDelivery{}, err
+	}
+	if o.Journal = journal; source == "" {
+		source = publish.Source(journal)
+	}
+	to, err := pair.Open(o)
+	if err != nil {
+		return outbox.TestDelivery{}, err
+	}
+	sent := outbox.TestDelivery{PairName: pair.PairName, ID: "test-" + uuid.NewString()}
+	began := time.Now()
+	_, failure := to.Publish(ctx, []*publish.Event{publish.TestEvent(source, sent.ID)})
+	sent.Seconds = time.Since(began).Seconds()
+	if failure = errors.Join(failure, to.Close()); failure != nil {
+		sent.Error = failure.Error()
+	}
+	sent.OK = failure == nil
+	return sent, nil
+}

@@ -1,0 +1,336 @@
+package publish_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"gopkg.in/yaml.v3"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="
+
+var environment = map[string]string{
+	"HOOK_SECRET": secret, "TOKEN": "t0ken", "HOOK_URL": "https://hooks.example/services/s3cret?key=s3cret", "PASSWORD": "p@ss/w:o?r#d&%", "HOST": "hooks.example", "EMPTY": "",
+}
+
+func getenv(name string) (string, bool) {
+	value, ok := environment[name]
+	return value, ok
+}
+
+// topicsOf is the value of the key topics of a configuration file.
+func topicsOf(tb testing.TB, text string) *yaml.Node {
+	tb.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		tb.Fatalf("%v in\n%s", err, text)
+	}
+	for i, node := range document.Content[0].Content {
+		if i%2 == 0 && node.Value == "topics" {
+			return document.Content[0].Content[i+1]
+		}
+	}
+	tb.Fatalf("no topics in\n%s", text)
+	return nil
+}
+
+func parse(tb testing.TB, text string) ([]publish.Pair, error) {
+	tb.Helper()
+	return publish.Parse(topicsOf(tb, text), getenv)
+}
+
+// pairOf is the only pair of a topic of everything with one publisher.
+func pairOf(tb testing.TB, lines ...string) publish.Pair {
+	tb.Helper()
+	pairs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pairs[0]
+}
+
+func TestParse_readsWhatIsConfigured(t *testing.T) {
+	t.Parallel()
+	pairs, err := parse(t, `
+mode: outbox_apply_only
+topics:
+  scenes:
+    match:
+      event_types: [scene.*, session.started]
+      required_tags: [wallet_id]
+      any_of_tags: [a, b]
+      exact_tags: {region: eu}
+      campaigns: [c-1]
+    publishers:
+      archive: {url: "file:///var/lib/./outboxweb/scenes.ndjson"}
+      hook:
+        url: https://me:${PASSWORD}@${HOST}/in/${TOKEN}?k=${TOKEN}
+        format: batch
+        secret: [ "${HOOK_SECRET}", whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA ]
+        headers: {Authorization: "Bearer ${TOKEN}", x-price: "$${5}"}
+        poll_interval: 250ms
+        batch_size: 500
+        timeout: 3s
+        max_errors: 3
+        failed_retry: 1m
+        start: head
+  all:
+    match: {event_types: ["*"]}
+    publishers:
+      bus: {url: "nats://user:${PASSWORD}@n1,n2:4223/outboxweb.all?tls=true"}
+      stream: {url: "kafka://b1:9092,[::1]/all"}
+      whole: {url: "${HOOK_URL}"}
+      log: {url: "log:"}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenes := outbox.Match{
+		EventTypes: []string{"scene.*", "session.started"}, RequiredTags: []string{"wallet_id"}, AnyOfTags: []string{"a", "b"},
+		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
+	}
+	all := outbox.Match{EventTypes: []string{"*"}}
+	pair := func(topic, publisher string, match outbox.Match, url, shown string) publish.Pair {
+		return publish.Pair{
+			PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
+			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, MaxErrors: 10, FailedRetry: 5 * time.Minute,
+		}
+	}
+	hook := publish.Pair{
+		PairName: outbox.PairName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
+		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
+		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
+		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, MaxErrors: 3, FailedRetry: time.Minute,
+	}
+	want := []publish.Pair{
+		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
+		hook,
+		pair("all", "bus", all, "nats://user:p%40ss%2Fw%3Ao%3Fr%23d%26%25@n1,n2:4223/outboxweb.all?tls=true", "nats://n1:4222,n2:4223/outboxweb.all"),
+		pair("all", "stream", all, "kafka://b1:9092,[::1]/all", "kafka://b1:9092,[::1]:9092/all"),
+		pair("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
+		pair("all", "log", all, "log:", "log:"),
+	}
+	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(publish.Pair{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParse_takesNoTopics(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"topics:", "topics: {}", "topics: null"} {
+		if pairs, err := parse(t, text); err != nil || len(pairs) != 0 {
+			t.Errorf("%q: %v, %v", text, pairs, err)
+		}
+	}
+}
+
+// Each text has one mistake, in the line that ends in #!.
+func TestParse_namesTheLineOfTheMistake(t *testing.T) {
+	t.Parallel()
+	const start = "topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      p:\n"
+	publisher := func(lines ...string) string { return start + "        " + strings.Join(lines, "\n        ") }
+	url := func(url string) string { return publisher("url: " + url + " #!") }
+	hook := func(lines ...string) string {
+		return publisher(append([]string{"url: https://hooks.example/in"}, lines...)...)
+	}
+	for _, test := range []struct{ name, text, says string }{
+		{"unknown key of a topic", "topics:\n  scenes:\n    matches: {} #!", `topics.scenes: unknown key "matches"; use match, publishers`},
+		{"unknown key of a match", "topics:\n  scenes:\n    match:\n      event_type: [a] #!", `topics.scenes.match: unknown key "event_type"; use event_types`},
+		{"unknown key of a publisher", publisher("ulr: 'log:' #!"), `topics.scenes.publishers.p: unknown key "ulr"; use url,`},
+		{"topics is a list", "topics: #!\n", ""},
+		{"topic is a text", "topics:\n  scenes: all #!", "topics.scenes: must be a mapping"},
+		{"topic twice", start + "        url: 'log:'\n  scenes: {} #!", `topics: "scenes" is there twice; the first is in line 2`},
+		{"publisher twice", publisher("url: 'log:'") + "\n      p: {url: 'log:'} #!", `topics.scenes.publishers: "p" is there twice; the first is in line 5`},
+		{"key twice", publisher("url: 'log:'", "url: 'log:' #!"), `"url" is there twice`},
+		{"name of a topic", "topics:\n  Scenes: {} #!", `topic "Scenes" must begin with`},
+		{"name of a publisher", "topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      a/b: {url: 'log:'} #!", `publisher "a/b" must begin with`},
+		{"name is a number", "topics:\n  1: {} #!", "the key 1 must be a text; put it in quotes"},
+		{"no match", "topics:\n  scenes: #!\n    publishers: {p: {url: 'log:'}}", `the match is empty; say which events are meant, or select every event with event_types: ["*"]`},
+		{"empty match", "topics:\n  scenes:\n    match: {} #!\n    publishers: {p: {url: 'log:'}}", "topics.scenes.match: the match is empty"},
+		{"empty list", "topics:\n  scenes:\n    match:\n      campaigns: [] #!", "the list is empty"},
+		{"empty text", "topics:\n  scenes:\n    match:\n      campaigns: [''] #!", "must not be empty"},
+		{"number for a text", "topics:\n  scenes:\n    match:\n      campaigns: [1] #!", "must be a text; put it in quotes"},
+		{"text for a list", "topics:\n  scenes:\n    match:\n      campaigns: c-1 #!", "must be a list"},
+		{"list for a mapping", "topics:\n  scenes:\n    match:\n      exact_tags: [a] #!", "must be a mapping"},
+		{"bool for a tag", "topics:\n  scenes:\n    match:\n      exact_tags: {vip: true} #!", "topics.scenes.match.exact_tags.vip: must be a text; put it in quotes"},
+		{"no publishers", "topics:\n  scenes: #!\n    match: {event_types: [a]}", "the topic has no publishers"},
+		{"empty publishers", "topics:\n  scenes: #!\n    match: {event_types: [a]}\n    publishers: {}", "the topic has no publishers"},
+		{"no url", start[:len(start)-1] + " #!\n        batch_size: 1", "topics.scenes.publishers.p: url is missing"},
+		{"publisher is empty", start[:len(start)-1] + " #!", "url is missing"},
+		{"alias", "topics:\n  a: &a\n    match: {event_types: [a]}\n    publishers: {p: {url: 'log:'}}\n  b: *a #!", "references of YAML"},
+		{"merge", "topics:\n  a: &a\n    match: {event_types: [a]}\n    publishers: {p: {url: 'log:'}}\n  b:\n    <<: *a #!", "references of YAML"},
+		{"alias as a text", "topics:\n  a:\n    match: {event_types: [&x a], campaigns: [*x]} #!", "references of YAML"},
+
+		{"unknown scheme", url("ftp://h/x"), "unknown scheme ftp:; use log:, file:///path, https://host/path, nats://"},
+		{"no scheme", url("hooks.example/in"), "a URL begins with its scheme"},
+		{"empty scheme", url("'://x'"), "a URL begins with its scheme"},
+		{"url is a list", url("[a]"), "topics.scenes.publishers.p.url: must be a text"},
+		{"log with a path", url("log:/x"), "log: stands alone"},
+		{"file is relative", url("file:x.ndjson"), "must be absolute"},
+		{"file on a host", url("file://var/x.ndjson"), "must be absolute"},
+		{"file is a directory", url("file:///var/"), "must name a file"},
+		{"file with a query", url("file:///x?rotate=1"), "takes no ?"},
+		{"bad escape", url("file:///x%zz"), "two hexadecimal digits"},
+		{"http", url("http://127.0.0.1/x"), "http:// travels in the clear: only with allow_private: true"},
+		{"no host", url("https:///x"), "is not a URL"},
+		{"bad port", url("https://h:99999/x"), "is not a URL"},
+		{"fragment", url("https://h/x#y"), "has no #"},
+		{"no subject", url("nats://h:4222"), "the subject must follow the host"},
+		{"subject with a wildcard", url("nats://h/a.*"), "without * and >"},
+		{"no servers", url("nats:///subject"), "the servers must follow"},
+		{"unknown parameter", url("nats://h/s?sasl=plain"), "behind the ? stands tls"},
+		{"tls", url("kafka://h/s?tls=yes"), "tls must be true or false"},
+		{"topic of Kafka", url("kafka://h/a/b"), "the topic must follow"},
+		{"sasl", url("kafka://u:p@h/t?sasl=digest"), "sasl must be plain or scram-sha-256"},
+		{"sasl without a name", url("kafka://h/t?sasl=plain"), "sasl needs a name and a password"},
+		{"name without sasl", url("kafka://u:p@h/t"), "need ?sasl="},
+		{"variable not set", url("https://h/${NOT_SET}"), "the variable NOT_SET is not set"},
+		{"variable without end", url("https://h/${TOKEN"), "${ begins the name of a variable"},
+		{"variable without name", url("https://h/${}"), "${ begins the name of a variable"},
+
+		{"key of a file", hook("keep: 3 #!"), "keep is a key of file://, and this destination is a webhook; use url,"},
+		{"key of a webhook", publisher("url: file:///x", "secret: x #!"), "secret is a key of a webhook, and this destination is file://"},
+		{"key of several kinds", publisher("url: file:///x", "ca_file: /x #!"), "ca_file is a key of a webhook and nats:// and kafka://"},
+		{"batch_size", hook("batch_size: 0 #!"), "must be from 1 to 10000, not 0"},
+		{"batch_size is a text", hook("batch_size: many #!"), "must be a whole number from 1 to 10000"},
+		{"batch_size is a fraction", hook("batch_size: 1.5 #!"), "must be a whole number"},
+		{"batch_size is huge", hook("batch_size: 99999999999999999999 #!"), "must be a whole number"},
+		{"poll_interval", hook("poll_interval: 9ms #!"), "must be from 10ms to 24h0m0s, not 9ms"},
+		{"poll_interval without unit", hook("poll_interval: 5 #!"), "must be a time with its unit"},
+		{"timeout", hook("timeout: 11m #!"), "must be from 10ms to 10m0s"},
+		{"max_errors", hook("max_errors: 0 #!"), "must be from 1 to"},
+		{"failed_retry", hook("failed_retry: 1ms #!"), "must be from 10ms"},
+		{"start", hook("start: end #!"), "must be beginning or head"},
+		{"rotate_bytes", publisher("url: file:///x", "rotate_bytes: -1 #!"), "must be from 0 to"},
+		{"format", hook("format: binary #!"), "must be structured or batch"},
+		{"allow_private", hook("allow_private: sometimes #!"), "must be true or false"},
+		{"ca_file", hook("ca_file: ca.pem #!"), "must be absolute"},
+		{"secret", hook("secret: hunter2 #!"), "a secret of Standard Webhooks begins with whsec_"},
+		{"short secret", hook("secret: whsec_AAAA #!"), "24 to 64 bytes"},
+		{"second secret", hook("secret:", "  - "+secret, "  - ${TOKEN} #!"), "a secret of Standard Webhooks"},
+		{"no secrets", hook("secret: [] #!"), "the list is empty"},
+		{"header's name", hook("headers: {'a b': x} #!"), `"a b" cannot be the name of a header`},
+		{"header's value", hook(`headers: {a: "x\ny"} #!`), "printable text in one line"},
+		{"own header", hook("headers: {content-type: x} #!"), "Content-Type is set by outboxweb itself"},
+		{"header of signatures", hook("headers: {webhook-id: x} #!"), "Webhook-Id is set by outboxweb itself"},
+		{"header twice", hook("headers: {x-a: x, X-A: y} #!"), "the header X-A is there twice"},
+		{"header's variable", hook("headers: {a: \"${NOT_SET}\"} #!"), "the variable NOT_SET is not set"},
+		{"same file", publisher("url: file:///var/x") + "\n      q: {url: file:///var/../var/x} #!", "scenes/q writes the same file, or its rotated ones, as scenes/p"},
+		{"rotated file", publisher("url: file:///var/x.000012") + "\n      q: {url: file:///var/x} #!", "scenes/q writes the same file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if test.says == "" {
+				test.text, test.says = "topics: [a] #!", "topics: must be a mapping"
+			}
+			_, err := parse(t, test.text)
+			var refusal *outbox.Refusal
+			if !errors.As(err, &refusal) || !errors.Is(err, outbox.ErrInvalid) {
+				t.Fatalf("got %v", err)
+			}
+			before, _, _ := strings.Cut(test.text, "#!")
+			if line := strings.Count(before, "\n") + 1; refusal.Line != line {
+				t.Errorf("line %d instead of %d: %v", refusal.Line, line, err)
+			}
+			if !strings.Contains(refusal.Detail, test.says) {
+				t.Errorf("%q does not say %q", refusal.Detail, test.says)
+			}
+			for _, word := range []string{"hunter2", "t0ken", "MfKQ"} {
+				if strings.Contains(refusal.Detail, word) {
+					t.Errorf("%q tells a secret", refusal.Detail)
+				}
+			}
+		})
+	}
+}
+
+func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
+	t.Parallel()
+	const password = "s3cret"
+	for _, url := range []string{
+		"https://me:" + password + "/x@h/in", "https://me:" + password + "@h:99999/", "https://me:" + password + "@h/%zz", "nats://me:" + password + "/x@h/s",
+		"kafka://me:" + password + "@h/t", "kafka://me:%zz" + password + "@h/t?sasl=plain", "http://me:" + password + "@h/in", "me:" + password + "@h/in",
+		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password,
+	} {
+		_, err := parse(t, fmt.Sprintf("topics: {t: {match: {campaigns: [c]}, publishers: {p: {url: '%s'}}}}", url))
+		if err == nil || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestOpen_readsTheCertificates(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
+		_, err := pairOf(t, "url: "+url, "ca_file: /dev/null").Open(publish.Options{})
+		if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "scenes/p") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// The examples of the documentation are configurations.
+func TestParse_readsTheDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/publishers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
+	if len(examples) < 5 {
+		t.Fatalf("only %d examples were found", len(examples))
+	}
+	for _, example := range examples {
+		pairs, err := publish.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
+			if strings.HasSuffix(name, "SECRET") {
+				return secret, true
+			}
+			return "x", true
+		})
+		if err != nil || len(pairs) == 0 {
+			t.Errorf("%v in\n%s", err, example[1])
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      p: {url: 'https://u:${TOKEN}@h:1/x?y', secret: [whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA], headers: {a: b}}\n")
+	f.Add("topics: {a: &a {match: {campaigns: [c]}, publishers: {p: {url: 'kafka://u:p@h,[::1]:2/t?sasl=plain&tls=true'}}}, b: *a}")
+	f.Add("topics: {a: {<<: {match: x}, publishers: {p: {url: 'nats://t@h/s.t', poll_interval: 1h, batch_size: 0x10}, q: {url: file:///x%41, keep: 1_0}}}}")
+	f.Add("topics: !!binary aGVsbG8=")
+	f.Add("topics: {? [a] : b}")
+	f.Fuzz(func(t *testing.T, text string) {
+		var document yaml.Node
+		if yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 {
+			return
+		}
+		root := document.Content[0]
+		nodes := append([]*yaml.Node{root}, root.Content...)
+		for _, node := range nodes {
+			pairs, err := publish.Parse(node, getenv)
+			var refusal *outbox.Refusal
+			if err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "") {
+				t.Fatalf("%#v", err)
+			}
+			for _, p := range pairs {
+				publisher, err := p.Open(publish.Options{})
+				if err != nil {
+					continue // a file of certificates that is not there
+				}
+				if err := publisher.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package publish
+
+import (
+	"encoding/base64"
+	"net"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// address is the URL of a destination taken apart. Several servers may stand
+// in one, which net/url does not read.
+type address struct {
+	kind      kind
+	whole     string // with variables put in, as are the parts
+	scheme    string
+	user      string // name and password as written, escaped
+	hasUser   bool
+	authority string // host and port, or several with commas
+	path      string // unescaped
+	query     string // without the ?
+	shownPath string // as the configuration writes it, with … for variables
+}
+
+const knownSchemes = "log:, file:///path, https://host/path, nats://host/subject or kafka://host/topic"
+
+// destination takes the URL of a publisher apart.
+func (r *reader) destination(at entry) address {
+	text := r.text(at)
+	u := address{whole: r.expand(at, putInURL(text))}
+	if r.err != nil {
+		return u
+	}
+	scheme, rest, found := strings.Cut(u.whole, ":")
+	u.scheme = strings.ToLower(scheme)
+	u.kind = kind(u.scheme)
+	if u.scheme == "http" {
+		u.kind = kindWebhook
+	}
+	if _, known := kindKeys[u.kind]; !found || !known {
+		if found && pairPartLike(scheme) {
+			r.fail(at.value, at.path, "unknown scheme %s:; use %s", shorten(scheme), knownSchemes)
+		} else {
+			r.fail(at.value, at.path, "a URL begins with its scheme; use %s", knownSchemes)
+		}
+		return u
+	}
+	if strings.Contains(rest, "#") || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		r.fail(at.value, at.path, "a URL here has no #, no spaces and no control characters")
+		return u
+	}
+	rest, u.query, _ = strings.Cut(rest, "?")
+	if after, ok := strings.CutPrefix(rest, "//"); ok {
+		slash := strings.Index(after+"/", "/")
+		u.authority, rest = after[:slash], after[slash:]
+	}
+	if i := strings.LastIndex(u.authority, "@"); i >= 0 {
+		u.user, u.authority, u.hasUser = u.authority[:i], u.authority[i+1:], true
+	}
+	var err error
+	if u.path, err = url.PathUnescape(rest); err != nil {
+		r.fail(at.value, at.path, "a %% in the path of a URL begins two hexadecimal digits")
+	}
+	u.shownPath = shownPath(text, u.path)
+	return u
+}
+
+var pairPartLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`).MatchString
+
+// putInURL puts values of variables into a URL. Those in the user's name and
+// password and behind the ? are escaped, so that they may hold any character.
+func putInURL(text string) func(at int, value string) string {
+	query := strings.Index(text+"?", "?")
+	user := 0
+	if start := strings.Index(text, "://"); start >= 0 {
+		end := start + len("://")
+		end += strings.IndexAny(text[end:]+"/", "/?#")
+		user = strings.LastIndex(text[:end], "@")
+	}
+	return func(at int, value string) string {
+		if at < user || at > query {
+			return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
+		}
+		return value
+	}
+}
+
+// shownPath is the path of a URL as the configuration writes it: what a
+// variable stands for may be a secret there.
+func shownPath(text, path string) string {
+	_, rest, absolute := strings.Cut(text, "://")
+	if !absolute || strings.HasPrefix(text, "$") {
+		if strings.Trim(path, "/") == "" {
+			return path
+		}
+		return "/…"
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	slash := strings.Index(rest+"/", "/")
+	return variable.ReplaceAllString(rest[slash:], "…")
+}
+
+func (r *reader) logURL(at entry, u address) string {
+	if strings.TrimSuffix(u.whole[len("log:"):], "//") != "" {
+		r.fail(at.value, at.path, "log: stands alone; it writes to the log of this process")
+	}
+	return "log:"
+}
+
+// webhookDestination checks the URL of a webhook and returns it without
+// secrets.
+func (r *reader) webhookDestination(at entry, u address) string {
+	parsed, err := url.Parse(u.whole)
+	if r.err == nil && (err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port())) {
+		r.fail(at.value, at.path, "is not a URL such as https://host/path; characters with a meaning of their own must be escaped in a password")
+	}
+	shown := u.scheme + "://" + u.authority + u.shownPath
+	if u.query != "" {
+		shown += "?…"
+	}
+	return shown
+}
+
+func portInRange(port string) bool {
+	if port == "" {
+		return true
+	}
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// natsSubject is a subject that can be published to: tokens with dots, without
+// wildcards.
+var natsSubject = regexp.MustCompile(`^[^\s.*>@/]+(\.[^\s.*>@/]+)*$`)
+
+func (r *reader) nats(at entry, u address, fields map[string]entry, s *busSettings) string {
+	r.bus(at, u, "4222", s, "tls")
+	s.caFile = r.caFile(fields["ca_file"])
+	if r.err == nil && (!natsSubject.MatchString(s.name) || len(s.name) > 250) {
+		r.fail(at.value, at.path, "the subject must follow the host, such as nats://host:4222/outboxweb.scenes; it is one subject, without * and >")
+	}
+	return "nats://" + strings.Join(s.servers, ",") + "/" + s.name
+}
+
+var kafkaTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+var saslMechanisms = []string{"plain", "scram-sha-256", "scram-sha-512"}
+
+func (r *reader) kafka(at entry, u address, fields map[string]entry, s *busSettings) string {
+	r.bus(at, u, "9092", s, "tls", "sasl")
+	s.caFile = r.caFile(fields["ca_file"])
+	switch {
+	case r.err != nil:
+	case !kafkaTopic.MatchString(s.name) || s.name == "." || s.name == "..":
+		r.fail(at.value, at.path, "the topic must follow the brokers, such as kafka://host:9092/scenes; it has letters, digits, dots, dashes and underscores")
+	case s.sasl != "" && !slices.Contains(saslMechanisms, s.sasl):
+		r.fail(at.value, at.path, "sasl must be %s", strings.Join(saslMechanisms, " or "))
+	case s.sasl != "" && !s.hasPassword:
+		r.fail(at.value, at.path, "sasl needs a name and a password: kafka://user:password@host:9092/topic?sasl=%s", s.sasl)
+	case s.sasl == "" && u.hasUser:
+		r.fail(at.value, at.path, "a name and a password need ?sasl=, one of %s", strings.Join(saslMechanisms, ", "))
+	}
+	return "kafka://" + strings.Join(s.servers, ",") + "/" + s.name
+}
+
+// bus reads what NATS and Kafka have in common.
+func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...string) {
+	for _, server := range strings.Split(u.authority, ",") {
+		parsed, err := url.Parse("x://" + server)
+		if err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port()) || parsed.Path != "" {
+			r.fail(at.value, at.path, "the servers must follow %s:// as HOST:PORT, several with commas; characters with a meaning of their own must be escaped in a password", u.scheme)
+			return
+		}
+		if parsed.Port() != "" {
+			port = parsed.Port()
+		}
+		s.servers = append(s.servers, net.JoinHostPort(parsed.Hostname(), port))
+	}
+	s.name = strings.TrimPrefix(u.path, "/")
+	name, password, hasPassword := strings.Cut(u.user, ":")
+	var errs [2]error
+	s.user, errs[0] = url.PathUnescape(name)
+	s.password, errs[1] = url.PathUnescape(password)
+	s.hasPassword = hasPassword
+	query, err := url.ParseQuery(u.query)
+	if err != nil || errs[0] != nil || errs[1] != nil {
+		r.fail(at.value, at.path, "a %% in a URL begins two hexadecimal digits")
+	}
+	for name, values := range query {
+		if !slices.Contains(known, name) || len(values) > 1 {
+			r.fail(at.value, at.path, "behind the ? stands %s, once each", strings.Join(known, " or "))
+		}
+	}
+	if query.Has("tls") {
+		s.tls = query.Get("tls") == "true"
+		if !s.tls && query.Get("tls") != "false" {
+			r.fail(at.value, at.path, "tls must be true or false")
+		}
+	}
+	s.sasl = query.Get("sasl")
+}
+
+// readSecret is what signs with a secret; nil when it is none.
+func readSecret(secret string) *standardwebhooks.Webhook {
+	encoded, found := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !found || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil
+	}
+	signer, err := standardwebhooks.NewWebhookRaw(key)
+	if err != nil {
+		return nil
+	}
+	return signer
+}
+
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// canonicalHeader is a header's name as HTTP spells it; empty when it is none.
+func canonicalHeader(name string) string {
+	if !headerName.MatchString(name) {
+		return ""
+	}
+	return textproto.CanonicalMIMEHeaderKey(name)
+}
+
+// ownHeader reports whether requests have the header anyhow.
+func ownHeader(name string) bool {
+	return strings.HasPrefix(name, "Webhook-") || slices.Contains([]string{
+		"Content-Type", "Content-Length", "Content-Encoding", "Host", "User-Agent", "Accept-Encoding",
+		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
+	}, name)
+}
+
+func headerValue(value string) bool {
+	return !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}

@@ -1,0 +1,73 @@
+package publish_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+// crampedFile tells this program, started again by a test, which file to
+// publish to while no file may grow beyond crampedSize bytes.
+const (
+	crampedFile = "PUBLISH_TEST_CRAMPED_FILE"
+	crampedSize = 10_000
+)
+
+// publishCramped publishes until the file is full, and prints how many events
+// were delivered and why no more.
+func publishCramped(path string) int {
+	signal.Ignore(syscall.SIGXFSZ)
+	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	pairs, err := publish.Parse(crampedTopics(path), os.LookupEnv)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	publisher, err := pairs[0].Open(publish.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	delivered := int64(0)
+	for {
+		n, err := publisher.Publish(context.Background(), journalEvents(delivered+1, delivered+3))
+		delivered += int64(n)
+		if err != nil {
+			fmt.Printf("%d %s %v\n", delivered, publish.Blame(err).Kind, err)
+			return 0
+		}
+	}
+}
+
+func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), crampedFile+"="+path)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var delivered int64
+	var kind string
+	if _, err := fmt.Sscan(string(out), &delivered, &kind); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if kind != string(outbox.DestinationError) || !strings.Contains(string(out), "file too large") || delivered == 0 {
+		t.Errorf("said %s", out)
+	}
+	wantLines(t, path, 1, delivered)
+}

@@ -1,0 +1,320 @@
+package publish_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+func crampedTopics(path string) *yaml.Node {
+	var node yaml.Node
+	text := fmt.Sprintf("scenes: {match: {event_types: ['*']}, publishers: {p: {url: 'file://%s', rotate_bytes: 0}}}", path)
+	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
+		panic(err)
+	}
+	return node.Content[0]
+}
+
+// open makes the publisher of a pair with these settings, closed with the test.
+func open(tb testing.TB, lines ...string) publish.Publisher {
+	tb.Helper()
+	publisher, err := pairOf(tb, lines...).Open(publish.Options{Journal: "j1", Version: "1.2.3"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := publisher.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return publisher
+}
+
+func openFile(tb testing.TB, path string, lines ...string) publish.Publisher {
+	tb.Helper()
+	return open(tb, append([]string{"url: file://" + path}, lines...)...)
+}
+
+// deliver publishes the events of these positions, all of which must arrive.
+func deliver(tb testing.TB, p publish.Publisher, first, last int64) {
+	tb.Helper()
+	events := journalEvents(first, last)
+	if n, err := p.Publish(tb.Context(), events); err != nil || n != len(events) {
+		tb.Fatalf("delivered %d of %d: %v", n, len(events), err)
+	}
+}
+
+// refused publishes the events of these positions and wants so many delivered,
+// and an error of a kind that says something.
+func refused(tb testing.TB, p publish.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *publish.Error {
+	tb.Helper()
+	n, err := p.Publish(tb.Context(), journalEvents(first, last))
+	if err == nil {
+		tb.Fatalf("delivered %d without an error", n)
+	}
+	blame := publish.Blame(err)
+	if n != delivered || blame.Kind != kind || !strings.Contains(err.Error(), says) {
+		tb.Errorf("delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
+	}
+	return blame
+}
+
+// positions are those of the events in a text of one CloudEvent a line.
+func positions(tb testing.TB, text []byte) []int64 {
+	tb.Helper()
+	var list []int64
+	for line := range bytes.Lines(text) {
+		var e struct {
+			ID   string       `json:"id"`
+			Data outbox.Event `json:"data"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil || line[len(line)-1] != '\n' || e.ID != fmt.Sprint(e.Data.Position) {
+			tb.Fatalf("%v: %q", err, line)
+		}
+		list = append(list, e.Data.Position)
+	}
+	return list
+}
+
+func wantLines(tb testing.TB, path string, first, last int64) {
+	tb.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	wantRange(tb, positions(tb, text), first, last)
+}
+
+// wantRange wants all numbers from first to last, in order.
+func wantRange(tb testing.TB, got []int64, first, last int64) {
+	tb.Helper()
+	var want []int64
+	for position := first; position <= last; position++ {
+		want = append(want, position)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		tb.Errorf("got %v instead of %d to %d", got, first, last)
+	}
+}
+
+func TestFile_appendsLines(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Open made the file: %v", err)
+	}
+	deliver(t, p, 1, 3)
+	deliver(t, openFile(t, path), 4, 5)
+	deliver(t, p, 6, 6)
+	wantLines(t, path, 1, 6)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
+	t.Parallel()
+	line, err := journalEvents(3, 3)[0].CloudEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := append(bytes.Clone(line[:len(line)-1]), bytes.Repeat([]byte{'x'}, 200_000)...)
+	for name, torn := range map[string][]byte{
+		"brace": line[:1], "half": line[:len(line)/2], "all but its end": line, "longer than a block": long, "zeros": make([]byte, 5000), "zeros after a part": append(bytes.Clone(line[:9]), 0, 0),
+	} {
+		for _, before := range []int64{0, 2} {
+			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(t.TempDir(), "events.ndjson")
+				p := openFile(t, path)
+				if before > 0 {
+					deliver(t, p, 1, before)
+				}
+				f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.Write(torn); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+				deliver(t, p, before+1, before+2)
+				wantLines(t, path, 1, before+2)
+			})
+		}
+	}
+}
+
+func TestFile_leavesForeignTextAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "notes")
+	const text = "one\n{\"not\": \"ours\"}"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, openFile(t, path), 1, 2, 0, outbox.DestinationError, "is not an event of outboxweb")
+	if got, err := os.ReadFile(path); err != nil || string(got) != text {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestFile_rotatesBySize(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		keep int
+		want []string // files beside the first one
+	}{
+		{keep: 2, want: []string{"000003", "000004"}},
+		{keep: 0, want: []string{"000001", "000002", "000003", "000004"}},
+	} {
+		t.Run(fmt.Sprint("keep ", test.keep), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "events.ndjson")
+			p := openFile(t, path, "rotate_bytes: 3000", fmt.Sprint("keep: ", test.keep))
+			for first := int64(1); first <= 9; first += 2 {
+				deliver(t, p, first, first+1) // some 2000 bytes
+			}
+			wantLines(t, path, 9, 10)
+			entries, err := os.ReadDir(filepath.Dir(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range entries {
+				if suffix := strings.TrimPrefix(e.Name(), "events.ndjson"); suffix != "" {
+					got = append(got, suffix[1:])
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("files %v instead of %v", got, test.want)
+			}
+			wantLines(t, path+".000003", 5, 6)
+			wantLines(t, path+".000004", 7, 8)
+		})
+	}
+}
+
+func TestFile_putsABatchThatIsTooLargeIntoAFileOfItsOwn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path, "rotate_bytes: 1")
+	deliver(t, p, 1, 3)
+	deliver(t, p, 4, 5)
+	wantLines(t, path+".000001", 1, 3)
+	wantLines(t, path, 4, 5)
+}
+
+func TestFile_goesOnWhenTheFileWasMovedAway(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path)
+	deliver(t, p, 1, 2)
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, p, 3, 4)
+	wantLines(t, path+".old", 1, 2)
+	wantLines(t, path, 3, 4)
+}
+
+func TestFile_waitsForTheLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path, "timeout: 200ms")
+	deliver(t, p, 1, 1)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, p, 2, 3, 0, outbox.DestinationError, "another process holds its lock")
+	wantLines(t, path, 1, 1)
+	patient := openFile(t, path)
+	done := make(chan error, 1)
+	go func() {
+		_, err := patient.Publish(context.Background(), journalEvents(2, 3))
+		done <- err
+	}()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantLines(t, path, 1, 3)
+}
+
+func TestFile_saysWhyItCannotWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, test := range []struct{ path, says string }{
+		{"/dev/full", "it is no regular file"},
+		{dir, "it is no regular file"},
+		{filepath.Join(dir, "none", "events.ndjson"), "open: no such file or directory"},
+	} {
+		refused(t, openFile(t, test.path), 1, 2, 0, outbox.DestinationError, test.path+": "+test.says)
+	}
+}
+
+// A pair that was taken over must not write once it knows.
+func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	for _, lines := range [][]string{
+		{"url: file://" + path}, {"url: 'log:'"}, {"url: nats://127.0.0.1:1/s"}, {"url: kafka://127.0.0.1:1/t"},
+		{"url: https://127.0.0.1:1", "allow_private: true"}, {"url: https://127.0.0.1:1", "format: batch"},
+	} {
+		start := time.Now()
+		n, err := open(t, lines...).Publish(ctx, journalEvents(1, 2))
+		if n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %d, %v", lines, n, err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s took %v", lines, took)
+		}
+	}
+	if text, err := os.ReadFile(path); len(text) > 0 {
+		t.Errorf("%q was written; %v", text, err)
+	}
+}
+
+// What a batch costs with its sync. Five publishers share the encoding.
+func BenchmarkFile(b *testing.B) {
+	for _, size := range []int64{100, 1000} {
+		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
+			p := openFile(b, filepath.Join(b.TempDir(), "events.ndjson"))
+			events := journalEvents(1, size)
+			start := time.Now()
+			n := 0
+			for b.Loop() {
+				if _, err := p.Publish(b.Context(), events); err != nil {
+					b.Fatal(err)
+				}
+				n += len(events)
+			}
+			b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s")
+		})
+	}
+}

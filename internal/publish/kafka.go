@@ -1,0 +1,259 @@
+package publish
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	// groupBytes of events go out at a time. Brokers take 1 MB in one record
+	// batch unless told otherwise, and take a record batch whole or not at all.
+	groupBytes = 900_000
+	// recordOverhead is more than what a record has beside its key and value.
+	recordOverhead = 128
+	// largestRecord bounds what is offered to a broker, which has its own
+	// limit below.
+	largestRecord = 64 << 20
+	// sendTries of a group whose partitions change their leader or the like.
+	sendTries = 3
+)
+
+// kafkaPublisher produces to a topic, with the campaign as the key, so that a
+// campaign's events are in one partition and in order. Events go out in
+// groups: each is acknowledged before the next is sent, and is small enough to
+// be one record batch of each partition, so that no event of a campaign can be
+// taken while one before it is refused. What goes wrong ends the client:
+// nothing that it still has may be sent later.
+type kafkaPublisher struct {
+	pair     outbox.PairName
+	settings busSettings
+	timeout  time.Duration
+	tls      *tls.Config // nil without TLS
+	group    int         // bytes; less than groupBytes for brokers that take less
+
+	client *kgo.Client // nil before the first Publish and after a failure
+	dials  dialErrors
+}
+
+// dialErrors keeps why the last connection failed. The client tries for ever
+// and says only that time ran out.
+type dialErrors struct {
+	mu   sync.Mutex
+	last error
+}
+
+// OnBrokerConnect is called by the client.
+func (d *dialErrors) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
+}
+
+func (d *dialErrors) err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}
+
+func openKafka(p Pair, _ Options) (Publisher, error) {
+	k := &kafkaPublisher{pair: p.PairName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes}
+	if k.settings.tls {
+		var err error
+		if k.tls, err = tlsConfig(p.PairName, k.settings.caFile); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
+	list, badEvent := encoded(events)
+	start := time.Now()
+	for i := 0; i < len(list); {
+		if i > 0 && time.Since(start) > patience {
+			return i, nil
+		}
+		n := k.fitting(events[i:], list[i:])
+		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
+		i += acknowledged
+		if errors.Is(err, kerr.MessageTooLarge) && n > 1 {
+			// Together they are too much for the broker; which one is it alone?
+			k.group = max(1, min(k.group, size(events[i-acknowledged:], list[i-acknowledged:], n))/2)
+			continue
+		}
+		if err != nil {
+			return i, k.judge(err, len(list[i]))
+		}
+	}
+	return len(list), badEvent
+}
+
+// fitting is how many events go out together, at least one.
+func (k *kafkaPublisher) fitting(events []*Event, list [][]byte) int {
+	n := 1
+	for n < len(list) && size(events, list, n+1) <= k.group {
+		n++
+	}
+	return n
+}
+
+// size in bytes of the first n events as records.
+func size(events []*Event, list [][]byte, n int) int {
+	sum := 0
+	for i := range n {
+		sum += recordOverhead + len(events[i].CampaignID) + len(list[i])
+	}
+	return sum
+}
+
+// produce sends events and returns how many of them, from the first on, were
+// acknowledged by all replicas, and why the next one was not.
+func (k *kafkaPublisher) produce(ctx context.Context, events []*Event, list [][]byte) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	if err := k.connect(); err != nil {
+		return 0, err
+	}
+	r := results{err: make([]error, len(events))}
+	for i, e := range events {
+		r.err[i] = errUnanswered
+		record := &kgo.Record{Value: list[i], Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte(structuredType)}}}
+		if e.CampaignID != "" {
+			record.Key = []byte(e.CampaignID)
+		}
+		k.client.Produce(ctx, record, func(_ *kgo.Record, err error) { r.set(i, err) })
+	}
+	flushed := k.client.Flush(ctx)
+	acknowledged, err := r.first()
+	if err == nil {
+		return acknowledged, nil
+	}
+	if errors.Is(err, errUnanswered) && flushed != nil {
+		err = flushed
+	}
+	if dial := k.dials.err(); dial != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w; the last connection failed: %w", err, dial)
+	}
+	k.drop()
+	return acknowledged, err
+}
+
+var errUnanswered = errors.New("the broker did not answer")
+
+// results of the records of one group. Those of a client that was given up may
+// still come in.
+type results struct {
+	mu  sync.Mutex
+	err []error
+}
+
+func (r *results) set(i int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err[i] = err
+}
+
+// first is the index of the first record that failed and why; all of them
+// when none did.
+func (r *results) first() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, err := range r.err {
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(r.err), nil
+}
+
+// connect makes a client, which connects by itself.
+func (k *kafkaPublisher) connect() error {
+	if k.client != nil {
+		return nil
+	}
+	k.dials.OnBrokerConnect(kgo.BrokerMetadata{}, 0, nil, nil)
+	limit := func(least, most time.Duration) time.Duration { return max(least, min(k.timeout, most)) }
+	options := []kgo.Opt{
+		kgo.SeedBrokers(k.settings.servers...), kgo.ClientID("outboxweb"), kgo.DefaultProduceTopic(k.settings.name),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.ProducerBatchMaxBytes(largestRecord),
+		kgo.ProduceRequestTimeout(limit(100*time.Millisecond, time.Minute)), kgo.RequestTimeoutOverhead(limit(100*time.Millisecond, time.Minute)),
+		kgo.RetryTimeout(k.timeout), kgo.DialTimeout(k.timeout), kgo.RecordRetries(sendTries), kgo.UnknownTopicRetries(1),
+		kgo.AllowIdempotentProduceCancellation(), kgo.DisableClientMetrics(), kgo.WithHooks(&k.dials),
+	}
+	if k.tls != nil {
+		options = append(options, kgo.DialTLSConfig(k.tls))
+	}
+	if mechanism := k.mechanism(); mechanism != nil {
+		options = append(options, kgo.SASL(mechanism))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return destinationError("the client for Kafka cannot be made: %w", err)
+	}
+	k.client = client
+	return nil
+}
+
+func (k *kafkaPublisher) mechanism() sasl.Mechanism {
+	user, password := k.settings.user, k.settings.password
+	switch k.settings.sasl {
+	case "plain":
+		return plain.Auth{User: user, Pass: password}.AsMechanism()
+	case "scram-sha-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case "scram-sha-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	}
+	return nil
+}
+
+// judge says what an error of a record of so many bytes means.
+func (k *kafkaPublisher) judge(err error, size int) error {
+	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
+	case errors.Is(err, kerr.InvalidRecord):
+		return eventError("Kafka refused the event: %w", err)
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not made by themselves: %w", topic, err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		return destinationError("the user may not write to the topic %s of Kafka: %w", topic, err)
+	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		return destinationError("Kafka at %s did not accept the name and the password: %w", servers, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return destinationError("Kafka at %s did not acknowledge within %v: %w", servers, k.timeout, err)
+	default:
+		return destinationError("Kafka at %s did not take the event: %w", servers, err)
+	}
+}
+
+// drop ends the client with all that it has not sent.
+func (k *kafkaPublisher) drop() {
+	if k.client != nil {
+		k.client.Close()
+	}
+	k.client = nil
+}
+
+func (k *kafkaPublisher) Close() error {
+	k.drop()
+	return nil
+}

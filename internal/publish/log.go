@@ -1,0 +1,29 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+
+	"outboxweb/internal/outbox"
+)
+
+// logPublisher says of each event that it is there. Payloads are not for logs.
+type logPublisher struct {
+	pair   outbox.PairName
+	logger *slog.Logger
+}
+
+func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
+	for i, e := range events {
+		if err := ctx.Err(); err != nil {
+			return i, err
+		}
+		l.logger.LogAttrs(ctx, slog.LevelInfo, "event",
+			slog.String("topic", l.pair.Topic), slog.String("publisher", l.pair.Publisher), slog.Int64("position", e.Position),
+			slog.String("campaign_id", e.CampaignID), slog.Int64("seq", e.Seq),
+			slog.String("event_type", e.EventType), slog.String("event_id", e.EventID))
+	}
+	return len(events), nil
+}
+
+func (l *logPublisher) Close() error { return nil }

@@ -1,0 +1,31 @@
+package publish_test
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"outboxweb/internal/publish"
+)
+
+func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	publisher, err := pairOf(t, "url: 'log:'").Open(publish.Options{Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, publisher, 4, 5)
+	const want = `level=INFO msg=event topic=scenes publisher=p position=4 campaign_id=c-1 seq=2 event_type=character.created event_id=e-4
+level=INFO msg=event topic=scenes publisher=p position=5 campaign_id=c-2 seq=2 event_type=character.created event_id=e-5
+`
+	if out.String() != want {
+		t.Errorf("logged\n%s", out.String())
+	}
+}

@@ -1,0 +1,177 @@
+package publish
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"outboxweb/internal/outbox"
+)
+
+// natsPublisher publishes to a subject of JetStream, one event after the
+// other, each acknowledged by its stream before the next is sent. A connection
+// that broke is made anew by the next Publish and not in between: what the
+// library kept for later would arrive when another process may deliver.
+type natsPublisher struct {
+	pair     outbox.PairName
+	settings busSettings
+	timeout  time.Duration
+	journal  string
+	tls      *tls.Config // nil without TLS
+
+	conn   *nats.Conn // nil before the first Publish and after a failure
+	stream jetstream.JetStream
+	said   serverWords
+}
+
+// serverWords are what a server said apart from answers, such as that a
+// subject may not be published to. The answer itself never comes then.
+type serverWords struct {
+	mu   sync.Mutex
+	last error
+}
+
+func (s *serverWords) hear(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = err
+}
+
+// take returns the last words once.
+func (s *serverWords) take() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.last
+	s.last = nil
+	return err
+}
+
+func openNATS(p Pair, o Options) (Publisher, error) {
+	n := &natsPublisher{pair: p.PairName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal}
+	if n.settings.tls {
+		var err error
+		if n.tls, err = tlsConfig(p.PairName, n.settings.caFile); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (n *natsPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
+	list, badEvent := encoded(events)
+	start := time.Now()
+	for i, b := range list {
+		if i > 0 && time.Since(start) > patience {
+			return i, nil
+		}
+		if err := n.publish(ctx, events[i].ID(), b); err != nil {
+			return i, err
+		}
+	}
+	return len(list), badEvent
+}
+
+func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	if err := n.connect(ctx); err != nil {
+		return err
+	}
+	message := nats.NewMsg(n.settings.name)
+	message.Data = b
+	message.Header.Set("content-type", structuredType)
+	_, err := n.stream.PublishMsg(ctx, message, jetstream.WithMsgID(n.pair.String()+"/"+n.journal+"/"+id))
+	if err == nil {
+		return nil
+	}
+	return n.judge(err, len(b))
+}
+
+// connect makes a connection unless there is one.
+func (n *natsPublisher) connect(ctx context.Context) error {
+	if n.conn != nil && n.conn.IsConnected() {
+		return nil
+	}
+	n.drop()
+	_ = n.said.take()
+	options := []nats.Option{
+		nats.Name("outboxweb " + n.pair.String()), nats.NoReconnect(), nats.DontRandomize(),
+		// Timeout bounds each server's greeting; the dialer ends with ctx.
+		nats.Timeout(n.timeout / time.Duration(len(n.settings.servers))), nats.SetCustomDialer(contextDialer{ctx}),
+		nats.ErrorHandler(n.said.hear),
+	}
+	switch {
+	case n.settings.hasPassword:
+		options = append(options, nats.UserInfo(n.settings.user, n.settings.password))
+	case n.settings.user != "":
+		options = append(options, nats.Token(n.settings.user))
+	}
+	if n.tls != nil {
+		options = append(options, nats.Secure(n.tls))
+	}
+	servers := strings.Join(n.settings.servers, ",")
+	conn, err := nats.Connect(servers, options...)
+	if err != nil {
+		return destinationError("no connection to NATS at %s: %w", servers, err)
+	}
+	stream, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return destinationError("JetStream cannot be used: %w", err)
+	}
+	n.conn, n.stream = conn, stream
+	return nil
+}
+
+// judge says what an error of a publish means. The connection is given up
+// where an answer may still be under way.
+func (n *natsPublisher) judge(err error, size int) error {
+	var refused *jetstream.APIError
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		limit := n.conn.MaxPayload()
+		return eventError("the event is %d bytes as a CloudEvent, and NATS takes %d (max_payload)", size, limit)
+	case errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
+		return eventError("the event is %d bytes as a CloudEvent, which is more than the stream takes (max_msg_size)", size)
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return destinationError("no stream of JetStream has the subject %s; make one, or mend the subject: %w", n.settings.name, err)
+	case errors.As(err, &refused):
+		return destinationError("the stream refused the event: %w", err)
+	}
+	n.drop()
+	if said := n.said.take(); said != nil {
+		err = fmt.Errorf("%w; the server said: %w", err, said)
+	}
+	return destinationError("no acknowledgement from NATS: %w", err)
+}
+
+func (n *natsPublisher) drop() {
+	if n.conn != nil {
+		n.conn.Close()
+	}
+	n.conn, n.stream = nil, nil
+}
+
+func (n *natsPublisher) Close() error {
+	n.drop()
+	return nil
+}
+
+// contextDialer ends a dial of the library with the context of the Publish
+// that needs it.
+type contextDialer struct{ ctx context.Context }
+
+func (d contextDialer) Dial(network, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(d.ctx, network, address)
+}

@@ -1,0 +1,91 @@
+package publish
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// patience is how long one call of Publish may go on where each event is
+// acknowledged by itself: what was delivered is kept after it.
+const patience = 5 * time.Second
+
+// Open makes the pair's publisher. It does not go to the destination, so one
+// that is away is no error here. p must come from Parse.
+func (p Pair) Open(o Options) (Publisher, error) {
+	switch p.settings.kind {
+	case kindLog:
+		return &logPublisher{pair: p.PairName, logger: o.Logger}, nil
+	case kindFile:
+		return &filePublisher{settings: p.settings.file, timeout: p.Timeout}, nil
+	case kindWebhook:
+		return openWebhook(p, o)
+	case kindNATS:
+		return openNATS(p, o)
+	case kindKafka:
+		return openKafka(p, o)
+	default:
+		return nil, outbox.Setup("the pair %s has no destination", p.PairName)
+	}
+}
+
+// destinationError blames the destination.
+func destinationError(format string, args ...any) *Error {
+	return &Error{Kind: outbox.DestinationError, Err: fmt.Errorf(format, args...)}
+}
+
+// eventError blames the event.
+func eventError(format string, args ...any) *Error {
+	return &Error{Kind: outbox.EventError, Err: fmt.Errorf(format, args...)}
+}
+
+// encoded are the events as CloudEvents. An event that cannot be written is
+// left out with all after it, and err says why.
+func encoded(events []*Event) (list [][]byte, err error) {
+	for _, e := range events {
+		b, err := e.CloudEvent()
+		if err != nil {
+			return list, eventError("%w", err)
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// tlsConfig trusts the certificates of a file, or those of the system when
+// none is named.
+func tlsConfig(pair outbox.PairName, caFile string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile == "" {
+		return config, nil
+	}
+	pem, err := readSmall(caFile)
+	if err != nil {
+		return nil, outbox.Setup("ca_file of %s cannot be read: %v", pair, err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, outbox.Setup("ca_file of %s: %s has no certificate in PEM", pair, caFile)
+	}
+	return config, nil
+}
+
+func readSmall(path string) ([]byte, error) {
+	const most = 4 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(text) > most {
+		err = errors.New("it is larger than 4 MiB")
+	}
+	return text, err
+}

@@ -1,0 +1,459 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+	"outboxweb/internal/store"
+)
+
+// delivery is a pair that this process holds, at work in a goroutine of its
+// own: it reads on where the pair stands, delivers what the topic selects, and
+// moves the position.
+type delivery struct {
+	*Publishing
+	pair publish.Pair
+	to   publish.Publisher
+	log  *slog.Logger
+
+	wake    chan struct{} // there may be new events
+	steered chan struct{} // an operator has changed something
+	yield   chan struct{} // closed when the pair is to be given back
+	yielded sync.Once
+	ended   chan struct{} // closed when it is given back, or lost
+
+	scanned int64 // read up to here; nothing of the topic is between the position and it
+	saved   time.Time
+	acts    int64
+	pace    outbox.PollPace
+	retryAt time.Time // not before; zero when nothing is wrong
+
+	mu       sync.Mutex              // guards what the manager reads
+	lease    store.PublisherLease    // only the delivery itself changes it
+	lost     context.CancelCauseFunc // ends everything at once
+	until    time.Time               // the lease ends
+	expiry   *time.Timer
+	nextPoll time.Time
+	rate     rate
+	known    int64 // operators' acts, as the manager last saw them
+}
+
+var (
+	errYielded      = errors.New("the pair is to be given back")
+	errLeaseExpired = errors.New("the lease has ended")
+)
+
+// How long things take at the most, or at the least.
+const (
+	// scanSave is how often a position is saved that moved over events of
+	// other topics alone, and scanStretch how many of those at the most are
+	// gone over again when that is lost.
+	scanSave    = time.Second
+	scanStretch = 10_000
+	// yieldGrace is how long a call of a destination may go on when the pair is
+	// to be given back.
+	yieldGrace = 5 * time.Second
+	// savePause is the wait before a position that could not be saved is
+	// saved again.
+	savePause = 100 * time.Millisecond
+)
+
+// run delivers until ctx ends, or the pair is to be given back, or is lost.
+func (d *delivery) run(ctx context.Context) {
+	defer close(d.ended)
+	defer func() {
+		if err := d.to.Close(); err != nil {
+			d.log.Warn("a destination could not be closed", "error", err)
+		}
+	}()
+	err := d.work(ctx)
+	switch {
+	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
+		d.log.Info("the pair was taken over, or moved by an operator", "position", d.lease.Position)
+		return
+	case !errors.Is(err, errYielded):
+		d.log.Error("deliveries of a pair ended; they begin again", "error", err)
+	}
+	if err := d.Store.ReleasePublisher(context.WithoutCancel(ctx), d.lease); err != nil {
+		d.log.Warn("a pair could not be given back; it is free when its lease ends", "error", err)
+	}
+}
+
+// work polls, waits and polls again. Its error is why it ended.
+func (d *delivery) work(ctx context.Context) error {
+	for {
+		if err := d.waitForRetry(ctx); err != nil {
+			return err
+		}
+		found, more, err := d.poll(ctx)
+		switch {
+		case err != nil:
+			return err
+		case more || d.failing():
+			continue
+		case found:
+			d.pace.Reset()
+		}
+		wait := d.pair.PollInterval
+		if !found {
+			wait = d.pace.Empty(d.pair.PollInterval)
+		}
+		if err := d.rest(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// failing reports whether the last delivery did not succeed.
+func (d *delivery) failing() bool { return !d.retryAt.IsZero() }
+
+// waitForRetry waits as long as nothing may be delivered yet. New events do not
+// shorten that, an operator's act may.
+func (d *delivery) waitForRetry(ctx context.Context) error {
+	for {
+		pause := time.Duration(0)
+		if d.failing() {
+			pause = max(0, d.retryAt.Sub(d.Clock.Now()))
+		}
+		if err := d.wait(ctx, pause, nil); err != nil || pause == 0 {
+			return err
+		}
+	}
+}
+
+// rest waits for the next poll, and saves a position that moved over events of
+// other topics on the way.
+func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
+	if d.scanned > d.lease.Position {
+		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
+		if err := d.wait(ctx, first, d.wake); err != nil || first == wait {
+			return err
+		}
+		if err := d.advance(ctx, store.PublisherAdvance{Position: d.scanned}); err != nil {
+			return err
+		}
+		wait -= first
+	}
+	return d.wait(ctx, wait, d.wake)
+}
+
+// wait ends after a time, by a wake-up that counts, or with an error when
+// there is nothing more to be done. An operator's act ends it too, once it is
+// known what the act has changed.
+func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan struct{}) error {
+	select {
+	case <-d.yield:
+		return errYielded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+	}
+	if wait <= 0 {
+		return nil
+	}
+	timer, stop := d.Clock.After(wait)
+	defer stop()
+	d.sayNextPoll(d.Clock.Now().Add(wait))
+	defer d.sayNextPoll(time.Time{})
+	select {
+	case <-timer:
+	case <-wake:
+		d.pace.Reset()
+	case <-d.steered:
+		return d.look(ctx)
+	case <-d.yield:
+		return errYielded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (d *delivery) sayNextPoll(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nextPoll = at
+}
+
+// look reads what an operator has changed.
+func (d *delivery) look(ctx context.Context) error {
+	states, err := d.Store.PublisherStates(ctx, d.ID, []outbox.PairName{d.pair.PairName})
+	if err != nil || len(states) == 0 {
+		return err
+	}
+	d.acts, d.retryAt = states[0].Acts, states[0].RetryAt
+	d.pace.Reset()
+	switch {
+	case states[0].Epoch != d.lease.Epoch:
+		return outbox.ErrLeaseLost
+	case states[0].Prospect == store.PublisherYield:
+		return errYielded
+	}
+	return nil
+}
+
+// poll delivers the next batch. found says that there was one, more that there
+// may be another at once.
+func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
+	batch, upto, more, err := d.next(ctx)
+	if err != nil {
+		return false, false, d.excuse(ctx, err)
+	}
+	if len(batch) > 0 {
+		all, err := d.deliver(ctx, batch, upto)
+		return true, more || !all, err
+	}
+	d.scanned = upto
+	if upto-d.lease.Position >= scanStretch {
+		err = d.advance(ctx, store.PublisherAdvance{Position: upto})
+	}
+	return false, more, err
+}
+
+// excuse lets a journal that cannot be read now be read later. The lease ends
+// meanwhile, unless it can be renewed.
+func (d *delivery) excuse(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d.log.Warn("the journal could not be read; it is tried again", "error", err)
+	return d.wait(ctx, faultPause, nil)
+}
+
+// next reads the next batch that the topic selects, and how far it has read.
+func (d *delivery) next(ctx context.Context) (batch []*publish.Event, upto int64, more bool, err error) {
+	upto = d.scanned
+	for upto-d.scanned < scanStretch {
+		page, err := d.feed.after(ctx, upto)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		for _, e := range page.events {
+			if !d.pair.Match.Matches(&e.Event) {
+				continue
+			}
+			if batch = append(batch, e); len(batch) == d.pair.BatchSize {
+				return batch, e.Position, true, nil
+			}
+		}
+		upto = page.end
+		if !page.more {
+			return batch, upto, false, nil
+		}
+	}
+	return batch, upto, true, nil
+}
+
+// deliver hands a batch over and moves the position on by what was taken.
+// upto is how far the position goes when all was.
+func (d *delivery) deliver(ctx context.Context, batch []*publish.Event, upto int64) (all bool, err error) {
+	if d.leaseEnded() {
+		return false, errLeaseExpired
+	}
+	call, cancel := d.callContext(ctx)
+	began := time.Now()
+	n, failure := d.publish(call, batch)
+	cancel()
+	d.Metrics.Published(d.pair.PairName, n, time.Since(began))
+	if n > 0 {
+		a := store.PublisherAdvance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
+		if n == len(batch) {
+			a.Position = upto
+		}
+		d.scanned = a.Position
+		if err := d.advance(ctx, a); err != nil {
+			return false, err
+		}
+		if d.failing() {
+			d.log.Info("deliveries of a pair succeed again", "position", d.lease.Position)
+		}
+		d.retryAt = time.Time{}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case failure == nil:
+		return n == len(batch), nil
+	case d.toYield():
+		return false, errYielded
+	}
+	return false, d.fail(ctx, batch[n].Event, failure)
+}
+
+// publish calls the destination. A panic in a publisher is an error of the
+// event it was to deliver.
+func (d *delivery) publish(ctx context.Context, batch []*publish.Event) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			n, err = 0, &publish.Error{Kind: outbox.EventError, Err: fmt.Errorf("the publisher panicked: %v", r)}
+		}
+	}()
+	n, err = d.to.Publish(ctx, batch)
+	if n == 0 && err == nil {
+		err = errors.New("the destination took nothing and did not say why")
+	}
+	return n, err
+}
+
+// callContext is for one call of the destination. It ends with ctx, and soon
+// after the pair is to be given back.
+func (d *delivery) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	call, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-d.yield:
+		case <-call.Done():
+			close(done)
+			return
+		}
+		timer := time.NewTimer(yieldGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-call.Done():
+		}
+		close(done)
+	}()
+	return call, func() {
+		cancel()
+		<-done
+	}
+}
+
+func (d *delivery) toYield() bool {
+	select {
+	case <-d.yield:
+		return true
+	default:
+		return false
+	}
+}
+
+// advance saves a position, again and again while the database is away: nothing
+// more is delivered before it is saved.
+func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error {
+	d.mu.Lock()
+	a.EventsPerSecond = d.rate.add(a.Delivered, time.Now())
+	lease := d.lease
+	d.mu.Unlock()
+	a.Lease = d.Lease
+	for {
+		began := time.Now()
+		acts, err := d.Store.AdvancePublisher(ctx, &lease, a)
+		switch {
+		case err == nil:
+			d.mu.Lock()
+			d.lease = lease
+			d.mu.Unlock()
+			d.extend(began)
+			d.saved = d.Clock.Now()
+			if acts != d.acts {
+				return d.look(ctx)
+			}
+			return nil
+		case errors.Is(err, outbox.ErrLeaseLost):
+			return outbox.ErrLeaseLost
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case d.toYield():
+			d.log.Warn("a position could not be saved; its batch is delivered again", "error", err)
+			return errYielded
+		}
+		d.log.Warn("a position could not be saved; it is tried again", "error", err)
+		select {
+		case <-time.After(savePause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// fail notes an error and when to try again.
+func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
+	blame := publish.Blame(cause)
+	d.Metrics.PublishFailed(d.pair.PairName, blame.Kind)
+	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: publish.ErrorPause,
+		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
+	state, err := d.Store.FailPublisher(ctx, d.lease, f)
+	switch {
+	case errors.Is(err, outbox.ErrLeaseLost):
+		return outbox.ErrLeaseLost
+	case err != nil: // the destination and the database are away
+		d.log.Warn("an error of a delivery could not be noted", "error", err, "delivery", cause)
+		d.retryAt = d.Clock.Now().Add(publish.ErrorPause.Delay(1))
+		return nil
+	}
+	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
+		"errors_in_a_row", state.ErrorCount, "status", state.Status, "retry_at", state.RetryAt)
+	d.acts, d.retryAt = state.Acts, state.RetryAt
+	if state.Prospect == store.PublisherYield {
+		return errYielded
+	}
+	return nil
+}
+
+// extend notes that the lease was renewed by a call that began at a time.
+func (d *delivery) extend(began time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.until = began.Add(d.Lease)
+	d.expiry.Reset(time.Until(d.until))
+}
+
+// leaseEnded reports whether the lease ran out by this process's own clock,
+// which goes on while the process is stopped.
+func (d *delivery) leaseEnded() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !time.Now().Before(d.until)
+}
+
+// giveBack asks for the pair to be given back once the batch in flight is done.
+func (d *delivery) giveBack() { d.yielded.Do(func() { close(d.yield) }) }
+
+// beat is what is told when leases are renewed.
+func (d *delivery) beat() store.PublisherBeat {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return store.PublisherBeat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
+}
+
+// nudge sends on a channel whose receiver may be busy.
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// rate is how many events a second there were lately.
+type rate struct {
+	since   time.Time
+	events  int64
+	settled float64
+}
+
+// rateWindow is how long a rate is counted before it is told.
+const rateWindow = 2 * time.Second
+
+// add counts events, and returns the rate of the last full window, or of the
+// one under way when it is the first.
+func (r *rate) add(events int64, now time.Time) float64 {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	r.events += events
+	if passed := now.Sub(r.since); passed >= rateWindow {
+		r.settled = float64(r.events) / passed.Seconds()
+		r.since, r.events = now, 0
+	}
+	return r.settled
+}

@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+// feed reads the journal by position for all pairs of a process. It keeps what
+// it has read lately in blocks of positions, so that pairs that go over the
+// same stretch, at about the same time, share one read of it. It is safe for
+// concurrent use.
+type feed struct {
+	read   func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)
+	onRead func()
+	source string
+
+	mu     sync.Mutex
+	blocks map[int64]*block // by number
+	uses   int64
+}
+
+const (
+	blockLength = 1000     // positions
+	blockBytes  = 16 << 20 // a block that is larger forgets its first events
+	feedBlocks  = 8
+	feedBytes   = 48 << 20 // of all blocks, about
+	// muchRead is how much one read brings at least when the store cut it off
+	// for its size.
+	muchRead = 4 << 20
+)
+
+// block is what is known of blockLength positions, from number × blockLength + 1
+// on.
+type block struct {
+	number int64
+	used   int64        // feed.uses at the last use; feed.mu guards it
+	bytes  atomic.Int64 // of what is kept
+	begun  atomic.Int64 // reads
+
+	mu      sync.Mutex // also while a read is under way
+	events  []*publish.Event
+	from    int64 // events up to here were forgotten
+	settled int64 // everything up to here is known
+	beyond  int64 // and nothing is from the block's last position up to here
+}
+
+// page is events that follow a position.
+type page struct {
+	events []*publish.Event
+	end    int64 // nothing else is up to here
+	more   bool  // there may be more behind it already
+}
+
+func newFeed(read func(context.Context, int64, int) ([]outbox.Event, error), onRead func()) *feed {
+	return &feed{read: read, onRead: onRead, blocks: map[int64]*block{}}
+}
+
+// after reads events after a position: some of those that are in the journal
+// at the time of the call, or none when there are none.
+func (f *feed) after(ctx context.Context, position int64) (page, error) {
+	b := f.block(position / blockLength)
+	begun := b.begun.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return page{}, err
+	}
+	switch {
+	case position < b.from:
+		return f.apart(ctx, position)
+	case b.settled > position:
+		return b.page(position, true), nil
+	case b.begun.Load() > begun: // by somebody else, after this call began
+		return b.page(position, false), nil
+	}
+	more, err := f.extend(ctx, b)
+	if err != nil {
+		return page{}, err
+	}
+	return b.page(position, more), nil
+}
+
+// block finds a block or makes an empty one, and forgets what was not used for
+// the longest time.
+func (f *feed) block(number int64) *block {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uses++
+	b := f.blocks[number]
+	if b == nil {
+		start := number * blockLength
+		b = &block{number: number, from: start, settled: start}
+		f.blocks[number] = b
+	}
+	b.used = f.uses
+	for f.crowded() {
+		oldest := b
+		for _, other := range f.blocks {
+			if other.used < oldest.used {
+				oldest = other
+			}
+		}
+		delete(f.blocks, oldest.number)
+	}
+	return b
+}
+
+func (f *feed) crowded() bool {
+	bytes := int64(0)
+	for _, b := range f.blocks {
+		bytes += b.bytes.Load()
+	}
+	return len(f.blocks) > 1 && (len(f.blocks) > feedBlocks || bytes > feedBytes)
+}
+
+// extend reads on where the block is known to, and reports whether there may
+// be more than it found. The caller holds b.mu.
+func (f *feed) extend(ctx context.Context, b *block) (more bool, err error) {
+	b.begun.Add(1)
+	f.onRead()
+	last := (b.number + 1) * blockLength
+	events, err := f.read(ctx, b.settled, int(last-b.settled))
+	if err != nil {
+		return false, err
+	}
+	read := 0
+	for _, e := range events {
+		if e.Position > last {
+			b.settled, b.beyond = last, e.Position-1
+			return true, nil
+		}
+		b.keep(publish.NewEvent(e, f.source))
+		read += eventBytes(&e)
+	}
+	return b.settled == last || read >= muchRead, nil
+}
+
+// keep adds the next event, and forgets the first ones of a block that has
+// grown too large.
+func (b *block) keep(e *publish.Event) {
+	b.events = append(b.events, e)
+	b.settled = e.Position
+	size := b.bytes.Load() + int64(eventBytes(&e.Event))
+	forgotten := 0
+	for size > blockBytes && forgotten < len(b.events)-1 {
+		size -= int64(eventBytes(&b.events[forgotten].Event))
+		b.from = b.events[forgotten].Position
+		forgotten++
+	}
+	b.events = b.events[forgotten:]
+	b.bytes.Store(size)
+}
+
+func eventBytes(e *outbox.Event) int {
+	const envelope = 500
+	return envelope + len(e.Payload) + len(e.Metadata) + len(e.Tags)
+}
+
+// page is what the block knows after a position. The caller holds b.mu.
+func (b *block) page(position int64, more bool) page {
+	i, _ := slices.BinarySearchFunc(b.events, position+1, func(e *publish.Event, p int64) int { return int(e.Position - p) })
+	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more}
+}
+
+// apart reads a few events for one pair alone.
+func (f *feed) apart(ctx context.Context, position int64) (page, error) {
+	f.onRead()
+	events, err := f.read(ctx, position, publish.DefaultBatchSize)
+	p := page{end: position, more: len(events) > 0}
+	for _, e := range events {
+		p.events, p.end = append(p.events, publish.NewEvent(e, f.source)), e.Position
+	}
+	return p, err
+}

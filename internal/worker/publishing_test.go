@@ -1,0 +1,589 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// receiver is another system: it writes down what it took, after answer, when
+// there is one, has let it.
+type receiver struct {
+	answer func(ctx context.Context, events []*publish.Event) (int, error)
+
+	mu        sync.Mutex
+	positions []int64
+	calls     int
+}
+
+func (r *receiver) Publish(ctx context.Context, events []*publish.Event) (int, error) {
+	n, err := len(events), error(nil)
+	if r.answer != nil {
+		n, err = r.answer(ctx, events)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	for _, e := range events[:n] {
+		r.positions = append(r.positions, e.Position)
+	}
+	return n, err
+}
+
+func (r *receiver) Close() error { return nil }
+
+func (r *receiver) got() []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.positions)
+}
+
+func (r *receiver) called() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls
+}
+
+var everyEvent = outbox.Match{EventTypes: []string{"*"}}
+
+func pairOf(topic, publisher string, match outbox.Match) publish.Pair {
+	return publish.Pair{PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
+		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, MaxErrors: 10, FailedRetry: 5 * time.Minute}
+}
+
+// receivers are destinations by the name of the publisher.
+type receivers map[string]*receiver
+
+func (r receivers) config(b *bench, id string, pairs ...publish.Pair) worker.PublishingConfig {
+	return worker.PublishingConfig{Store: b.Store, Pairs: pairs, Metrics: metrics.New(b.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: leaseTime,
+		Logger: slog.New(slog.DiscardHandler),
+		Open: func(p publish.Pair, _ publish.Options) (publish.Publisher, error) {
+			to := r[p.Publisher]
+			if to == nil {
+				return nil, fmt.Errorf("there is no receiver %s", p.Publisher)
+			}
+			return to, nil
+		}}
+}
+
+// deliver runs a Publishing until stop is called or the test ends, woken by
+// what happens in the store.
+func deliver(tb testing.TB, b *bench, c worker.PublishingConfig) (stop func()) {
+	tb.Helper()
+	var pairs []outbox.PublisherDefinition
+	for _, p := range c.Pairs {
+		pairs = append(pairs, p.Definition())
+	}
+	if err := b.RegisterPublishers(tb.Context(), pairs); err != nil { // so that the test finds them
+		tb.Fatal(err)
+	}
+	p := worker.NewPublishing(c)
+	b.OnWork(p.Wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("run: %v", err)
+		}
+	})
+	tb.Cleanup(stop)
+	return stop
+}
+
+// upTo are the positions 1 to n. No test of publishing rolls an append back
+// but those that say so.
+func upTo(n int) []int64 {
+	all := make([]int64, n)
+	for i := range all {
+		all[i] = int64(i) + 1
+	}
+	return all
+}
+
+func (b *bench) pairState(tb testing.TB, name outbox.PairName) (status string, position, delivered int64, errors int, owner string) {
+	tb.Helper()
+	err := b.journal.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
+		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return status, position, delivered, errors, owner
+}
+
+// mustStandAt waits until a pair has come to a position.
+func (b *bench) mustStandAt(tb testing.TB, name outbox.PairName, position int64) {
+	tb.Helper()
+	eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
+		_, at, _, _, _ := b.pairState(tb, name)
+		return at == position
+	})
+}
+
+func TestPublishing_deliversInOrderWhatTheTopicSelects(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	b.mustAppend(t, notes("c-1", 250)...)
+	b.mustAppend(t, opened("c-2", 1), opened("c-1", 1))
+	r := receivers{"all": {}, "some": {}, "none": {}}
+	all, some, none := pairOf("everything", "all", everyEvent), pairOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
+		pairOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
+	stop := deliver(t, b, r.config(b, "one", all, some, none))
+	b.mustStandAt(t, all.PairName, 252)
+	b.mustAppend(t, noted("c-3"))
+	for _, p := range []publish.Pair{all, some, none} {
+		b.mustStandAt(t, p.PairName, 253) // nothing is behind it for a topic that selects little
+	}
+	stop()
+	if got := r["all"].got(); !slices.Equal(got, upTo(253)) {
+		t.Errorf("everything: got %v", got)
+	}
+	if got := r["some"].got(); !slices.Equal(got, []int64{251}) {
+		t.Errorf("opened in c-2: got %v", got)
+	}
+	if got := r["none"].got(); len(got) > 0 {
+		t.Errorf("nothing: got %v", got)
+	}
+	_, _, delivered, _, owner := b.pairState(t, all.PairName)
+	if delivered != 253 || owner != "" {
+		t.Errorf("after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
+	}
+}
+
+func TestPublishing_aDestinationHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	hang := make(chan struct{})
+	r := receivers{
+		"slow": {answer: func(ctx context.Context, _ []*publish.Event) (int, error) {
+			select {
+			case <-hang:
+			case <-ctx.Done():
+			}
+			return 0, ctx.Err()
+		}},
+		"down":     {answer: func(context.Context, []*publish.Event) (int, error) { return 0, errors.New("connection refused") }},
+		"panicky":  {answer: func(context.Context, []*publish.Event) (int, error) { panic("boom") }},
+		"healthy":  {},
+		"refusing": {answer: func(_ context.Context, events []*publish.Event) (int, error) { return refuse(events, 7) }},
+	}
+	defer close(hang)
+	var pairs []publish.Pair
+	for name := range r {
+		pairs = append(pairs, pairOf("everything", name, everyEvent))
+	}
+	deliver(t, b, r.config(b, "one", pairs...))
+	for range 10 {
+		b.mustAppend(t, notes("c-1", 50)...)
+	}
+	b.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "healthy"}, 500)
+	b.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "refusing"}, 6)
+	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.EventError, "refusing": outbox.EventError} {
+		eventually(t, name+" has its error noted", func() bool {
+			var kind string
+			var position int64
+			if err := b.journal.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position); err != nil {
+				t.Fatal(err)
+			}
+			wantAt := int64(1)
+			if name == "refusing" {
+				wantAt = 7
+			}
+			return kind == string(want) && position == wantAt
+		})
+	}
+	if got := r["refusing"].got(); !slices.Equal(got, upTo(6)) {
+		t.Errorf("up to the event that is refused: got %v", got)
+	}
+}
+
+// refuse takes what is before a position, and refuses the event there.
+func refuse(events []*publish.Event, position int64) (int, error) {
+	for i, e := range events {
+		if e.Position == position {
+			return i, &publish.Error{Kind: outbox.EventError, Err: fmt.Errorf("event %d is refused", position)}
+		}
+	}
+	return len(events), nil
+}
+
+// steps is a clock whose waits end when the test says so.
+type steps struct {
+	*clock
+	waits chan wait
+}
+
+type wait struct {
+	long time.Duration
+	end  chan time.Time
+}
+
+func newSteps() *steps { return &steps{clock: newClock(), waits: make(chan wait)} }
+
+func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
+	w := wait{long: d, end: make(chan time.Time, 1)}
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case s.waits <- w:
+		case <-stopped:
+		}
+	}()
+	return w.end, sync.OnceFunc(func() { close(stopped) })
+}
+
+// next is how long the delivery waits now.
+func (s *steps) next(tb testing.TB) wait {
+	tb.Helper()
+	select {
+	case w := <-s.waits:
+		return w
+	case <-time.After(patience):
+		tb.Fatalf("the delivery does not wait within %s", patience)
+		return wait{}
+	}
+}
+
+// pass lets the wait end after its time.
+func (s *steps) pass(w wait) {
+	s.advance(w.long)
+	w.end <- s.now()
+}
+
+func (s *steps) on(c worker.PublishingConfig) worker.PublishingConfig {
+	c.Clock = worker.Clock{Now: s.now, After: s.after}
+	return c
+}
+
+func TestPublishing_waitsLongerAfterEmptyPolls(t *testing.T) {
+	t.Parallel()
+	s := newSteps()
+	b := open(t, define(t, ledger), at(s.clock))
+	r := receivers{"one": {}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.PollInterval = time.Second
+	deliver(t, b, s.on(r.config(b, "one", pair)))
+	second := time.Second
+	for i, want := range []time.Duration{second, second, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second} {
+		w := s.next(t)
+		if w.long != want {
+			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
+		}
+		s.pass(w)
+	}
+	s.next(t)
+	b.mustAppend(t, noted("c-1")) // wakes
+	w := s.next(t)
+	eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+	for i, want := range []time.Duration{second, second, second, second, 2 * second} {
+		if w.long != want {
+			t.Fatalf("wait %d after an event is %s, want %s", i+1, w.long, want)
+		}
+		s.pass(w)
+		w = s.next(t)
+	}
+}
+
+func TestPublishing_waitsLongerAfterErrors(t *testing.T) {
+	t.Parallel()
+	s := newSteps()
+	b := open(t, define(t, ledger), at(s.clock))
+	var fails sync.Map
+	fails.Store("on", true)
+	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+		if on, _ := fails.Load("on"); on == true {
+			return 0, errors.New("connection refused")
+		}
+		return len(events), nil
+	}}}
+	pair := pairOf("everything", "one", everyEvent)
+	b.mustAppend(t, notes("c-1", 3)...)
+	deliver(t, b, s.on(r.config(b, "one", pair)))
+	second := time.Second
+	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
+		w := s.next(t)
+		if w.long != want {
+			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
+		}
+		status, position, _, count, _ := b.pairState(t, pair.PairName)
+		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
+			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
+		}
+		b.mustAppend(t, noted("c-1")) // new events do not shorten the wait
+		if got := r["one"].called(); got != i+1 {
+			t.Fatalf("%d calls after error %d", got, i+1)
+		}
+		if i == 10 {
+			fails.Store("on", false)
+		}
+		s.pass(w)
+	}
+	b.mustStandAt(t, pair.PairName, 14)
+	status, _, _, count, _ := b.pairState(t, pair.PairName)
+	if got := r["one"].got(); status != "active" || count != 0 || !slices.Equal(got, upTo(14)) {
+		t.Errorf("once it is repaired it is %s with %d errors and got %v", status, count, got)
+	}
+}
+
+func TestPublishing_obeysTheDestination(t *testing.T) {
+	t.Parallel()
+	s := newSteps()
+	b := open(t, define(t, ledger), at(s.clock))
+	answers := []*publish.Error{
+		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
+		{Kind: outbox.DestinationError, Gone: true, Err: errors.New("gone")},
+	}
+	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+		if len(answers) == 0 {
+			return len(events), nil
+		}
+		next := answers[0]
+		answers = answers[1:]
+		return 0, next
+	}}}
+	pair := pairOf("everything", "one", everyEvent)
+	b.mustAppend(t, noted("c-1"))
+	deliver(t, b, s.on(r.config(b, "one", pair)))
+	w := s.next(t)
+	if w.long != 90*time.Second {
+		t.Fatalf("the destination asked for 90 s, the wait is %s", w.long)
+	}
+	s.pass(w)
+	eventually(t, "the pair is given up", func() bool {
+		status, _, _, _, owner := b.pairState(t, pair.PairName)
+		return status == "failed" && owner == ""
+	})
+	b.mustAppend(t, noted("c-1"))
+	if calls := r["one"].called(); calls != 2 {
+		t.Errorf("a destination that is gone was called %d times, want 2", calls)
+	}
+}
+
+func TestPublishing_sharesReads(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	const events = 10_000
+	b.mustAppend(t, notes("c-1", events)...)
+	r := receivers{}
+	var pairs []publish.Pair
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		r[name] = &receiver{}
+		pair := pairOf("everything", name, everyEvent)
+		pair.PollInterval = time.Hour
+		pairs = append(pairs, pair)
+	}
+	c := r.config(b, "one", pairs...)
+	deliver(t, b, c)
+	for _, p := range pairs {
+		b.mustStandAt(t, p.PairName, events)
+		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(events)) {
+			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
+		}
+	}
+	// One read a block, and one each at the end to learn that it is the end.
+	if reads := counted(t, c.Metrics.PublisherReads); reads > events/1000+5 {
+		t.Errorf("%d events were read %v times for five pairs", events, reads)
+	}
+}
+
+func TestPublishing_takesOverWhenALeaseEnds(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	b.mustAppend(t, notes("c-1", 10)...)
+	pair := pairOf("everything", "one", everyEvent)
+	if err := b.RegisterPublishers(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
+		t.Fatal(err)
+	}
+	const short = 300 * time.Millisecond
+	dead, ok, err := b.ClaimPublisher(t.Context(), "dead", pair.PairName, short)
+	if err != nil || !ok {
+		t.Fatalf("claim: %v %v", ok, err)
+	}
+	r := receivers{"one": {}}
+	began := time.Now()
+	deliver(t, b, r.config(b, "heir", pair))
+	b.mustStandAt(t, pair.PairName, 10)
+	if took := time.Since(began); took < short/2 {
+		t.Errorf("it was taken over after %s, before the lease ended", took)
+	}
+	if _, err := b.AdvancePublisher(t.Context(), &dead, advance(5, short)); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("the dead holder moves the position: %v", err)
+	}
+}
+
+func TestPublishing_pairsSpread(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	other := b.beside(t)
+	r := receivers{}
+	var pairs []publish.Pair
+	for i := range 5 {
+		name := fmt.Sprintf("p%d", i)
+		r[name] = &receiver{}
+		pairs = append(pairs, pairOf("everything", name, everyEvent))
+	}
+	holdings := func() map[string]int {
+		counts := map[string]int{}
+		for _, p := range pairs {
+			_, _, _, _, owner := b.pairState(t, p.PairName)
+			counts[owner]++
+		}
+		return counts
+	}
+	stop := deliver(t, b, r.config(b, "one", pairs...))
+	eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
+	deliver(t, other, r.config(other, "two", pairs...))
+	eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
+	stop()
+	eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
+	b.mustAppend(t, notes("c-1", 20)...)
+	for _, p := range pairs {
+		b.mustStandAt(t, p.PairName, 20)
+		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(20)) {
+			t.Errorf("%s got %v", p.Publisher, got)
+		}
+	}
+}
+
+func advance(position int64, lease time.Duration) store.PublisherAdvance {
+	return store.PublisherAdvance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
+}
+
+func counted(tb testing.TB, c prometheus.Counter) float64 {
+	tb.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		tb.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+var published = flag.Int("published", 50_000, "events that concurrent appenders write while they are published")
+
+// Positions are drawn in one order and become visible in another. Whoever is
+// delivered to gets every event all the same, in the order of positions.
+func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	r := receivers{"tight": {}}
+	pair := pairOf("everything", "tight", everyEvent)
+	pair.PollInterval = time.Millisecond
+	deliver(t, b, r.config(b, "one", pair))
+	var appenders sync.WaitGroup
+	for i := range 8 {
+		appenders.Go(func() { b.appendWithRefusals(t, fmt.Sprintf("c-%d", i), *published/8) })
+	}
+	done := make(chan struct{})
+	var rollbacks sync.WaitGroup
+	if dbtest.Postgres() {
+		for range 2 {
+			rollbacks.Go(func() { b.rollBack(t, done) })
+		}
+	}
+	appenders.Wait()
+	close(done)
+	rollbacks.Wait()
+	var want []int64
+	rows, err := b.journal.Query(`select position from events order by position`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var position int64
+		if err := rows.Scan(&position); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, position)
+	}
+	if len(want) < *published/8*8 {
+		t.Fatalf("only %d events were appended", len(want))
+	}
+	b.mustStandAt(t, pair.PairName, want[len(want)-1])
+	got := r["tight"].got()
+	if !slices.Equal(got, want) {
+		t.Errorf("%d events were delivered of %d, or not in order: %s", len(got), len(want), cmp.Diff(want, got))
+	}
+	if dbtest.Postgres() && want[len(want)-1] == int64(len(want)) {
+		t.Error("no append was rolled back after it had drawn a position")
+	}
+}
+
+// appendWithRefusals appends n events, a few at a time, and in between some
+// that are refused.
+func (b *bench) appendWithRefusals(tb testing.TB, campaign string, n int) {
+	for left, i := n, 0; left > 0; i++ {
+		events := notes(campaign, min(left, 1+i%20))
+		if i%3 == 0 {
+			refused := append(slices.Clone(events), noted(campaign))
+			refused[len(refused)-1].Seq = 1 << 40
+			if _, err := b.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, outbox.ErrConflict) {
+				tb.Errorf("append to %s with a wrong seq: %v", campaign, err)
+				return
+			}
+		}
+		if _, err := b.Append(context.Background(), store.Append{Events: events}); err != nil {
+			tb.Errorf("append to %s: %v", campaign, err)
+			return
+		}
+		left -= len(events)
+	}
+}
+
+// rollBack appends as other programs of the same kind would, whose appends
+// draw a position each, stand open while somebody counts, and come to
+// nothing.
+func (b *bench) rollBack(tb testing.TB, done <-chan struct{}) {
+	var schema string
+	if err := b.journal.QueryRow(`select current_schema()`).Scan(&schema); err != nil {
+		tb.Error(err)
+		return
+	}
+	h := fnv.New32a()
+	h.Write([]byte(schema))
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		tx, err := b.journal.Begin()
+		if err != nil {
+			tb.Error(err)
+			return
+		}
+		_, err = tx.Exec(`select pg_advisory_xact_lock_shared($1, $2)`, 0x6f757462, int32(h.Sum32()))
+		if err == nil {
+			_, err = tx.Exec(`
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+values ('rolled back', 1, '1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
+		}
+		if err == nil {
+			_, err = tx.Exec(`select count(*) from events`)
+		}
+		if err := errors.Join(err, tx.Rollback()); err != nil {
+			tb.Error(err)
+			return
+		}
+	}
+}
