@@ -380,7 +380,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := publish.Blame(cause)
 	d.Metrics.PublishFailed(d.pair.PairName, blame.Kind)
-	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: publish.ErrorPause,
+	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Store.FailPublisher(ctx, d.lease, f)
 	switch {
@@ -388,7 +388,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 		return outbox.ErrLeaseLost
 	case err != nil: // the destination and the database are away
 		d.log.Warn("an error of a delivery could not be noted", "error", err, "delivery", cause)
-		d.retryAt = d.Clock.Now().Add(publish.ErrorPause.Delay(1))
+		d.retryAt = d.Clock.Now().Add(d.pair.Pause.Delay(1))
 		return nil
 	}
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
