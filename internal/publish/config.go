@@ -78,7 +78,7 @@ const (
 	largestBatch  = 10_000
 	mostErrors    = 1_000_000
 	defaultRotate = 100_000_000 // bytes
-	defaultKeep   = 0 // what was delivered is not ours to delete
+	defaultKeep   = 0           // what was delivered is not ours to delete
 )
 
 // Parse reads the value of the configuration's key topics: which events go

@@ -112,4 +112,3 @@ func writeBare(b *testing.B, journal *bench, dir string, files int) float64 {
 	}
 	return float64(len(lines)*files) / time.Since(began).Seconds()
 }
-
