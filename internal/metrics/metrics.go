@@ -49,7 +49,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
 		PublisherReads: counter("publisher_reads_total", "Reads of the journal by position for publishers."),
-		registry: prometheus.NewRegistry(),
+		registry:       prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboxweb_http_requests_total",
 			Help: "HTTP requests answered, by route pattern and status code.",

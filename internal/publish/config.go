@@ -78,7 +78,7 @@ const (
 	largestBatch  = 10_000
 	mostErrors    = 1_000_000
 	defaultRotate = 100_000_000 // bytes
-	defaultKeep   = 10
+	defaultKeep   = 0           // what was delivered is not ours to delete
 )
 
 // Parse reads the value of the configuration's key topics: which events go
@@ -146,7 +146,7 @@ func (r *reader) match(topic, field entry) outbox.Match {
 }
 
 var (
-	commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "max_errors", "failed_retry", "start"}
+	commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "retry_base", "retry_max", "max_errors", "failed_retry", "start"}
 	kindKeys   = map[kind][]string{
 		kindLog:     nil,
 		kindFile:    {"rotate_bytes", "keep"},
@@ -177,7 +177,11 @@ func (r *reader) pair(publisher entry) Pair {
 		Timeout:      r.pause(fields["timeout"], DefaultTimeout, longestCall),
 		MaxErrors:    int(r.number(fields["max_errors"], DefaultMaxErrors, 1, mostErrors)),
 		FailedRetry:  r.pause(fields["failed_retry"], DefaultFailedRetry, longestPause),
+		Pause:        outbox.Retry{Base: r.pause(fields["retry_base"], DefaultRetryBase, longestPause), Max: r.pause(fields["retry_max"], DefaultRetryMax, longestPause)},
 		StartAtHead:  r.choice(fields["start"], "beginning", "head") == "head",
+	}
+	if r.err == nil && p.Pause.Max < p.Pause.Base {
+		r.fail(publisher.key, publisher.path, "retry_max, %s, must not be less than retry_base, %s", p.Pause.Max, p.Pause.Base)
 	}
 	if r.err == nil && fields["url"].value == nil {
 		r.fail(publisher.key, publisher.path, "url is missing; it says where the events go, such as file:///var/lib/outboxweb/events.ndjson")

@@ -66,13 +66,11 @@ const (
 	DefaultPollInterval = time.Second
 	DefaultBatchSize    = 100
 	DefaultTimeout      = 10 * time.Second
+	DefaultRetryBase    = time.Second
+	DefaultRetryMax     = time.Minute
 	DefaultMaxErrors    = 10
 	DefaultFailedRetry  = 5 * time.Minute
 )
-
-// ErrorPause is how long a pair waits after errors in a row: it doubles from
-// Base to Max with each.
-var ErrorPause = outbox.Retry{Base: time.Second, Max: time.Minute}
 
 // Pair is one publisher of one topic, as the configuration file describes it.
 type Pair struct {
@@ -84,6 +82,7 @@ type Pair struct {
 	PollInterval time.Duration
 	BatchSize    int           // events handed to Publish at a time at the most
 	Timeout      time.Duration // of one call of the destination
+	Pause        outbox.Retry  // the wait after errors in a row: from Base, doubled with each, to Max
 	MaxErrors    int           // in a row, after which the pair has failed
 	FailedRetry  time.Duration // how often a failed pair is tried again
 

@@ -171,7 +171,7 @@ func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now in
 // AskForPublisher tells the process that has the pair that owner would take
 // it. It may come to nothing.
 func (s *Store) AskForPublisher(ctx context.Context, owner string, name outbox.PairName) error {
-	return s.changePublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
+	return s.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.held(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
 		}
@@ -179,8 +179,8 @@ func (s *Store) AskForPublisher(ctx context.Context, owner string, name outbox.P
 	})
 }
 
-// changePublisher changes a pair in a transaction of its own.
-func (s *Store) changePublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
+// withPublisher changes a pair in a transaction of its own.
+func (s *Store) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
 	err := s.journal.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -205,7 +205,7 @@ var errTaken = errors.New("the pair is taken")
 // does by now, or that it is not to be held.
 func (s *Store) ClaimPublisher(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (PublisherLease, bool, error) {
 	var claimed PublisherLease
-	err := s.changePublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
+	err := s.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
 		if p.prospect(owner, now) != PublisherClaim {
 			return errTaken
 		}
@@ -341,7 +341,7 @@ const maxDeliveryError = 16 << 10
 // seldom; the position does not move. It returns how the pair stands then.
 func (s *Store) FailPublisher(ctx context.Context, l PublisherLease, f DeliveryFailure) (PublisherState, error) {
 	var state PublisherState
-	err := s.changePublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
+	err := s.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
 		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
 			return outbox.ErrLeaseLost
 		}
@@ -374,7 +374,7 @@ func (p *publisherRow) fail(f DeliveryFailure, now int64) {
 // ReleasePublisher gives a pair back, for others to take at once. One that is
 // lost is left alone.
 func (s *Store) ReleasePublisher(ctx context.Context, l PublisherLease) error {
-	return s.changePublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
+	return s.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {
 			p.takeAway()
 		}

@@ -30,6 +30,7 @@ type delivery struct {
 
 	scanned int64 // read up to here; nothing of the topic is between the position and it
 	saved   time.Time
+	polled  time.Time
 	acts    int64
 	pace    outbox.PollPace
 	retryAt time.Time // not before; zero when nothing is wrong
@@ -59,6 +60,8 @@ const (
 	// yieldGrace is how long a call of a destination may go on when the pair is
 	// to be given back.
 	yieldGrace = 5 * time.Second
+	// wakePause is the least time between two polls that appends wake.
+	wakePause = 10 * time.Millisecond
 	// savePause is the wait before a position that could not be saved is
 	// saved again.
 	savePause = 100 * time.Millisecond
@@ -132,7 +135,7 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
 	if d.scanned > d.lease.Position {
 		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
-		if err := d.wait(ctx, first, d.wake); err != nil || first == wait {
+		if err := d.wait(ctx, first, d.wake); err != nil || first == wait || d.Clock.Now().Sub(d.saved) < scanSave {
 			return err
 		}
 		if err := d.advance(ctx, store.PublisherAdvance{Position: d.scanned}); err != nil {
@@ -165,6 +168,7 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 	case <-timer:
 	case <-wake:
 		d.pace.Reset()
+		d.gather(ctx)
 	case <-d.steered:
 		return d.look(ctx)
 	case <-d.yield:
@@ -173,6 +177,18 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// gather waits until some time has passed since the last poll, so that many
+// appends in a row wake a pair only now and then.
+func (d *delivery) gather(ctx context.Context) {
+	pause := time.NewTimer(time.Until(d.polled.Add(wakePause)))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-d.yield:
+	case <-ctx.Done():
+	}
 }
 
 func (d *delivery) sayNextPoll(at time.Time) {
@@ -201,6 +217,7 @@ func (d *delivery) look(ctx context.Context) error {
 // poll delivers the next batch. found says that there was one, more that there
 // may be another at once.
 func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
+	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if err != nil {
 		return false, false, d.excuse(ctx, err)
@@ -278,6 +295,8 @@ func (d *delivery) deliver(ctx context.Context, batch []*publish.Event, upto int
 	switch {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
+	case d.leaseEnded():
+		return false, errLeaseExpired
 	case failure == nil:
 		return n == len(batch), nil
 	case d.toYield():
@@ -322,10 +341,24 @@ func (d *delivery) callContext(ctx context.Context) (context.Context, context.Ca
 		}
 		close(done)
 	}()
-	return call, func() {
+	return leaseContext{call, d}, func() {
 		cancel()
 		<-done
 	}
+}
+
+// leaseContext is over as soon as the lease is, also for a process that was
+// stopped and whose timers have not noticed yet.
+type leaseContext struct {
+	context.Context
+	delivery *delivery
+}
+
+func (c leaseContext) Err() error {
+	if c.delivery.leaseEnded() {
+		return context.Canceled
+	}
+	return c.Context.Err()
 }
 
 func (d *delivery) toYield() bool {
@@ -380,7 +413,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := publish.Blame(cause)
 	d.Metrics.PublishFailed(d.pair.PairName, blame.Kind)
-	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: publish.ErrorPause,
+	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Store.FailPublisher(ctx, d.lease, f)
 	switch {
@@ -388,7 +421,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 		return outbox.ErrLeaseLost
 	case err != nil: // the destination and the database are away
 		d.log.Warn("an error of a delivery could not be noted", "error", err, "delivery", cause)
-		d.retryAt = d.Clock.Now().Add(publish.ErrorPause.Delay(1))
+		d.retryAt = d.Clock.Now().Add(d.pair.Pause.Delay(1))
 		return nil
 	}
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,

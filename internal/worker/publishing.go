@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -231,11 +230,7 @@ func (p *Publishing) claim(ctx context.Context, state store.PublisherState, opti
 		return err
 	}
 	pair := p.pairs[state.PairName]
-	to, err := p.Open(pair, options)
-	if err != nil {
-		err = fmt.Errorf("open the destination of publisher %s: %w", pair.PairName, err)
-		return errors.Join(err, p.Store.ReleasePublisher(context.WithoutCancel(ctx), lease))
-	}
+	to := &destination{open: func() (publish.Publisher, error) { return p.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	d := &delivery{Publishing: p, pair: pair, to: to, lease: lease, lost: lost, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
 		log:  p.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
@@ -252,6 +247,33 @@ func (p *Publishing) claim(ctx context.Context, state store.PublisherState, opti
 		nudge(p.wake)
 	}()
 	return nil
+}
+
+// destination opens a publisher when something is to be delivered, so that one
+// that cannot be opened is an error of a delivery like any other.
+type destination struct {
+	open func() (publish.Publisher, error)
+	publish.Publisher
+}
+
+// Publish implements publish.Publisher.
+func (d *destination) Publish(ctx context.Context, events []*publish.Event) (int, error) {
+	if d.Publisher == nil {
+		to, err := d.open()
+		if err != nil {
+			return 0, err
+		}
+		d.Publisher = to
+	}
+	return d.Publisher.Publish(ctx, events)
+}
+
+// Close implements publish.Publisher.
+func (d *destination) Close() error {
+	if d.Publisher == nil {
+		return nil
+	}
+	return d.Publisher.Close()
 }
 
 // heed tells a delivery how its pair stands, and reports whether it was right

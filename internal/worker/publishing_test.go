@@ -66,7 +66,7 @@ var everyEvent = outbox.Match{EventTypes: []string{"*"}}
 
 func pairOf(topic, publisher string, match outbox.Match) publish.Pair {
 	return publish.Pair{PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
-		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, MaxErrors: 10, FailedRetry: 5 * time.Minute}
+		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: publish.DefaultRetryBase, Max: publish.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
 }
 
 // receivers are destinations by the name of the publisher.
