@@ -35,12 +35,17 @@ func (c *serveCmd) publishing(a *app, st *store.Store, w *worker.Worker, m *metr
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 
-// publisherTester sends made-up events to the destinations of pairs.
-func publisherTester(st *store.Store, pairs []publish.Pair, o publish.Options, source string) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+// publisherTester sends made-up events to the destinations of pairs; nil
+// without pairs.
+func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+	if len(pairs) == 0 {
+		return nil
+	}
+	o := publish.Options{Logger: a.logger(), Version: version}
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
 		for _, pair := range pairs {
 			if pair.PairName == name {
-				return testPublisher(ctx, st, pair, o, source)
+				return testPublisher(ctx, st, pair, o, c.EventSource)
 			}
 		}
 		return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in the configuration of this process", name)

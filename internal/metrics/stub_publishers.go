@@ -3,14 +3,17 @@ package metrics
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"outboxweb/internal/outbox"
 )
 
-var stubReads = prometheus.NewCounter(prometheus.CounterOpts{Name: "stub"})
+// Published counts a batch that a destination acknowledged, and how long that
+// took.
+func (m *Metrics) Published(name outbox.PairName, events int, took time.Duration) {
+	m.PublisherDelivered.WithLabelValues(name.Topic, name.Publisher).Add(float64(events))
+	m.PublisherSeconds.WithLabelValues(name.Topic, name.Publisher).Observe(took.Seconds())
+}
 
-type stub struct{ PublisherReads prometheus.Counter }
-
-func (m *Metrics) Published(outbox.PairName, int, time.Duration)           {}
-func (m *Metrics) PublishFailed(outbox.PairName, outbox.DeliveryErrorKind) {}
+// PublishFailed counts a delivery that failed.
+func (m *Metrics) PublishFailed(name outbox.PairName, kind outbox.DeliveryErrorKind) {
+	m.PublisherErrors.WithLabelValues(name.Topic, name.Publisher, string(kind)).Inc()
+}
