@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"regexp"
@@ -35,6 +36,7 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Compare the live rows with a fold of the journal; exit 1 on a drift."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
 	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
+	Publishers  publishersCmd  `cmd:"" help:"List publishers and steer them: pause, resume, reset, seek, skip, test."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`
 	Backup      backupCmd      `cmd:"" help:"Copy both databases into a directory while they are in use."`
 	Restore     restoreCmd     `cmd:"" help:"Put a backup into the place of databases that do not exist yet."`
@@ -154,6 +156,10 @@ func usageSentence(err error) string {
 type app struct {
 	streams
 	Common
+	// sendTest sends a made-up event to the destination of a publisher that the
+	// configuration names; what the destination says of it is no error. It is
+	// nil where there is no such configuration.
+	sendTest func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error)
 }
 
 // logger writes to stderr in the format the flag asks for.

@@ -178,6 +178,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
+	collectors.WatchPublishers(st.Publishers)
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}

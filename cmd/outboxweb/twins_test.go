@@ -30,6 +30,12 @@ var actCommands = map[string]string{
 	"/runs/{run}/cancel":                        "runs cancel",
 	"/runs/{run}/resume":                        "runs resume",
 	"/gaps/repair":                              "gaps",
+	"/publishers/{topic}/{publisher}/pause":     "publishers pause",
+	"/publishers/{topic}/{publisher}/resume":    "publishers resume",
+	"/publishers/{topic}/{publisher}/reset":     "publishers reset",
+	"/publishers/{topic}/{publisher}/seek":      "publishers seek",
+	"/publishers/{topic}/{publisher}/skip":      "publishers skip",
+	"/publishers/{topic}/{publisher}/test":      "publishers test",
 }
 
 // withoutCommand are the routes that take a POST and have no command, with the

@@ -71,7 +71,7 @@ type auditQuery struct {
 	paging
 	ordering
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry retry_many pause resume replay repair_gaps note_errors skip unskip operation_start operation_cancel operation_acknowledge projection_pause projection_resume run_start run_cancel run_resume"`
+	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry retry_many pause resume replay repair_gaps note_errors skip unskip operation_start operation_cancel operation_acknowledge projection_pause projection_resume run_start run_cancel run_resume publisher_pause publisher_resume publisher_reset publisher_seek publisher_skip publisher_test"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 	Since    string `json:"since"`

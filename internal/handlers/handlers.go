@@ -61,6 +61,10 @@ type Config struct {
 	// DryRun tries the events of a campaign up to seq and next more, and changes
 	// nothing. nil means that it is not offered.
 	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error)
+	// TestPublisher sends a made-up event to a publisher's destination; what the
+	// destination says of it is no error. nil means that this process has no
+	// publisher in its configuration.
+	TestPublisher func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error)
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
@@ -246,6 +250,15 @@ func (s *server) routeAPI() {
 	post("/projections/{name}/resume", s.apiResumeProjection)
 	get("/failures", s.apiFailures)
 	get("/failures/{failure}", s.apiFailure)
+	get("/publishers", s.apiPublishers)
+	get("/publishers/{topic}/{publisher}", s.apiPublisher)
+	get("/publishers/{topic}/{publisher}/history", s.apiPublisherHistory)
+	post("/publishers/{topic}/{publisher}/pause", s.apiPausePublisher)
+	post("/publishers/{topic}/{publisher}/resume", s.apiResumePublisher)
+	post("/publishers/{topic}/{publisher}/reset", s.apiResetPublisher)
+	post("/publishers/{topic}/{publisher}/skip", s.apiSkipPublisherEvent)
+	post("/publishers/{topic}/{publisher}/test", s.apiTestPublisher)
+	s.router.Post(apiPrefix+"/publishers/{topic}/{publisher}/seek", s.handle(s.jsonInput(s.apiSeekPublisher)))
 	get("/instances", s.apiInstances)
 	get("/audit", s.apiAudit)
 	get("/about", s.apiAbout)

@@ -58,7 +58,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 		`"started_at":"2026-11-21T07:00:00Z","last_seen":"2026-11-21T07:00:00Z","heartbeat_seconds":2,"state":"silent","why":"`+why+`"`,
 		`"holding":{"campaigns":2,"withheld":0,"rows":4,"claimable_from":"2026-11-21T07:00:30Z","claimable_by":"2026-11-21T07:00:30Z","held":[`+
 			`{"campaign_id":"c-1","epoch":1,"head_seq":1,"rows":3,"expires_at":"2026-11-21T07:00:30Z","withheld":false},{"campaign_id":"c/2"`,
-		`"state":"running","why":"running; holds nothing","holding":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[]}`)
+		`"state":"running","why":"running; holds nothing","holding":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[],"publishers":[]}`)
 	var ids []string
 	for _, m := range regexp.MustCompile(`"id":"([^"]*)"`).FindAllStringSubmatch(got.body, -1) {
 		ids = append(ids, m[1])

@@ -95,7 +95,8 @@ var (
 		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
 		"/runs": {runsQuery{}}, "/runs/{run}/results": {resultsQuery{}}, "/runs/{run}/log": {paging{}},
 		"/": {overviewQuery{}}, "/history": {overviewQuery{}}, "/failures": {failuresQuery{}},
-		"/projections/{name}": {cursorsQuery{}}, "/projections/{name}/cursors": {cursorsQuery{}},
+		"/publishers/{topic}/{publisher}/history": {overviewQuery{}},
+		"/projections/{name}":                     {cursorsQuery{}}, "/projections/{name}/cursors": {cursorsQuery{}},
 		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}
 	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
@@ -105,10 +106,12 @@ var (
 		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
 		"/runs": runBody{}, "/runs/{run}/cancel": runActBody{}, "/runs/{run}/resume": runActBody{},
 		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{},
+		"/publishers/{topic}/{publisher}/pause": publisherBody{}, "/publishers/{topic}/{publisher}/resume": publisherBody{}, "/publishers/{topic}/{publisher}/reset": publisherBody{},
+		"/publishers/{topic}/{publisher}/skip": publisherSkipBody{}, "/publishers/{topic}/{publisher}/test": publisherBody{}, "/publishers/{topic}/{publisher}/seek": seekBody{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.
@@ -148,7 +151,7 @@ func find(params map[string]any, route string) any {
 }
 
 func oddAddresses(r request, route string) (all []request) {
-	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers} {
+	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
 				r.target = plain.Replace(strings.Replace(route, place, url.PathEscape(value), 1))

@@ -77,6 +77,9 @@ var neededBodies = map[string]string{
 	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
 	"/failures/groups/note":                    "fingerprint=f&note=n",
 	"/failures/groups/retry":                   "fingerprint=f",
+
+	apiPrefix + "/publishers/{topic}/{publisher}/seek": `{"to":"beginning"}`,
+	apiPrefix + "/publishers/{topic}/{publisher}/skip": `{"position":1,"reason":"x"}`,
 }
 
 // patience is what a client must wait for an answer at most.

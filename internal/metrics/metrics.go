@@ -28,7 +28,10 @@ type Metrics struct {
 	Waves       prometheus.Counter   // waves worked off
 	WaveSeconds prometheus.Histogram // time of one wave, claim to release
 
-	PublisherReads prometheus.Counter
+	PublisherDelivered *prometheus.CounterVec   // by topic, publisher: events that a destination acknowledged
+	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: deliveries that failed
+	PublisherReads     prometheus.Counter       // times that the journal was read by position, for all publishers together
+	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call of a destination
 
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -48,14 +51,22 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help:    "Time of one wave from claim to release, in seconds.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		PublisherReads: counter("publisher_reads_total", "Reads of the journal by position for publishers."),
-		registry:       prometheus.NewRegistry(),
+		PublisherDelivered: counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
+		PublisherErrors:    counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
+		PublisherReads:     counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
+		PublisherSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outboxweb_publisher_seconds",
+			Help:    "Time of one delivery of a batch, in seconds.",
+			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}, []string{"topic", "publisher"}),
+		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboxweb_http_requests_total",
 			Help: "HTTP requests answered, by route pattern and status code.",
 		}, []string{"route", "code"}),
 	}
 	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.requests,
+		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds,
 		&state{summary: summary},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "outboxweb"}))
@@ -101,6 +112,10 @@ func (r *runs) Collect(ch chan<- prometheus.Metric) {
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help}, labels)
 }
 
 // Request counts one answered HTTP request. The route is the pattern, never

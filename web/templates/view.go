@@ -214,6 +214,8 @@ func actSentence(a outbox.Act) string {
 		return holdSentence(a)
 	case "run_start", "run_cancel", "run_resume":
 		return runActSentence(a)
+	case "publisher_pause", "publisher_resume", "publisher_reset", "publisher_seek", "publisher_skip", "publisher_test":
+		return publisherActSentence(a)
 	case "pause":
 		return "Paused campaign " + a.CampaignID + "."
 	case "resume":

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// publishersCmd looks at publishers and steers them.
+type publishersCmd struct {
+	List    publishersListCmd    `cmd:"" help:"List publishers and how far behind each is."`
+	Show    publishersShowCmd    `cmd:"" help:"Show one, with its last error and the last acts on it."`
+	History publishersHistoryCmd `cmd:"" help:"Show how one stood and went over the last hour or day."`
+	Pause   publishersPauseCmd   `cmd:"" help:"Stop one until it is resumed."`
+	Resume  publishersResumeCmd  `cmd:"" help:"Let one that is paused or has failed go on at once, with no errors counted."`
+	Reset   publishersResetCmd   `cmd:"" help:"Forget the errors of one; a pause stays."`
+	Seek    publishersSeekCmd    `cmd:"" help:"Let one go on elsewhere in the journal, repeating or skipping events."`
+	Skip    publishersSkipCmd    `cmd:"" help:"Pass over the event that one cannot deliver."`
+	Test    publishersTestCmd    `cmd:"" help:"Send a made-up event to the destination of one; exit 1 when it is not delivered."`
+}
+
+// pairArg names a publisher as TOPIC/PUBLISHER.
+type pairArg struct{ outbox.PairName }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *pairArg) UnmarshalText(text []byte) (err error) {
+	p.PairName, err = outbox.ParsePairName(string(text))
+	return err
+}
+
+type publishersListCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists publishers.
+func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		all, err := st.Publishers(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(map[string][]outbox.Publisher{"publishers": all})
+		}
+		if len(all) == 0 {
+			fmt.Fprintln(a.out, "no publishers")
+			return nil
+		}
+		t := table(a.out)
+		fmt.Fprintln(t, "PUBLISHER\tSTATUS\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR")
+		for _, p := range all {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%d\t%s\n", p, p.Status, p.Position, p.HeadPosition, p.Lag(), p.Delivered,
+				timeOr(p.LastPublishedAt, "never"), holderOf(p), p.ErrorCount, firstLine(p.LastError, 120))
+		}
+		return t.Flush()
+	})
+}
+
+func timeOr(t *time.Time, none string) string {
+	if t == nil {
+		return none
+	}
+	return t.Format(time.RFC3339)
+}
+
+func holderOf(p outbox.Publisher) string {
+	if p.Lease == nil {
+		return "nobody"
+	}
+	return p.Lease.Owner
+}
+
+// publisherActsShown is how many acts on a publisher are printed.
+const publisherActsShown = 10
+
+type publishersShowCmd struct {
+	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	JSON      bool    `name:"json" help:"Print one JSON document."`
+}
+
+// Run shows one publisher.
+func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		p, err := st.Publisher(ctx, c.Publisher.PairName)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(p)
+		}
+		acts, err := st.PublisherActs(ctx, p.PairName, publisherActsShown)
+		if err != nil {
+			return err
+		}
+		return a.printPublisher(p, acts)
+	})
+}
+
+func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
+	t := table(a.out)
+	fmt.Fprintf(t, "%s\t%s\n", p, p.Status)
+	for _, line := range publisherLines(p) {
+		fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if p.LastError != "" {
+		fmt.Fprintf(a.out, "\nlast error, of %s\n%s\n", timeOr(p.LastErrorAt, "an unknown time"), p.LastError)
+	}
+	for i, act := range acts {
+		if i == 0 {
+			fmt.Fprintln(a.out, "\nthe last acts on it")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", act.At.Format(time.RFC3339), act.Actor, act.Action, firstLine(act.Reason, 120))
+	}
+	return t.Flush()
+}
+
+// publisherLines are the facts about a publisher, each with its name.
+func publisherLines(p outbox.Publisher) [][2]string {
+	lines := [][2]string{
+		{"destination", p.Destination}, {"selects", p.Match.Words()},
+		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
+		{"delivered", fmt.Sprintf("%s events, the last at position %d", thousands(p.Delivered), p.DeliveredPosition)},
+		{"last delivery", timeOr(p.LastPublishedAt, "never")}, {"held by", holderOf(p)},
+	}
+	if p.Paused != nil {
+		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, p.Paused.At.Format(time.RFC3339), p.Paused.Reason)})
+	}
+	if p.ErrorCount > 0 {
+		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last one blames the %s", p.ErrorCount, p.ErrorKind)})
+	}
+	if e := p.ErrorEvent; e != nil {
+		lines = append(lines, [2]string{"in the way", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
+	}
+	switch {
+	case p.Stopped:
+		lines = append(lines, [2]string{"next try", "not before it is resumed or reset: the destination said that it is gone"})
+	case p.RetryAt != nil:
+		lines = append(lines, [2]string{"next try", p.RetryAt.Format(time.RFC3339)})
+	}
+	return lines
+}
+
+type publishersHistoryCmd struct {
+	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Span      string  `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
+	JSON      bool    `name:"json" help:"Print one JSON document."`
+}
+
+// Run shows how one publisher stood and went.
+func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		name, span := c.Publisher.PairName, outbox.Span(c.Span)
+		points, err := st.PublisherHistory(ctx, name, span)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+		}
+		if len(points) == 0 {
+			fmt.Fprintln(a.out, "no samples; a server takes one each minute while something changes")
+			return nil
+		}
+		t := table(a.out)
+		fmt.Fprintln(t, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS")
+		for _, p := range points {
+			lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
+			fmt.Fprintf(t, "%s\t%d\t%.1f\t%s\t%d\n", p.At.Format(time.RFC3339), p.Delivered, p.PerSecond, lag, p.ErrorsInARow)
+		}
+		return t.Flush()
+	})
+}
+
+// publisherAct is what the acts on one publisher take.
+type publisherAct struct {
+	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON      bool    `name:"json" help:"Print one JSON document."`
+}
+
+// change does an act after which the publisher is shown.
+func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*store.Store, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		p, err := act(st, ctx, order(c.Reason), c.Publisher.PairName)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.printJSON(p)
+		}
+		fmt.Fprintf(a.out, "%s publisher %s: it is %s at position %d of %d, lag: %s\n", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
+		return nil
+	})
+}
+
+type publishersPauseCmd struct{ publisherAct }
+
+// Run pauses one publisher.
+func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "paused", (*store.Store).PausePublisher)
+}
+
+type publishersResumeCmd struct{ publisherAct }
+
+// Run resumes one publisher.
+func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "resumed", (*store.Store).ResumePublisher)
+}
+
+type publishersResetCmd struct{ publisherAct }
+
+// Run forgets the errors of one publisher.
+func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "reset", (*store.Store).ResetPublisher)
+}
+
+type publishersSkipCmd struct {
+	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Position  int64   `arg:"" help:"The position of the event in its way, as show tells it."`
+	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
+	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination."`
+	JSON      bool    `name:"json" help:"Print one JSON document."`
+}
+
+// Run passes over the event in the way.
+func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
+	if c.Reason == "" {
+		return usagef("a skip needs --reason TEXT")
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		o := order(c.Reason)
+		o.Confirm = c.Confirm
+		p, err := st.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.printJSON(p)
+		}
+		fmt.Fprintf(a.out, "publisher %s passes over the event at position %d; it is %s, lag: %s\n", p, p.Position, p.Status, p.Lag())
+		return nil
+	})
+}
+
+type publishersSeekCmd struct {
+	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Position  *int64  `placeholder:"N" help:"Go on with the first event after this position."`
+	Time      string  `placeholder:"T" help:"Go on with the first event recorded at or after this time: RFC 3339, or a date."`
+	Head      bool    `help:"Go on with the next event that is appended."`
+	Beginning bool    `help:"Go on with the first event of the journal."`
+	DryRun    bool    `help:"Change nothing, and print what the seek would repeat or skip."`
+	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A seek that skips events needs one."`
+	JSON      bool    `name:"json" help:"Print one JSON document."`
+}
+
+// target is the one place that the flags name.
+func (c *publishersSeekCmd) target() (outbox.SeekTarget, error) {
+	given := 0
+	for _, is := range []bool{c.Position != nil, c.Time != "", c.Head, c.Beginning} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return outbox.SeekTarget{}, usagef("publishers seek needs one of --position N, --time T, --head and --beginning")
+	}
+	when, err := outbox.ParseSince("time", c.Time)
+	if err != nil {
+		return outbox.SeekTarget{}, asUsage("--time", err)
+	}
+	return outbox.SeekTarget{Position: c.Position, Time: when, Head: c.Head, Beginning: c.Beginning}, nil
+}
+
+// Run lets one publisher go on elsewhere.
+func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		seek, does := outbox.Seek{}, "goes on"
+		if c.DryRun {
+			seek, err = st.PreviewSeek(ctx, c.Publisher.PairName, target)
+			does = "would go on"
+		} else {
+			seek, err = st.SeekPublisher(ctx, order(c.Reason), c.Publisher.PairName, target, nil)
+		}
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.printJSON(seek)
+		}
+		least := ""
+		if seek.Capped {
+			least = "at least "
+		}
+		fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s events repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
+			least, thousands(seek.Repeats), least, thousands(seek.Skips))
+		return nil
+	})
+}
+
+type publishersTestCmd struct{ publisherAct }
+
+// Run sends a made-up event and records what came of it.
+func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		name, o := c.Publisher.PairName, order(c.Reason)
+		if _, err := st.AdmitTest(ctx, o, name); err != nil {
+			return err
+		}
+		if a.sendTest == nil {
+			return usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+		}
+		sent, err := a.sendTest(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := st.RecordTestDelivery(ctx, o, sent); err != nil {
+			return err
+		}
+		return a.printTest(sent, c.JSON)
+	})
+}
+
+func (a *app) printTest(d outbox.TestDelivery, asJSON bool) error {
+	if asJSON {
+		if err := a.printJSON(d); err != nil {
+			return err
+		}
+	} else if d.OK {
+		fmt.Fprintf(a.out, "delivered event %s to publisher %s in %.3f s\n", d.ID, d.PairName, d.Seconds)
+	} else {
+		fmt.Fprintf(a.out, "publisher %s did not take event %s after %.3f s: %s\n", d.PairName, d.ID, d.Seconds, d.Error)
+	}
+	if !d.OK {
+		return errFound
+	}
+	return nil
+}

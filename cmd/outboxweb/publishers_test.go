@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+var archive = pairArg{outbox.PairName{Topic: "scenes", Publisher: "archive"}}
+
+// withPublisher gives a desk a publisher that an event is in the way of: the
+// second of three of its topic, at position 4.
+func (d *desk) withPublisher() *desk {
+	d.t.Helper()
+	for _, kind := range []string{"scene.a", "scene.b", "scene.c"} {
+		if _, err := d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: kind, Payload: json.RawMessage(`{}`)}}}); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if _, err := dbtest.Open(d.t, d.JournalDB).Exec(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, status, position, delivered_position, delivered,
+  error_count, error_kind, last_error, last_error_at, error_position, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
+values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 10, 'failed', 3, 3, 1201, 10, 'destination', 'no space left', 1, 4, 'w-1', 1, 4102444800000000, 1, 1)`); err != nil {
+		d.t.Fatal(err)
+	}
+	return d
+}
+
+// run runs a command line below publishers and returns its error.
+func (d *desk) run(args ...string) error {
+	d.t.Helper()
+	var c cli
+	parsed, err := newParser(&c, d.streams).Parse(append([]string{"publishers"}, args...))
+	if err != nil {
+		return err
+	}
+	parsed.BindTo(d.t.Context(), (*context.Context)(nil))
+	return parsed.Run(d.app)
+}
+
+func (d *desk) does(args ...string) {
+	d.t.Helper()
+	if err := d.run(args...); err != nil {
+		d.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func (d *desk) fails(sentence string, args ...string) {
+	d.t.Helper()
+	if err := d.run(args...); err == nil || !strings.Contains(err.Error(), sentence) {
+		d.t.Errorf("%v: got error %v, want %q", args, err, sentence)
+	}
+	if d.out.Len() > 0 {
+		d.t.Errorf("%v printed %s", args, d.out.String())
+	}
+}
+
+func TestPublishers_areListedAndShown(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.does("list")
+	d.said("no publishers")
+	d.does("list", "--json")
+	d.said(`{ "publishers": [] }`)
+	d.withPublisher()
+	d.does("list")
+	d.said("PUBLISHER STATUS POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
+	d.does("show", "scenes/archive")
+	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
+		"errors in a row 10, the last one blames the destination", "in the way event 3 (scene.b) of campaign c-1, at position 4", "no space left")
+	d.does("show", "scenes/archive", "--json")
+	var p outbox.Publisher
+	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.PairName != archive.PairName || p.ErrorEvent == nil {
+		t.Errorf("document is %+v, %v", p, err)
+	}
+	d.out.Reset()
+	d.does("history", "scenes/archive")
+	d.said("no samples")
+	if err := d.st.Sample(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.does("history", "scenes/archive", "--span", "hour")
+	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
+	d.does("history", "scenes/archive", "--json")
+	d.said(`"span": "hour"`, `"lag_events": 2`)
+	d.fails("names no pair", "show", "scenes")
+	d.fails("there is no publisher scenes/x", "show", "scenes/x")
+}
+
+func TestPublishers_areSteered(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	d.does("pause", "scenes/archive", "--reason", "a fire")
+	d.said("paused publisher scenes/archive: it is paused at position 3 of 5, lag: 2 events")
+	d.fails("is paused already", "pause", "scenes/archive")
+	d.does("reset", "scenes/archive", "--json")
+	d.said(`"status": "paused"`, `"error_count": 0`)
+	d.does("resume", "scenes/archive")
+	d.said("resumed publisher scenes/archive: it is active")
+	d.fails("nothing to resume", "resume", "scenes/archive")
+	d.does("show", "scenes/archive")
+	d.said("the last acts on it", "publisher_pause a fire")
+}
+
+func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	d.fails("--reason", "skip", "scenes/archive", "4")
+	d.fails("position 4 is", "skip", "scenes/archive", "5", "--reason", "x")
+	d.fails("skip anyway", "skip", "scenes/archive", "4", "--reason", "x")
+	d.does("skip", "scenes/archive", "4", "--reason", "x", "--confirm", "skip anyway")
+	d.said("publisher scenes/archive passes over the event at position 4; it is active, lag: 1 event")
+}
+
+func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	for _, flags := range [][]string{{}, {"--head", "--beginning"}, {"--position", "1", "--time", "2026-11-21"}} {
+		d.fails("needs one of", append([]string{"seek", "scenes/archive"}, flags...)...)
+	}
+	d.fails("--time", "seek", "scenes/archive", "--time", "soon")
+	d.fails("beyond the head", "seek", "scenes/archive", "--position", "6")
+	d.does("seek", "scenes/archive", "--head", "--dry-run")
+	d.said("publisher scenes/archive would go on after position 5 instead of 3: 0 events repeated, 2 skipped")
+	d.fails("needs a reason", "seek", "scenes/archive", "--head")
+	d.does("seek", "scenes/archive", "--head", "--reason", "old")
+	d.said("goes on after position 5 instead of 3")
+	d.does("seek", "scenes/archive", "--position", "0", "--json")
+	d.said(`"from": 5`, `"repeats": 3`, `"capped": false`)
+}
+
+func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	d.fails("name the file with --config", "test", "scenes/archive")
+	sent := outbox.TestDelivery{PairName: archive.PairName, ID: "t-1", Seconds: 0.25, Error: "refused"}
+	d.sendTest = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) { return sent, nil }
+	if err := d.run("test", "scenes/archive"); !errors.Is(err, errFound) {
+		t.Errorf("a test event that is not taken ends the command with %v", err)
+	}
+	d.said("did not take event t-1 after 0.250 s: refused")
+	sent.OK, sent.Error = true, ""
+	d.does("test", "scenes/archive", "--json")
+	d.said(`"ok": true`)
+	d.fails("there is no publisher", "test", "scenes/x")
+	acts, err := d.st.PublisherActs(t.Context(), archive.PairName, 10)
+	if err != nil || len(acts) != 2 {
+		t.Errorf("acts %+v, %v", acts, err)
+	}
+}

@@ -1,0 +1,219 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// pairParam is the publisher in an address.
+func pairParam(r *http.Request) (name outbox.PairName, err error) {
+	if name.Topic, err = param(r, "topic"); err == nil {
+		name.Publisher, err = param(r, "publisher")
+	}
+	return name, err
+}
+
+// publisherBody is what acts on a publisher read.
+type publisherBody struct {
+	Reason string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+// publisherSkipBody is what the skip of an event in a publisher's way reads.
+type publisherSkipBody struct {
+	Position int64  `json:"position" validate:"required,min=1"`
+	Reason   string `json:"reason" validate:"text,maxbytes=500"`
+	Confirm  string `json:"confirm" validate:"text,maxbytes=300"`
+}
+
+// seekShown is what the caller was shown of a seek.
+type seekShown struct {
+	Repeats int64 `json:"repeats" validate:"min=0"`
+	Skips   int64 `json:"skips" validate:"min=0"`
+	Capped  bool  `json:"capped"`
+}
+
+// seekBody says where a publisher shall go on.
+type seekBody struct {
+	Position *int64     `json:"position" validate:"omitnil,min=0"`
+	Time     string     `json:"time"`
+	To       string     `json:"to" validate:"omitempty,oneof=head beginning"`
+	DryRun   bool       `json:"dry_run"`
+	Expected *seekShown `json:"expected"`
+	Reason   string     `json:"reason" validate:"text,maxbytes=500"`
+	Confirm  string     `json:"confirm" validate:"text,maxbytes=300"`
+}
+
+// target is the one place that the body names.
+func (b seekBody) target() (outbox.SeekTarget, error) {
+	when, err := outbox.ParseSince("time", b.Time)
+	if err != nil {
+		return outbox.SeekTarget{}, err
+	}
+	given := 0
+	for _, is := range []bool{b.Position != nil, b.Time != "", b.To != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return outbox.SeekTarget{}, outbox.Invalid("position", "say where to go on with one of position, time and to; %d of them are given", given)
+	}
+	return outbox.SeekTarget{Position: b.Position, Time: when, Head: b.To == "head", Beginning: b.To == "beginning"}, nil
+}
+
+// seen is what the caller was shown, as the store takes it.
+func (b seekBody) seen() *outbox.Seek {
+	if b.Expected == nil {
+		return nil
+	}
+	return &outbox.Seek{Repeats: b.Expected.Repeats, Skips: b.Expected.Skips, Capped: b.Expected.Capped}
+}
+
+func (s *server) apiPublishers(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.Store.Publishers(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(all))
+}
+
+func (s *server) apiPublisher(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.Store.Publisher(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	span, err := readSpan(r)
+	if err != nil {
+		return err
+	}
+	points, err := s.Store.PublisherHistory(r.Context(), name, span)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+}
+
+func (s *server) apiPausePublisher(w http.ResponseWriter, r *http.Request) error {
+	return apiPublisherAct(s, w, r, s.Store.PausePublisher)
+}
+
+func (s *server) apiResumePublisher(w http.ResponseWriter, r *http.Request) error {
+	return apiPublisherAct(s, w, r, s.Store.ResumePublisher)
+}
+
+func (s *server) apiResetPublisher(w http.ResponseWriter, r *http.Request) error {
+	return apiPublisherAct(s, w, r, s.Store.ResetPublisher)
+}
+
+func (s *server) apiTestPublisher(w http.ResponseWriter, r *http.Request) error {
+	return apiPublisherAct(s, w, r, s.testPublisher)
+}
+
+func apiPublisherAct[R any](s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, outbox.PairName) (R, error)) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var body publisherBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	result, err := act(r.Context(), s.order(r, "api", body.Reason, nil), name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, result)
+}
+
+func (s *server) apiSkipPublisherEvent(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var body publisherSkipBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order := s.order(r, "api", body.Reason, nil)
+	order.Confirm = body.Confirm
+	p, err := s.Store.SkipPublisherEvent(r.Context(), order, name, body.Position)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+// apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that
+// would do, which a server that refuses changes answers too.
+func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var body seekBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	target, err := body.target()
+	if err != nil {
+		return err
+	}
+	seek, err := s.seekPublisher(r, name, target, body)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, seek)
+}
+
+func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target outbox.SeekTarget, body seekBody) (outbox.Seek, error) {
+	if body.DryRun {
+		return s.Store.PreviewSeek(r.Context(), name, target)
+	}
+	if err := s.refuseReadOnly(); err != nil {
+		return outbox.Seek{}, err
+	}
+	order := s.order(r, "api", body.Reason, nil)
+	order.Confirm = body.Confirm
+	return s.Store.SeekPublisher(r.Context(), order, name, target, body.seen())
+}
+
+// recordTime bounds the writing of an audit record of what has been done.
+const recordTime = 10 * time.Second
+
+// testPublisher sends a made-up event to a publisher's destination and records
+// what came of it, also when whoever asked has gone meanwhile. An order whose
+// idempotency key was used before sends nothing.
+func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.TestDelivery, error) {
+	done, err := s.Store.AdmitTest(ctx, o, name)
+	if err != nil {
+		return outbox.TestDelivery{}, err
+	}
+	if done != nil {
+		return *done, nil
+	}
+	if s.TestPublisher == nil {
+		return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
+	}
+	sent, err := s.TestPublisher(ctx, name)
+	if err != nil {
+		return sent, err
+	}
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	return sent, s.Store.RecordTestDelivery(recording, o, sent)
+}

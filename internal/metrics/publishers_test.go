@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	var failed error
+	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
+		return []outbox.Publisher{
+			{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
+			{PairName: outbox.PairName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
+		}, failed
+	})
+	m.PublisherDelivered.WithLabelValues("scenes", "archive").Add(4)
+	m.PublisherErrors.WithLabelValues("scenes", "archive", "event").Inc()
+	m.PublisherReads.Inc()
+	m.PublisherSeconds.WithLabelValues("scenes", "archive").Observe(0.2)
+	body := scrape(t, m)
+	for _, line := range []string{
+		`outboxweb_publisher_lag_events{publisher="archive",topic="scenes"} 3`,
+		`outboxweb_publisher_lag_seconds{publisher="archive",topic="scenes"} 1.5`,
+		`outboxweb_publisher_position{publisher="archive",topic="scenes"} 7`,
+		`outboxweb_publisher_errors_in_a_row{publisher="archive",topic="scenes"} 12`,
+		`outboxweb_publisher_status{publisher="archive",status="failed",topic="scenes"} 1`,
+		`outboxweb_publisher_status{publisher="archive",status="active",topic="scenes"} 0`,
+		`outboxweb_publisher_status{publisher="a",status="paused",topic="rare"} 1`,
+		`outboxweb_publisher_delivered_total{publisher="archive",topic="scenes"} 4`,
+		`outboxweb_publisher_errors_total{kind="event",publisher="archive",topic="scenes"} 1`,
+		`outboxweb_publisher_reads_total 1`,
+		`outboxweb_publisher_seconds_count{publisher="archive",topic="scenes"} 1`,
+	} {
+		if !strings.Contains(body, "\n"+line+"\n") {
+			t.Errorf("the scrape lacks %q", line)
+		}
+	}
+	if strings.Contains(body, `publisher_lag_events{publisher="a"`) || strings.Contains(body, `publisher_lag_seconds{publisher="a"`) {
+		t.Error("a lag that is not known is told as a number")
+	}
+	failed = errors.New("away")
+	if body := scrape(t, m); strings.Contains(body, "outboxweb_publisher_lag_events") || !strings.Contains(body, "outboxweb_publisher_reads_total 1") {
+		t.Error("a scrape that cannot list publishers is to have everything else")
+	}
+}

@@ -1,0 +1,54 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// publisherActSentence says what an act on a publisher did, from its audit record.
+func publisherActSentence(a outbox.Act) string {
+	var name outbox.PairName
+	var came struct {
+		Seek *outbox.Seek     `json:"seek"`
+		Skip *outbox.EventRef `json:"skip"`
+		outbox.TestDelivery
+	}
+	_ = json.Unmarshal(a.Before, &name) // what is missing is left out
+	_ = json.Unmarshal(a.After, &came)
+	publisher := "publisher " + name.String()
+	switch {
+	case a.Action == "publisher_pause":
+		return "Paused " + publisher + "."
+	case a.Action == "publisher_resume":
+		return "Resumed " + publisher + ": it goes on at once, with no errors counted."
+	case a.Action == "publisher_reset":
+		return "Reset " + publisher + ": its errors are forgotten."
+	case a.Action == "publisher_seek" && came.Seek != nil:
+		return fmt.Sprintf("Publisher %s goes on after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
+	case a.Action == "publisher_skip" && came.Skip != nil:
+		return fmt.Sprintf("Publisher %s passes over event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
+	case a.Action == "publisher_test" && came.OK:
+		return "Sent a test event to " + publisher + ": delivered."
+	case a.Action == "publisher_test":
+		return "Sent a test event to " + publisher + ": " + firstLine(came.Error)
+	}
+	return "Changed " + publisher + "."
+}
+
+// seekWords says what a seek did to events.
+func seekWords(s outbox.Seek) string {
+	n, what := s.Repeats, "repeated"
+	if s.To > s.From {
+		n, what = s.Skips, "skipped"
+	}
+	if n == 0 && !s.Capped {
+		return "no event " + what
+	}
+	words := count(n, "event", "events") + " " + what
+	if s.Capped {
+		words = "at least " + words
+	}
+	return words
+}
