@@ -316,10 +316,11 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if _, err := st.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
-		if a.sendTest == nil {
-			return usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+		pair, err := a.pair(name)
+		if err != nil {
+			return err
 		}
-		sent, err := a.sendTest(ctx, name)
+		sent, err := testPublisher(ctx, st, pair, a.publishOptions(), "")
 		if err != nil {
 			return err
 		}

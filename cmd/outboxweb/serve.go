@@ -200,7 +200,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), Stopping: stopping, Metrics: collectors, Logger: log})
+		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
