@@ -184,6 +184,17 @@ func TestNATS_saysWhoItIs(t *testing.T) {
 	refused(t, open(t, "url: nats://nobody:x@"+at+"/scenes", "timeout: 300ms"), 1, 2, 0, outbox.DestinationError, "Permissions Violation")
 }
 
+func TestNATS_usesTLS(t *testing.T) {
+	t.Parallel()
+	config, ca := certificate(t)
+	s := natsServer(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, config })
+	target := stream(t, s, jetstream.StreamConfig{}, nats.RootCAs(ca))
+	at := "url: " + strings.Replace(s.ClientURL(), "tls://", "nats://", 1) + "/scenes?tls=true"
+	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
+	wantRange(t, streamPositions(t, target), 1, 3)
+	refused(t, open(t, at), 4, 5, 0, outbox.DestinationError, "certificate")
+}
+
 func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing

@@ -2,6 +2,7 @@ package publish_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -106,12 +107,28 @@ func (s *receiver) positions(tb testing.TB) []int64 {
 // hook opens a webhook to the receiver, whose certificate it trusts.
 func (s *receiver) hook(tb testing.TB, lines ...string) publish.Publisher {
 	tb.Helper()
-	ca := filepath.Join(tb.TempDir(), "ca.pem")
+	ca := certificateFile(tb, s.Server)
+	return open(tb, append([]string{"url: " + s.URL + "/in?key=k", "allow_private: true", "ca_file: " + ca}, lines...)...)
+}
+
+// certificateFile has the certificate of a server.
+func certificateFile(tb testing.TB, s *httptest.Server) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	if err := os.WriteFile(ca, block, 0o600); err != nil {
+	if err := os.WriteFile(path, block, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return open(tb, append([]string{"url: " + s.URL + "/in?key=k", "allow_private: true", "ca_file: " + ca}, lines...)...)
+	return path
+}
+
+// certificate is what a server on 127.0.0.1 may show, and the file of what to
+// trust then.
+func certificate(tb testing.TB) (config *tls.Config, caFile string) {
+	tb.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}, certificateFile(tb, s)
 }
 
 func TestWebhook_postsEachEventSigned(t *testing.T) {
