@@ -211,17 +211,54 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	}
 }
 
+// noisy is an event that is large, compressed too.
+func noisy(position int64, size int) outbox.Event {
+	e := journalEvent(position)
+	noise := make([]byte, size)
+	for i := range noise {
+		noise[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rand.IntN(36)]
+	}
+	e.Payload = fmt.Appendf(nil, `{"text":%q}`, noise)
+	return e
+}
+
+func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4000000"}))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
+		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
+			for _, partition := range topic.Partitions {
+				var batch kmsg.RecordBatch
+				if err := batch.ReadFrom(partition.Records); err != nil {
+					t.Error(err)
+				}
+				if len(partition.Records) > 1_000_000 && batch.NumRecords > 1 {
+					t.Errorf("%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
+				}
+			}
+		}
+		return true
+	}})
+	var events []*publish.Event
+	for position := int64(1); position <= 30; position++ {
+		size := 300_000
+		if position == 10 {
+			size = 2_000_000
+		}
+		events = append(events, publish.NewEvent(noisy(position, size), publish.Source("j1")))
+	}
+	if n, err := openKafka(t, cluster).Publish(t.Context(), events); n != 30 || err != nil {
+		t.Fatalf("delivered %d: %v", n, err)
+	}
+	wantSeqs(t, seqs(t, records(t, cluster, kgo.FetchMaxBytes(50_000_000), kgo.FetchMaxPartitionBytes(50_000_000))), 30)
+}
+
 func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
 	p := openKafka(t, cluster)
 	events := journalEvents(1, 40) // together too large
-	large := journalEvent(41)
-	noise := make([]byte, 30_000)
-	for i := range noise {
-		noise[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rand.IntN(36)]
-	}
-	large.Payload = fmt.Appendf(nil, `{"text":%q}`, noise)
+	large := noisy(41, 30_000)
 	events = append(append(events, publish.NewEvent(large, publish.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
 	if n != 40 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {

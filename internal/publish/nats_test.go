@@ -137,7 +137,13 @@ func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 
 	s = natsServer(t, again)
 	deliver(t, p, 11, 20)
-	wantRange(t, streamPositions(t, stream(t, s, jetstream.StreamConfig{})), 1, 20)
+	s.Shutdown()
+	s.WaitForShutdown()
+	waitFor(t, "the publisher to notice", func() bool { return !publish.Connected(p) })
+
+	s = natsServer(t, again)
+	deliver(t, p, 21, 30) // nothing was under way, so nothing is wrong
+	wantRange(t, streamPositions(t, stream(t, s, jetstream.StreamConfig{})), 1, 30)
 }
 
 func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
