@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -382,4 +383,30 @@ func BenchmarkFile(b *testing.B) {
 			b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s")
 		})
 	}
+}
+
+// Five publishers with files of their own share the events and their encoding.
+func BenchmarkFanOut(b *testing.B) {
+	const publishers, batch = 5, 100
+	dir := b.TempDir()
+	var list []publish.Publisher
+	for i := range publishers {
+		list = append(list, openFile(b, filepath.Join(dir, fmt.Sprint(i))))
+	}
+	start := time.Now()
+	n := 0
+	for b.Loop() {
+		events := journalEvents(int64(n+1), int64(n+batch))
+		var done sync.WaitGroup
+		for _, p := range list {
+			done.Go(func() {
+				if _, err := p.Publish(b.Context(), events); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		n += batch
+	}
+	b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s/publisher")
 }

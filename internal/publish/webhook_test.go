@@ -389,6 +389,17 @@ func TestWebhook_returnsEarlyWhenItTakesLong(t *testing.T) {
 	}
 }
 
+func TestWebhook_goesInTheClearWhereAllowed(t *testing.T) {
+	t.Parallel()
+	var user, password string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { user, password, _ = r.BasicAuth() }))
+	t.Cleanup(server.Close)
+	deliver(t, open(t, "url: "+strings.Replace(server.URL, "://", "://me:${PASSWORD}@", 1), "allow_private: true"), 1, 1)
+	if user != "me" || password != environment["PASSWORD"] {
+		t.Errorf("came as %q with %q", user, password)
+	}
+}
+
 func TestWebhook_takesTestEvents(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
