@@ -1,9 +1,12 @@
 package publish_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -188,6 +191,7 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"no subject", url("nats://h:4222"), "the subject must follow the host"},
 		{"subject with a wildcard", url("nats://h/a.*"), "without * and >"},
 		{"no servers", url("nats:///subject"), "the servers must follow"},
+		{"password twice", url("nats://u:hunter2@h1,u:hunter2@h2/s"), "stand once, before the first server"},
 		{"unknown parameter", url("nats://h/s?sasl=plain"), "behind the ? stands tls"},
 		{"tls", url("kafka://h/s?tls=yes"), "tls must be true or false"},
 		{"topic of Kafka", url("kafka://h/a/b"), "the topic must follow"},
@@ -271,11 +275,28 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 
 func TestOpen_readsTheCertificates(t *testing.T) {
 	t.Parallel()
+	notPEM := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(notPEM, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
-		_, err := pairOf(t, "url: "+url, "ca_file: /dev/null").Open(publish.Options{})
-		if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "scenes/p") {
-			t.Errorf("%s: %v", url, err)
+		for path, says := range map[string]string{"/dev/null": "no regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
+			_, err := pairOf(t, "url: "+url, "ca_file: "+path).Open(publish.Options{})
+			if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "ca_file of scenes/p") || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s with %s: %v", url, path, err)
+			}
 		}
+	}
+}
+
+func TestPair_isLoggedWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	pair := pairOf(t, "url: https://me:s3cret@h/in?key=s3cret", "secret: "+secret)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("pair", "pair", pair)
+	fmt.Fprintf(&out, "%v %+v", pair, pair)
+	if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), "https://h/in?") {
+		t.Errorf("logged %s", out.String())
 	}
 }
 

@@ -170,6 +170,10 @@ func (r *reader) kafka(at entry, u address, fields map[string]entry, s *busSetti
 
 // bus reads what NATS and Kafka have in common.
 func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...string) {
+	if strings.Contains(u.user, "@") {
+		r.fail(at.value, at.path, "a name and a password stand once, before the first server, and an @ in them is written %%40")
+		return
+	}
 	for _, server := range strings.Split(u.authority, ",") {
 		parsed, err := url.Parse("x://" + server)
 		if err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port()) || parsed.Path != "" {
