@@ -75,6 +75,7 @@ var sqliteScans = []scan{
 	{"SCAN pragma_page_", "pragma_page_", "one number"},
 	{"SCAN pragma_table_xinfo", "pragma_table_xinfo", "the columns of one table"},
 	{"SCAN 3-ROW VALUES CLAUSE", "tally_events", "the rows to insert"},
+	{"SCAN n", "select count(*) from", "what may be in the way of an append, up to a limit"},
 	{"SCAN sqlite_master", "sqlite_master", "the schema"},
 	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
 }
@@ -192,6 +193,26 @@ func (f *fixture) everything() {
 	f.useOperations(must)
 	f.useRuns(must)
 	f.useSwaps(must)
+	f.useConditions(must)
+}
+
+// useConditions has a condition look every way there is.
+func (f *fixture) useConditions(must func(...error)) {
+	e := tagged("conditional", "seat.taken", "seat", "1", "show", "x")
+	e.EventID = "e-1"
+	f.appendAll(e)
+	_, err := f.unless(e, 0, item("x"))
+	must(err)
+	e.EventID = ""
+	_, err = f.unless(e, 1, item("other"), item("", "seat", "1", "show", "y"), item("seat.freed", "campaign_id", "conditional", "seat", "2"),
+		item("", "campaign_id", "conditional", "actor_id", "p"), item("", "entity_id", "e"))
+	must(err)
+	_, err = f.unless(e, 0, item("seat.taken"))
+	refused(f.tb, err, outbox.ErrConflict)
+	_, err = f.Position(f.ctx)
+	must(err)
+	_, err = f.Check(f.ctx, quiet)
+	must(err)
 }
 
 // useSwaps claims a campaign for a run and swaps its rows, as often as the
