@@ -37,19 +37,33 @@ type ConditionItem struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 }
 
-// ParseCondition reads a condition as commands take it, and judges it. Errors
-// are *Refusal with ErrInvalid.
-func ParseCondition(text []byte) (AppendCondition, error) {
-	var c AppendCondition
+// ParseCondition reads a condition from JSON and judges it. Errors are
+// *Refusal with ErrInvalid whose Field begins with condition.
+func ParseCondition(text []byte) (c AppendCondition, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		return c, Invalid("condition", `the condition is not as it should be (%s); it looks like {"after_position": 700, "items": [{"event_types": ["seat.taken"], "tags": {"seat": "7"}}]}`, strings.TrimPrefix(err.Error(), "json: "))
+		return c, explainCondition(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return c, Invalid("condition", "there is text after the condition")
 	}
 	return c, c.Validate()
+}
+
+func explainCondition(err error) error {
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typed) && typed.Field != "":
+		return Invalid("condition."+typed.Field, "%s of the condition cannot be a %s", typed.Field, typed.Value)
+	case errors.As(err, &typed):
+		return Invalid("condition", "a condition is a JSON object, not a %s", typed.Value)
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, found := strings.CutPrefix(text, "unknown field "); found {
+		return Invalid("condition", "unknown field %s in the condition; it has after_position and items, and an item has event_types and tags", name)
+	}
+	return Invalid("condition", `the condition is not JSON: %s; it looks like {"after_position": 700, "items": [{"event_types": ["seat.taken"], "tags": {"seat": "7"}}]}`, text)
 }
 
 // Validate judges a condition. Errors are *Refusal with ErrInvalid whose Field
