@@ -511,3 +511,39 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 		}
 	})
 }
+
+func TestPosition_isTheLast(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	want := func(position int64) {
+		t.Helper()
+		if got, err := f.Position(f.ctx); err != nil || got != position {
+			t.Errorf("the position is %d, %v, want %d", got, err, position)
+		}
+	}
+	want(0)
+	f.append("a", 2)
+	f.append("b", 1)
+	want(3)
+}
+
+// An append that is open below the last event that is visible may still add to
+// what a writer has taken for read.
+func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	end := f.begun(`{"seat":"1"}`)
+	f.append("a", 1)
+	if n := f.number(`select max(position) from events`); n != 2 {
+		t.Fatalf("the last visible event is at %d", n)
+	}
+	if got, err := f.Position(f.ctx); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("the position is %d, %v while an append is open", got, err)
+	}
+	end("commit")
+	if got, err := f.Position(f.ctx); err != nil || got != 2 {
+		t.Errorf("the position is %d, %v", got, err)
+	}
+	_, err := f.unless(event("b", "counted"), 0, item("", "seat", "1"))
+	inTheWay(t, err, 1)
+}
