@@ -86,6 +86,8 @@ topics:
         timeout: 3s
         max_errors: 3
         failed_retry: 1m
+        retry_base: 2s
+        retry_max: 30s
         start: head
   all:
     match: {event_types: ["*"]}
@@ -106,14 +108,14 @@ topics:
 	pair := func(topic, publisher string, match outbox.Match, url, shown string) publish.Pair {
 		return publish.Pair{
 			PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
-			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, MaxErrors: 10, FailedRetry: 5 * time.Minute,
+			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
 		}
 	}
 	hook := publish.Pair{
 		PairName: outbox.PairName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
 		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
 		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
-		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, MaxErrors: 3, FailedRetry: time.Minute,
+		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
 	}
 	want := []publish.Pair{
 		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
