@@ -23,7 +23,7 @@ import (
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="
 
 var environment = map[string]string{
-	"HOOK_SECRET": secret, "TOKEN": "t0ken", "HOOK_URL": "https://hooks.example/services/s3cret?key=s3cret", "PASSWORD": "p@ss/w:o?r#d&%", "HOST": "hooks.example", "EMPTY": "",
+	"HOOK_SECRET": secret, "TOKEN": "t0ken", "HOOK_URL": "https://hooks.example/services/s3cret?key=s3cret", "PASSWORD": "p@ss/w:o?r#d&%", "HOST": "hooks.example", "ODD": "s3cret:x",
 }
 
 func getenv(name string) (string, bool) {
@@ -266,7 +266,7 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 	for _, url := range []string{
 		"https://me:" + password + "/x@h/in", "https://me:" + password + "@h:99999/", "https://me:" + password + "@h/%zz", "nats://me:" + password + "/x@h/s",
 		"kafka://me:" + password + "@h/t", "kafka://me:%zz" + password + "@h/t?sasl=plain", "http://me:" + password + "@h/in", "me:" + password + "@h/in",
-		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password,
+		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password, "${ODD}",
 	} {
 		_, err := parse(t, fmt.Sprintf("topics: {t: {match: {campaigns: [c]}, publishers: {p: {url: '%s'}}}}", url))
 		if err == nil || strings.Contains(err.Error(), password) {

@@ -400,6 +400,19 @@ func TestWebhook_goesInTheClearWhereAllowed(t *testing.T) {
 	}
 }
 
+func TestWebhook_speaksHTTP2(t *testing.T) {
+	t.Parallel()
+	var spoken []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken = append(spoken, r.Proto) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	deliver(t, open(t, "url: "+server.URL, "allow_private: true", "ca_file: "+certificateFile(t, server)), 1, 2)
+	if fmt.Sprint(spoken) != "[HTTP/2.0 HTTP/2.0]" {
+		t.Errorf("spoke %v", spoken)
+	}
+}
+
 func TestWebhook_takesTestEvents(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
