@@ -47,3 +47,30 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAppend_underACondition measures appends that are refused if their
+// seat is taken. None is.
+func BenchmarkAppend_underACondition(b *testing.B) {
+	for _, callers := range []int{1, 32} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s := open(b)
+			var seats atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for caller := range callers {
+				wg.Go(func() {
+					for n := seats.Add(1); n <= int64(b.N); n = seats.Add(1) {
+						seat := fmt.Sprint(n)
+						e := tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
+						if _, err := s.unless(e, 0, item("seat.taken", "seat", seat)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

@@ -165,8 +165,9 @@ func (s *search) look(i int, item *outbox.ConditionItem) error {
 	return nil
 }
 
-// shortest is the way past every event of the item that has the fewest entries.
-// It is several walks where one event may be of any of several types.
+// shortest is the way past every event of the item that has the fewest entries,
+// or one that is short enough. It is several walks where an event may be of any
+// of several types, and none where there is no event.
 func (s *search) shortest(item *outbox.ConditionItem) ([]walk, error) {
 	ways, err := s.ways(item)
 	if err != nil {
@@ -183,6 +184,12 @@ func (s *search) shortest(item *outbox.ConditionItem) ([]walk, error) {
 		}
 		if n < fewest {
 			best, fewest = way, n
+		}
+		if fewest == 0 {
+			return nil, nil
+		}
+		if fewest <= firstEntries {
+			break // no other way is worth a question
 		}
 	}
 	return best, nil

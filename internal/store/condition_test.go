@@ -310,12 +310,15 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(5000, `{"show":"x","seat":"1"}`)
-	f.appendAll(tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7"))
+	for range 5 { // several pages of events that have but one of two common tags
+		f.later(50, "show", "y", "color", "red")
+	}
+	f.appendAll(tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7", "color", "red"))
 	found := f.number(`select max(position) from events`)
-	f.later(300)
+	f.later(300, "show", "x", "seat", "1")
 	for _, i := range []outbox.ConditionItem{
 		item("", "show", "x", "seat", "2"), item("seat.taken", "show", "x"), item("", "show", "x", "row", "7"), item("seat.taken other", "seat", "2"), item("seat.taken"),
-		item("", "show", "x", "campaign_id", "a"),
+		item("", "show", "x", "campaign_id", "a"), item("", "show", "x", "color", "red"),
 	} {
 		_, err := f.unless(event("b", "counted"), 0, i)
 		inTheWay(t, err, found)
@@ -325,12 +328,12 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	}
 }
 
-// later appends n more events of the kind.
-func (f *fixture) later(n int) {
+// later appends n more events with tags.
+func (f *fixture) later(n int, tags ...string) {
 	f.tb.Helper()
 	events := make([]outbox.Event, n)
 	for i := range events {
-		events[i] = tagged("y", "counted", "show", "x", "seat", "1")
+		events[i] = tagged("y", "counted", tags...)
 	}
 	f.appendAll(events...)
 }
