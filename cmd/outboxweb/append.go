@@ -21,6 +21,8 @@ type appendCmd struct {
 	File  string `arg:"" help:"The file to read, or - for stdin."`
 	Batch int    `default:"500" placeholder:"N" help:"How many lines are appended in one transaction, fewer when they are large."`
 	JSON  bool   `name:"json" help:"Print one JSON document."`
+
+	Condition string `placeholder:"JSON|@FILE" help:"Append all lines at once, and only if nothing in the journal is against it, as {\"after_position\": N, \"items\": [{\"event_types\": […], \"tags\": {…}}]} says: no event of any item after the position."`
 }
 
 // appendResult is what append prints.
@@ -30,6 +32,9 @@ type appendResult struct {
 	Refused      []refusedLine `json:"refused"`
 	NotWritten   int           `json:"not_written"` // good lines of a batch that holds a refused one
 	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns whose events wait, since one cannot be applied
+	Position     int64         `json:"position"`    // of the last event that was appended or there already; 0 without one
+
+	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"` // why the condition does not hold
 }
 
 // refusedLine says what is wrong with one line.
@@ -44,6 +49,10 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	if c.Batch < 1 || c.Batch > 10_000 {
 		return usagef("--batch must lie between 1 and 10000")
 	}
+	condition, err := readCondition(c.Condition)
+	if err != nil {
+		return err
+	}
 	in, size, err := a.openInput(c.File)
 	if err != nil {
 		return err
@@ -57,7 +66,10 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	lines := newLineReader(in, 3*a.MaxPayload+64<<10)
 	bar := a.progress("append")
 	var total appendResult
-	for err == nil && len(total.Refused) == 0 {
+	if ap.condition = condition; condition != nil {
+		err = c.atOnce(ctx, ap, lines, &total)
+	}
+	for condition == nil && err == nil && len(total.Refused) == 0 {
 		var b batch
 		if b, err = readBatch(lines, c.Batch); err != nil || b.empty() {
 			break
@@ -70,6 +82,41 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 		err = printErr
 	}
 	return err
+}
+
+// readCondition reads --condition; empty makes the append depend on nothing.
+func readCondition(given string) (*outbox.AppendCondition, error) {
+	if given == "" {
+		return nil, nil
+	}
+	text := []byte(given)
+	if name, named := strings.CutPrefix(given, "@"); named {
+		var err error
+		if text, err = os.ReadFile(name); err != nil {
+			return nil, usagef("--condition: cannot read %s: %v", name, errors.Unwrap(err))
+		}
+	}
+	condition, err := outbox.ParseCondition(text)
+	if err != nil {
+		return nil, asUsage("--condition", err)
+	}
+	return &condition, nil
+}
+
+// atOnce appends all lines in one batch, or none of them.
+func (c *appendCmd) atOnce(ctx context.Context, ap *appender, lines *lineReader, total *appendResult) error {
+	all, err := readBatch(lines, c.Batch)
+	if err != nil || all.empty() {
+		return err
+	}
+	more, err := readBatch(lines, 1)
+	if err != nil {
+		return err
+	}
+	if !more.empty() {
+		return usagef("--condition: the lines are more than one batch, and a condition holds for one: append fewer, or give a larger --batch than %d; a batch holds at most %d MB", c.Batch, batchBytes>>20)
+	}
+	return ap.append(ctx, all, total)
 }
 
 func (c *appendCmd) print(a *app, r appendResult) error {
@@ -135,6 +182,7 @@ type appender struct {
 	store      *store.Store
 	worker     *worker.Worker // nil unless the mode is inline
 	maxPayload int
+	condition  *outbox.AppendCondition // of every batch; nil without one
 	warn       io.Writer
 }
 
@@ -163,8 +211,13 @@ func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
 		p.refuse(b, r)
 		return nil
 	}
-	landed, err := p.store.Append(ctx, store.Append{Events: b.events})
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Index < len(b.lines) && !errors.Is(err, outbox.ErrSetup) {
+	landed, err := p.store.Append(ctx, store.Append{Events: b.events, Condition: p.condition})
+	refusal, ok := errors.AsType[*outbox.Refusal](err)
+	if ok && (refusal.InTheWay != nil || strings.HasPrefix(refusal.Field, "condition")) {
+		r.EventInTheWay = refusal.InTheWay
+		return refusal
+	}
+	if ok && refusal.Index < len(b.lines) && !errors.Is(err, outbox.ErrSetup) {
 		b.refuse(refusal.Index, refusal)
 		p.refuse(b, r)
 		return nil
@@ -173,6 +226,7 @@ func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
 		return fmt.Errorf("append lines %d to %d: %w", b.lines[0], b.lines[len(b.lines)-1], err)
 	}
 	for _, one := range landed {
+		r.Position = max(r.Position, one.Position)
 		if one.Existed {
 			r.AlreadyThere++
 		} else {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"regexp"
@@ -156,10 +155,6 @@ func usageSentence(err error) string {
 type app struct {
 	streams
 	Common
-	// sendTest sends a made-up event to the destination of a publisher that the
-	// configuration names; what the destination says of it is no error. It is
-	// nil where there is no such configuration.
-	sendTest func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error)
 }
 
 // logger writes to stderr in the format the flag asks for.

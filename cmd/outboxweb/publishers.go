@@ -77,7 +77,7 @@ func holderOf(p outbox.Publisher) string {
 const publisherActsShown = 10
 
 type publishersShowCmd struct {
-	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	JSON      bool    `name:"json" help:"Print one JSON document."`
 }
 
@@ -147,7 +147,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 }
 
 type publishersHistoryCmd struct {
-	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Span      string  `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
 	JSON      bool    `name:"json" help:"Print one JSON document."`
 }
@@ -179,7 +179,7 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 
 // publisherAct is what the acts on one publisher take.
 type publisherAct struct {
-	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded."`
 	JSON      bool    `name:"json" help:"Print one JSON document."`
 }
@@ -221,7 +221,7 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 }
 
 type publishersSkipCmd struct {
-	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Position  int64   `arg:"" help:"The position of the event in its way, as show tells it."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
 	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination."`
@@ -249,7 +249,7 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 }
 
 type publishersSeekCmd struct {
-	Publisher pairArg `arg:"" placeholder:"TOPIC/PUBLISHER" help:"The publisher."`
+	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Position  *int64  `placeholder:"N" help:"Go on with the first event after this position."`
 	Time      string  `placeholder:"T" help:"Go on with the first event recorded at or after this time: RFC 3339, or a date."`
 	Head      bool    `help:"Go on with the next event that is appended."`
@@ -316,10 +316,11 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if _, err := st.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
-		if a.sendTest == nil {
-			return usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+		pair, err := a.pair(name)
+		if err != nil {
+			return err
 		}
-		sent, err := a.sendTest(ctx, name)
+		sent, err := testPublisher(ctx, st, pair, a.publishOptions(), "")
 		if err != nil {
 			return err
 		}

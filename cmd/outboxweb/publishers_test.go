@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
@@ -30,6 +34,16 @@ values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 
 		d.t.Fatal(err)
 	}
 	return d
+}
+
+// configure gives the desk the topics of a configuration file.
+func (d *desk) configure(topics string) {
+	d.t.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(topics), &document); err != nil {
+		d.t.Fatal(err)
+	}
+	d.topics = document.Content[0]
 }
 
 // run runs a command line below publishers and returns its error.
@@ -139,15 +153,20 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
 	d.fails("name the file with --config", "test", "scenes/archive")
-	sent := outbox.TestDelivery{PairName: archive.PairName, ID: "t-1", Seconds: 0.25, Error: "refused"}
-	d.sendTest = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) { return sent, nil }
+	place := filepath.Join(t.TempDir(), "missing", "a.ndjson")
+	d.configure("scenes: {match: {event_types: [scene.*]}, publishers: {archive: {url: 'file://" + place + "'}}}")
 	if err := d.run("test", "scenes/archive"); !errors.Is(err, errFound) {
 		t.Errorf("a test event that is not taken ends the command with %v", err)
 	}
-	d.said("did not take event t-1 after 0.250 s: refused")
-	sent.OK, sent.Error = true, ""
+	d.said("did not take event test-", "missing")
+	if err := os.Mkdir(filepath.Dir(place), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	d.does("test", "scenes/archive", "--json")
 	d.said(`"ok": true`)
+	if text, err := os.ReadFile(place); err != nil || !strings.Contains(string(text), `"type":"outboxweb.test"`) {
+		t.Errorf("what was sent: %s, %v", text, err)
+	}
 	d.fails("there is no publisher", "test", "scenes/x")
 	acts, err := d.st.PublisherActs(t.Context(), archive.PairName, 10)
 	if err != nil || len(acts) != 2 {

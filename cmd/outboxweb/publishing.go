@@ -35,20 +35,34 @@ func (c *serveCmd) publishing(a *app, st *store.Store, w *worker.Worker, m *metr
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 
-// publisherTester sends made-up events to the destinations of pairs; nil
-// without pairs.
-func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
-	if len(pairs) == 0 {
-		return nil
+// pair is one of pairs.
+func (c *Common) pair(name outbox.PairName) (publish.Pair, error) {
+	pairs, err := c.pairs()
+	if err != nil {
+		return publish.Pair{}, err
 	}
-	o := publish.Options{Logger: a.logger(), Version: version}
+	for _, pair := range pairs {
+		if pair.PairName == name {
+			return pair, nil
+		}
+	}
+	return publish.Pair{}, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+}
+
+// publishOptions are what destinations need, but for the journal's id.
+func (a *app) publishOptions() publish.Options {
+	return publish.Options{Logger: a.logger(), Version: version}
+}
+
+// publisherTester sends made-up events to the destinations of pairs.
+func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
 		for _, pair := range pairs {
 			if pair.PairName == name {
-				return testPublisher(ctx, st, pair, o, c.EventSource)
+				return testPublisher(ctx, st, pair, a.publishOptions(), c.EventSource)
 			}
 		}
-		return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in the configuration of this process", name)
+		return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
 	}
 }
 

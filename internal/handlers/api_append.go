@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -129,6 +130,7 @@ func late(err error, done []store.Appended) error {
 type batchBody struct {
 	Events      []json.RawMessage `json:"events"`
 	ExpectedSeq *int64            `json:"expected_seq"`
+	Condition   json.RawMessage   `json:"condition"`
 }
 
 // parseAppend reads an append's body: one event, or a batch when it has a
@@ -151,6 +153,13 @@ func parseAppend(campaign string, body []byte) (request store.Append, batch bool
 		return request, true, outbox.Invalid("expected_seq", "expected_seq must be 0 or more: the campaign's last seq before the append")
 	}
 	request.ExpectedSeq = b.ExpectedSeq
+	if given := string(b.Condition); given != "" && given != "null" {
+		condition, err := outbox.ParseCondition(b.Condition)
+		if err != nil {
+			return request, true, err
+		}
+		request.Condition = &condition
+	}
 	for i, raw := range b.Events {
 		event, err := parseEvent(campaign, raw)
 		if err != nil {
@@ -182,7 +191,7 @@ func parseEvent(campaign string, raw []byte) (outbox.Event, error) {
 // inBatch makes a refusal say which event of a batch it is about.
 func inBatch(err error, batch bool) error {
 	var refusal *outbox.Refusal
-	if !batch || !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" {
+	if !batch || !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || aboutCondition(refusal) {
 		return err
 	}
 	named := *refusal
@@ -192,4 +201,25 @@ func inBatch(err error, batch bool) error {
 		named.Field += "." + refusal.Field
 	}
 	return &named
+}
+
+// aboutCondition reports whether a refusal is about the whole append: its
+// condition does not hold, or cannot be judged.
+func aboutCondition(r *outbox.Refusal) bool {
+	return r.InTheWay != nil || strings.HasPrefix(r.Field, "condition")
+}
+
+// journalView is the journal as a writer asks for it.
+type journalView struct {
+	Position int64 `json:"position"`
+}
+
+// apiJournal tells the position that a writer takes before reading what a
+// conditional append rests on.
+func (s *server) apiJournal(w http.ResponseWriter, r *http.Request) error {
+	position, err := s.Store.Position(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, journalView{position})
 }

@@ -42,7 +42,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"second of a batch", `{"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":[]}]}`, 422,
 			[]string{`"events[1].payload":"event 2 of the batch: payload must be a JSON object"`}},
 		{"unknown field in a batch", `{"events":[{"event_type":"a","payload":{},"x":1}]}`, 422, []string{`"events[0].x"`}},
-		{"unknown field beside the events", `{"events":[],"expected":1}`, 422, []string{`"expected":`, "events or expected_seq"}},
+		{"unknown field beside the events", `{"events":[],"expected":1}`, 422, []string{`"expected":`, "events, expected_seq or condition"}},
 		{"no events", `{"events":[]}`, 422, []string{"no event to append"}},
 		{"no JSON", `hello`, 422, []string{"not JSON"}},
 		{"nothing", ``, 422, []string{"ends too early"}},

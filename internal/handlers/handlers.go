@@ -245,6 +245,7 @@ func (s *server) routeAPI() {
 	get("/runs/{run}/log", s.apiRunLog)
 	get("/campaigns/{campaign}/verifications", s.apiVerifications)
 	get("/rows/{campaign}/{seq}/dry-run", s.apiDryRun)
+	get("/journal", s.apiJournal)
 	get("/gaps", s.apiGaps)
 	post("/gaps/repair", s.apiRepairGaps)
 	get("/projections", s.apiProjections)

@@ -60,6 +60,8 @@ type problem struct {
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
 	Appended any `json:"appended,omitempty"`
+	// EventInTheWay is why the condition of an append does not hold.
+	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"`
 }
 
 // explain turns an error into its answer; internal is true when its text must
@@ -85,6 +87,8 @@ func explain(err error) (p problem, internal bool) {
 		p.Errors = invalid.fields
 	case errors.As(err, &late):
 		p.Appended = late.appended
+	case errors.As(err, &refusal) && refusal.InTheWay != nil:
+		p.EventInTheWay = refusal.InTheWay
 	case errors.As(err, &refusal) && refusal.Field != "" && p.Status == http.StatusUnprocessableEntity:
 		p.Errors = map[string]string{refusal.Field: refusal.Detail}
 	}

@@ -1,5 +1,17 @@
 package outbox
 
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
 // AppendCondition makes an append depend on what is not in the journal: the append
 // is refused when an event after a position is of any of the items. It is
 // checked together with the append, so that nothing comes between the two.
@@ -10,13 +22,117 @@ type AppendCondition struct {
 	Items         []ConditionItem `json:"items"` // at least one, at most MaxConditionItems
 }
 
-// MaxConditionItems is the most items of a condition.
-const MaxConditionItems = 100
+// Limits on what a condition may carry.
+const (
+	MaxConditionItems = 100
+	MaxConditionTypes = 100 // of an item
+	MaxConditionTags  = 50  // of an item
+)
 
 // ConditionItem selects events in the way of an append: those of any of the
 // types that have all of the tags. One of the two may be left out. Fields of
 // the envelope count as tags of their names.
 type ConditionItem struct {
-	EventTypes []string          `json:"event_types,omitempty"`
+	EventTypes []string          `json:"event_types,omitempty"` // in full: * stands for nothing
 	Tags       map[string]string `json:"tags,omitempty"`
+}
+
+// ParseCondition reads a condition from JSON and judges it. Errors are
+// *Refusal with ErrInvalid whose Field begins with condition.
+func ParseCondition(text []byte) (c AppendCondition, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return c, explainCondition(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return c, Invalid("condition", "there is text after the condition")
+	}
+	return c, c.Validate()
+}
+
+func explainCondition(err error) error {
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typed) && typed.Field != "":
+		return Invalid("condition."+typed.Field, "%s of the condition cannot be a %s", typed.Field, typed.Value)
+	case errors.As(err, &typed):
+		return Invalid("condition", "a condition is a JSON object, not a %s", typed.Value)
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, found := strings.CutPrefix(text, "unknown field "); found {
+		return Invalid("condition", "unknown field %s in the condition; it has after_position and items, and an item has event_types and tags", name)
+	}
+	return Invalid("condition", `the condition is not JSON: %s; it looks like {"after_position": 700, "items": [{"event_types": ["seat.taken"], "tags": {"seat": "7"}}]}`, text)
+}
+
+// Validate judges a condition. Errors are *Refusal with ErrInvalid whose Field
+// begins with condition.
+func (c *AppendCondition) Validate() error {
+	switch {
+	case c.AfterPosition < 0:
+		return Invalid("condition.after_position", "after_position must be 0 or more: the last position that was seen before the append was decided")
+	case len(c.Items) == 0:
+		return Invalid("condition.items", "a condition needs at least one item; without a condition leave all of it out")
+	case len(c.Items) > MaxConditionItems:
+		return Invalid("condition.items", "a condition has at most %d items, and this one has %d", MaxConditionItems, len(c.Items))
+	}
+	for i := range c.Items {
+		if err := c.Items[i].validate(fmt.Sprintf("condition.items[%d]", i), fmt.Sprintf("item %d of the condition", i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *ConditionItem) validate(field, name string) error {
+	switch {
+	case len(i.EventTypes)+len(i.Tags) == 0:
+		return Invalid(field, "%s selects nothing: give it event_types, tags or both", name)
+	case len(i.EventTypes) > MaxConditionTypes:
+		return Invalid(field+".event_types", "%s has %d event types; the most are %d", name, len(i.EventTypes), MaxConditionTypes)
+	case len(i.Tags) > MaxConditionTags:
+		return Invalid(field+".tags", "%s has %d tags; the most are %d", name, len(i.Tags), MaxConditionTags)
+	}
+	for _, eventType := range i.EventTypes {
+		if eventType == "" || strings.ContainsAny(eventType, " *") {
+			return Invalid(field+".event_types", "%s names the event type %q; a condition spells event types out, without spaces or *", name, eventType)
+		}
+		if checkText("event_type", eventType) != nil {
+			return Invalid(field+".event_types", "%s names the event type %q, which no event can have", name, eventType)
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(i.Tags)) {
+		value := i.Tags[tag]
+		if EnvelopeTag(tag) && (value == "" || checkText(tag, value) != nil) {
+			return Invalid(field+".tags", "%s wants the tag %s to be %q, which the field of that name never is", name, tag, value)
+		}
+		if text := tag + value; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return Invalid(field+".tags", "%s has a tag %q with characters that no tag can have", name, tag)
+		}
+	}
+	return nil
+}
+
+// Types are the event types of which a selected event must be one; none means
+// any.
+func (i *ConditionItem) Types() []string {
+	if one, given := i.Tags["event_type"]; given {
+		return []string{one}
+	}
+	return i.EventTypes
+}
+
+// Matches reports whether e is of the item.
+func (i *ConditionItem) Matches(e *Event) bool {
+	if len(i.EventTypes) > 0 && !slices.Contains(i.EventTypes, e.EventType) {
+		return false
+	}
+	tags := tagReader{event: e}
+	for name, want := range i.Tags {
+		if value, ok := tags.value(name); !ok || value != want {
+			return false
+		}
+	}
+	return true
 }

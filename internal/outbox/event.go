@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -167,6 +168,9 @@ func (e *Event) Normalize(maxPayload int) error {
 		if err := json.Unmarshal(e.Tags, &tags); err != nil {
 			return Invalid("tags", "tags must map names to strings")
 		}
+		if hasHalfCharacter(e.Tags) {
+			return Invalid("tags", "tags spell half a character (a \\ud800 to \\udfff without its other half), which nobody could look for")
+		}
 	}
 	e.Skipped = nil // that is not for a writer to say
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
@@ -236,6 +240,42 @@ func hasEscapedNUL(raw []byte) bool {
 		}
 		raw = raw[i+1:]
 	}
+}
+
+// hasHalfCharacter reports whether valid JSON spells a surrogate that is not one
+// of a pair.
+func hasHalfCharacter(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if i++; raw[i] != 'u' {
+			continue
+		}
+		one := escapedUnit(raw[i-1:])
+		i += 4
+		if !utf16.IsSurrogate(one) {
+			continue
+		}
+		if utf16.DecodeRune(one, escapedUnit(raw[i+1:])) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// escapedUnit is the number of the \uXXXX that raw begins with; 0 when it
+// begins with something else.
+func escapedUnit(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // ContentHash is the SHA-256, in hex, of what the writer said: every field

@@ -71,3 +71,49 @@ func TestPollPace_growsAfterThreeEmptyPolls(t *testing.T) {
 		t.Errorf("an interval above the bound waits %v, want the interval", got)
 	}
 }
+
+func TestSeek_isConfirmedByItsPhrase(t *testing.T) {
+	t.Parallel()
+	few, many := outbox.Seek{Skips: 40}, outbox.Seek{Skips: 90_000, Capped: true}
+	for _, c := range []struct {
+		seek  outbox.Seek
+		typed string
+		want  bool
+	}{
+		{outbox.Seek{Repeats: 9}, "", true},
+		{few, "", false},
+		{few, "skip 40 events", true},
+		{few, " skip 40 events\n", true},
+		{few, "skip 40 events please", false},
+		{few, "skip 1 events", true},    // others were appended meanwhile
+		{few, "skip 900 events", true},  // some were delivered meanwhile
+		{few, "skip +40 events", false}, // not as it was shown
+		{few, "skip over 40 events", true},
+		{few, "release 40 rows", false},
+		{many, "skip over 90000 events", true},
+		{many, "skip 90000 events", false},
+		{many, "skip over 40 events", false}, // that was another seek
+	} {
+		if got := c.seek.ConfirmedBy(c.typed); got != c.want {
+			t.Errorf("%+v by %q: %v, want %v", c.seek, c.typed, got, c.want)
+		}
+	}
+}
+
+func TestPublisherSeries_keepsWhatStoodBetweenSamples(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)
+	points := outbox.PublisherSeries([]outbox.PublisherSample{
+		{At: end.Add(-10 * time.Minute), Delivered: 10, LagEvents: 3, RecordedAt: end.Add(-11 * time.Minute)},
+		{At: end.Add(-2 * time.Minute), Delivered: 130, Errors: 2},
+	}, outbox.SpanHour, end)
+	if len(points) != 11 {
+		t.Fatalf("%d points, want those since the first sample", len(points))
+	}
+	if p := points[5]; p.LagEvents != 3 || p.LagSeconds != 6*60 || p.PerSecond != 0 {
+		t.Errorf("in between: %+v", p)
+	}
+	if p := points[8]; p.PerSecond != 2 || p.ErrorsInARow != 2 || p.LagSeconds != 0 {
+		t.Errorf("at the second sample: %+v", p)
+	}
+}

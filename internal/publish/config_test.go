@@ -1,9 +1,12 @@
 package publish_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,7 +23,7 @@ import (
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="
 
 var environment = map[string]string{
-	"HOOK_SECRET": secret, "TOKEN": "t0ken", "HOOK_URL": "https://hooks.example/services/s3cret?key=s3cret", "PASSWORD": "p@ss/w:o?r#d&%", "HOST": "hooks.example", "EMPTY": "",
+	"HOOK_SECRET": secret, "TOKEN": "t0ken", "HOOK_URL": "https://hooks.example/services/s3cret?key=s3cret", "PASSWORD": "p@ss/w:o?r#d&%", "HOST": "hooks.example", "ODD": "s3cret:x",
 }
 
 func getenv(name string) (string, bool) {
@@ -83,6 +86,8 @@ topics:
         timeout: 3s
         max_errors: 3
         failed_retry: 1m
+        retry_base: 2s
+        retry_max: 30s
         start: head
   all:
     match: {event_types: ["*"]}
@@ -103,14 +108,14 @@ topics:
 	pair := func(topic, publisher string, match outbox.Match, url, shown string) publish.Pair {
 		return publish.Pair{
 			PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
-			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, MaxErrors: 10, FailedRetry: 5 * time.Minute,
+			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
 		}
 	}
 	hook := publish.Pair{
 		PairName: outbox.PairName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
 		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
 		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
-		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, MaxErrors: 3, FailedRetry: time.Minute,
+		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
 	}
 	want := []publish.Pair{
 		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
@@ -188,6 +193,7 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"no subject", url("nats://h:4222"), "the subject must follow the host"},
 		{"subject with a wildcard", url("nats://h/a.*"), "without * and >"},
 		{"no servers", url("nats:///subject"), "the servers must follow"},
+		{"password twice", url("nats://u:hunter2@h1,u:hunter2@h2/s"), "stand once, before the first server"},
 		{"unknown parameter", url("nats://h/s?sasl=plain"), "behind the ? stands tls"},
 		{"tls", url("kafka://h/s?tls=yes"), "tls must be true or false"},
 		{"topic of Kafka", url("kafka://h/a/b"), "the topic must follow"},
@@ -260,7 +266,7 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 	for _, url := range []string{
 		"https://me:" + password + "/x@h/in", "https://me:" + password + "@h:99999/", "https://me:" + password + "@h/%zz", "nats://me:" + password + "/x@h/s",
 		"kafka://me:" + password + "@h/t", "kafka://me:%zz" + password + "@h/t?sasl=plain", "http://me:" + password + "@h/in", "me:" + password + "@h/in",
-		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password,
+		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password, "${ODD}",
 	} {
 		_, err := parse(t, fmt.Sprintf("topics: {t: {match: {campaigns: [c]}, publishers: {p: {url: '%s'}}}}", url))
 		if err == nil || strings.Contains(err.Error(), password) {
@@ -271,11 +277,28 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 
 func TestOpen_readsTheCertificates(t *testing.T) {
 	t.Parallel()
+	notPEM := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(notPEM, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
-		_, err := pairOf(t, "url: "+url, "ca_file: /dev/null").Open(publish.Options{})
-		if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "scenes/p") {
-			t.Errorf("%s: %v", url, err)
+		for path, says := range map[string]string{"/dev/null": "no regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
+			_, err := pairOf(t, "url: "+url, "ca_file: "+path).Open(publish.Options{})
+			if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "ca_file of scenes/p") || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s with %s: %v", url, path, err)
+			}
 		}
+	}
+}
+
+func TestPair_isLoggedWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	pair := pairOf(t, "url: https://me:s3cret@h/in?key=s3cret", "secret: "+secret)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("pair", "pair", pair)
+	fmt.Fprintf(&out, "%v %+v", pair, pair)
+	if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), "https://h/in?") {
+		t.Errorf("logged %s", out.String())
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *reader) destination(at entry) address {
 		u.kind = kindWebhook
 	}
 	if _, known := kindKeys[u.kind]; !found || !known {
-		if found && pairPartLike(scheme) {
+		if found && schemeLike(scheme) && strings.HasPrefix(text, scheme) { // or it is a secret
 			r.fail(at.value, at.path, "unknown scheme %s:; use %s", shorten(scheme), knownSchemes)
 		} else {
 			r.fail(at.value, at.path, "a URL begins with its scheme; use %s", knownSchemes)
@@ -51,7 +51,7 @@ func (r *reader) destination(at entry) address {
 		return u
 	}
 	if strings.Contains(rest, "#") || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		r.fail(at.value, at.path, "a URL here has no #, no spaces and no control characters")
+		r.fail(at.value, at.path, "a URL here has no #, no spaces and no control characters; write a space as %%20")
 		return u
 	}
 	rest, u.query, _ = strings.Cut(rest, "?")
@@ -70,7 +70,7 @@ func (r *reader) destination(at entry) address {
 	return u
 }
 
-var pairPartLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`).MatchString
+var schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`).MatchString
 
 // putInURL puts values of variables into a URL. Those in the user's name and
 // password and behind the ? are escaped, so that they may hold any character.
@@ -170,6 +170,10 @@ func (r *reader) kafka(at entry, u address, fields map[string]entry, s *busSetti
 
 // bus reads what NATS and Kafka have in common.
 func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...string) {
+	if strings.Contains(u.user, "@") {
+		r.fail(at.value, at.path, "a name and a password stand once, before the first server, and an @ in them is written %%40")
+		return
+	}
 	for _, server := range strings.Split(u.authority, ",") {
 		parsed, err := url.Parse("x://" + server)
 		if err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port()) || parsed.Path != "" {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -244,7 +245,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // which only an exclusive one waits for
 		t.Fatal(err)
 	}
 	refused(t, p, 2, 3, 0, outbox.DestinationError, "another process holds its lock")
@@ -262,6 +263,71 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		t.Error(err)
 	}
 	wantLines(t, path, 1, 3)
+}
+
+// Another process may rotate the file while this one waits for it.
+func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path)
+	deliver(t, p, 1, 1)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Publish(context.Background(), journalEvents(2, 3))
+		done <- err
+	}()
+	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
+	if err := os.Rename(path, path+".000001"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantLines(t, path+".000001", 1, 1)
+	wantLines(t, path, 2, 3)
+}
+
+// waitFor waits until something is so.
+func waitFor(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			tb.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// openedAs is how often this process has a file open.
+func openedAs(tb testing.TB, path string) int {
+	tb.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && target == path {
+			n++
+		}
+	}
+	return n
 }
 
 func TestFile_saysWhyItCannotWrite(t *testing.T) {
@@ -317,4 +383,30 @@ func BenchmarkFile(b *testing.B) {
 			b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s")
 		})
 	}
+}
+
+// Five publishers with files of their own share the events and their encoding.
+func BenchmarkFanOut(b *testing.B) {
+	const publishers, batch = 5, 100
+	dir := b.TempDir()
+	var list []publish.Publisher
+	for i := range publishers {
+		list = append(list, openFile(b, filepath.Join(dir, fmt.Sprint(i))))
+	}
+	start := time.Now()
+	n := 0
+	for b.Loop() {
+		events := journalEvents(int64(n+1), int64(n+batch))
+		var done sync.WaitGroup
+		for _, p := range list {
+			done.Go(func() {
+				if _, err := p.Publish(b.Context(), events); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		n += batch
+	}
+	b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s/publisher")
 }

@@ -28,6 +28,8 @@ const (
 	// largestRecord bounds what is offered to a broker, which has its own
 	// limit below.
 	largestRecord = 64 << 20
+	// metadataAge is how soon a client may ask anew who leads a partition.
+	metadataAge = 250 * time.Millisecond
 	// sendTries of a group whose partitions change their leader or the like.
 	sendTries = 3
 )
@@ -36,8 +38,9 @@ const (
 // campaign's events are in one partition and in order. Events go out in
 // groups: each is acknowledged before the next is sent, and is small enough to
 // be one record batch of each partition, so that no event of a campaign can be
-// taken while one before it is refused. What goes wrong ends the client:
-// nothing that it still has may be sent later.
+// taken while one before it is refused. Other partitions may take theirs: what
+// comes after the first refused event is sent again later. What goes wrong ends
+// the client: nothing that it still has may be sent then.
 type kafkaPublisher struct {
 	pair     outbox.PairName
 	settings busSettings
@@ -83,23 +86,34 @@ func openKafka(p Pair, _ Options) (Publisher, error) {
 func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
 	list, badEvent := encoded(events)
 	start := time.Now()
+	alone := 0 // events before this index go out one by one
 	for i := 0; i < len(list); {
 		if i > 0 && time.Since(start) > patience {
 			return i, nil
 		}
-		n := k.fitting(events[i:], list[i:])
-		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
-		i += acknowledged
-		if errors.Is(err, kerr.MessageTooLarge) && n > 1 {
-			// Together they are too much for the broker; which one is it alone?
-			k.group = max(1, min(k.group, size(events[i-acknowledged:], list[i-acknowledged:], n))/2)
-			continue
+		n := 1
+		if i >= alone {
+			n = k.fitting(events[i:], list[i:])
 		}
+		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
+		if n > 1 && blamesEvent(err) {
+			// The whole record batch was refused: which event is it?
+			alone = i + n
+			if errors.Is(err, kerr.MessageTooLarge) {
+				k.group = min(k.group, size(events[i:], list[i:], n)) / 2
+			}
+			err = nil
+		}
+		i += acknowledged
 		if err != nil {
 			return i, k.judge(err, len(list[i]))
 		}
 	}
 	return len(list), badEvent
+}
+
+func blamesEvent(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord)
 }
 
 // fitting is how many events go out together, at least one.
@@ -194,7 +208,7 @@ func (k *kafkaPublisher) connect() error {
 		kgo.SeedBrokers(k.settings.servers...), kgo.ClientID("outboxweb"), kgo.DefaultProduceTopic(k.settings.name),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.ProducerBatchMaxBytes(largestRecord),
 		kgo.ProduceRequestTimeout(limit(100*time.Millisecond, time.Minute)), kgo.RequestTimeoutOverhead(limit(100*time.Millisecond, time.Minute)),
-		kgo.RetryTimeout(k.timeout), kgo.DialTimeout(k.timeout), kgo.RecordRetries(sendTries), kgo.UnknownTopicRetries(1),
+		kgo.RetryTimeout(k.timeout), kgo.DialTimeout(k.timeout), kgo.RecordRetries(sendTries), kgo.UnknownTopicRetries(1), kgo.MetadataMinAge(metadataAge),
 		kgo.AllowIdempotentProduceCancellation(), kgo.DisableClientMetrics(), kgo.WithHooks(&k.dials),
 	}
 	if k.tls != nil {
@@ -228,10 +242,10 @@ func (k *kafkaPublisher) mechanism() sasl.Mechanism {
 func (k *kafkaPublisher) judge(err error, size int) error {
 	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
 	switch {
-	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.InvalidRecord):
 		return eventError("Kafka refused the event: %w", err)
+	case blamesEvent(err):
+		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not made by themselves: %w", topic, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):

@@ -78,6 +78,13 @@ func tlsConfig(pair outbox.PairName, caFile string) (*tls.Config, error) {
 
 func readSmall(path string) ([]byte, error) {
 	const most = 4 << 20
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,11 @@ type Pair struct {
 	settings settings
 }
 
+// LogValue keeps secrets out of logs.
+func (p Pair) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("pair", p.String()), slog.String("destination", p.Destination))
+}
+
 // Definition is what the store keeps of the pair.
 func (p Pair) Definition() outbox.PublisherDefinition {
 	return outbox.PublisherDefinition{PairName: p.PairName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}

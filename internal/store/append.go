@@ -21,6 +21,10 @@ type Append struct {
 	// ExpectedSeq makes the append conditional: the campaign's high-water
 	// seq must be this. All events must then be of one campaign.
 	ExpectedSeq *int64
+	// Condition makes the append conditional on what is not in the journal
+	// before it; nil makes it depend on nothing. A call whose events are all
+	// there already is answered as ever.
+	Condition *outbox.AppendCondition
 }
 
 // Appended tells where one event stands in the journal.
@@ -39,8 +43,8 @@ type Appended struct {
 // power failure.
 //
 // Errors made for the writer are *outbox.Refusal with ErrInvalid, ErrTooLarge
-// or ErrConflict, whose Index says which event. Concurrent callers share
-// commits.
+// or ErrConflict, whose Index says which event, or whose InTheWay which event of
+// the journal is against the condition. Concurrent callers share commits.
 func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
@@ -58,7 +62,12 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
 		}
 	}
-	call := &appendCall{events: events, expected: a.ExpectedSeq, until: time.Now().Add(lockWaitLimit), done: make(chan struct{})}
+	if a.Condition != nil {
+		if err := a.Condition.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	call := &appendCall{events: events, expected: a.ExpectedSeq, condition: a.Condition, until: time.Now().Add(lockWaitLimit), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
@@ -78,13 +87,14 @@ func atIndex(err error, i int) error {
 
 // appendCall is one caller's append on its way through a group commit.
 type appendCall struct {
-	events   []outbox.Event
-	expected *int64
-	until    time.Time // how long it waits for its turn
-	result   []Appended
-	err      error
-	done     chan struct{}
-	lead     chan struct{} // closed when this caller is to commit the next group
+	events    []outbox.Event
+	expected  *int64
+	condition *outbox.AppendCondition
+	until     time.Time // how long it waits for its turn
+	result    []Appended
+	err       error
+	done      chan struct{}
+	lead      chan struct{} // closed when this caller is to commit the next group
 }
 
 // appendGroup joins the appends of concurrent callers into one transaction:
@@ -170,7 +180,11 @@ func (s *Store) commitApart(ctx context.Context, calls []*appendCall) error {
 // beforehand, all in one order, so that two groups never wait for each other,
 // and saved once at the end.
 func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
-	return s.journal.writeFrom(ctx, s.journal.beginAppend, func(t *tx) error {
+	begin := s.journal.beginAppend
+	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
+		begin = s.journal.beginAppendAlone
+	}
+	return s.journal.writeFrom(ctx, begin, func(t *tx) error {
 		a := &appending{store: s, t: t, now: s.now()}
 		if err := a.open(calls); err != nil {
 			return err
@@ -192,6 +206,7 @@ type appending struct {
 	campaigns map[string]*appendTarget
 	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
 	added     []eventKey                 // what the call under way added to taken
+	judged    bool                       // the condition of the call under way, if it has one, holds
 	queue     batch
 }
 
@@ -284,7 +299,7 @@ func (a *appending) call(call *appendCall) error {
 		target.before = target.row.highWater
 	}
 	call.result = make([]Appended, len(call.events))
-	a.added = a.added[:0]
+	a.added, a.judged = a.added[:0], call.condition == nil
 	for i := range call.events {
 		if err := a.event(call, i); err != nil {
 			return atIndex(err, i)
@@ -368,6 +383,11 @@ func (a *appending) event(call *appendCall, i int) error {
 	if stored, taken := a.taken[eventKey{given.CampaignID, given.EventID}]; taken {
 		return a.repeat(call, i, stored)
 	}
+	if !a.judged {
+		if done, err := a.judge(call, i); done || err != nil {
+			return err
+		}
+	}
 	target := a.campaigns[given.CampaignID]
 	c, e := target.row, *given
 	if e.EventID == "" {
@@ -415,6 +435,26 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	c.highWater, c.chainHash = seq, e.ChainHash
 	return nil
+}
+
+// judge holds the condition of a call against the journal before event i, the
+// first of its events that is new. When the event turns out to be there already
+// it is answered, and done is true.
+func (a *appending) judge(call *appendCall, i int) (done bool, err error) {
+	if err := a.flush(); err != nil { // what earlier calls append counts
+		return false, err
+	}
+	if given := &call.events[i]; a.taken == nil && given.EventID != "" {
+		stored, found, err := a.t.event(selectEventByID, given.CampaignID, given.EventID)
+		if err != nil {
+			return false, err
+		}
+		if found {
+			return true, a.repeat(call, i, &stored)
+		}
+	}
+	a.judged = true
+	return false, a.t.judge(call.condition)
 }
 
 const selectEventByID = selectEvent + `

@@ -35,6 +35,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))
 	ids := f.killed("a", 4)
+	f.appendAll(tagged("tagged", "counted", "seat", "1", "show", "x"))
 	f.skip(ids[0], 1)
 	f.drain()
 	if _, err := f.NoteGroup(f.ctx, ana(""), "no such thing", "known"); err != nil {
@@ -45,7 +46,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	op := f.startOperation(outbox.OperationOrder{Canary: true})
 	f.stepOperation(op.ID)
 	before := f.rowCounts()
-	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts"} {
+	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "event_tags"} {
 		if before[table] == 0 {
 			t.Errorf("the test puts nothing into %s", table)
 		}
@@ -71,6 +72,12 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	if d := r.operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
 		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
 	}
+	_, err := r.unless(event("tagged", "counted"), 0, item("", "seat", "1"))
+	refused(t, err, outbox.ErrConflict, "is in the way")
+	r.appendAll(tagged("tagged", "counted", "seat", "2"))
+	_, err = r.unless(event("tagged", "counted"), 0, item("", "seat", "2"))
+	refused(t, err, outbox.ErrConflict, "is in the way")
+	r.drain()
 	r.append("late", 1)
 	r.fail("no such thing", "late")
 	for r.campaign("late").HeadStatus != outbox.Dead {

@@ -51,11 +51,22 @@ func TestCheck_namesEachViolation(t *testing.T) {
 			f.raw(`update projection_apply_outbox set status = 'processing' where seq = 5`)
 			f.raw(`update campaigns set lease_owner = 'w', lease_expires_at = 1`)
 		}, "behind_head", 5},
+		"tag not indexed":      {func(f *fixture) { f.raw(`delete from event_tags where name = 'seat'`) }, "tag_index", 3},
+		"tag of another type":  {func(f *fixture) { f.raw(`update event_tags set event_type = 'x' where name = 'seat'`) }, "tag_index", 3},
+		"tag with other value": {func(f *fixture) { f.raw(`update event_tags set value = 'x' where name = 'seat'`) }, "tag_index", 3},
+		"tag no event has": {func(f *fixture) {
+			f.raw(`insert into event_tags (name, value, position, event_type) select 'row', '7', position, event_type from events where seq = 2`)
+		}, "tag_index", 2},
+		"tag of another event": {func(f *fixture) { f.raw(`update event_tags set position = position - 1 where name = 'show'`) }, "tag_index", 2},
+		"tag of no event": {func(f *fixture) {
+			f.raw(`insert into event_tags (name, value, position, event_type) values ('row', '7', 99, 'x')`)
+		}, "tag_index", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.append("a", 3)
+			f.append("a", 2)
+			f.appendAll(tagged("a", "counted", "seat", "1", "show", "x"))
 			f.drain()
 			f.append("a", 3)
 			f.sound()
@@ -69,7 +80,7 @@ func TestCheck_namesEachViolation(t *testing.T) {
 			})
 			found := false
 			for _, v := range report.Violations {
-				found = found || v.Invariant == c.invariant && v.Seq == c.seq && v.Detail != "" && (v.CampaignID == "a" || v.CampaignID == "b")
+				found = found || v.Invariant == c.invariant && v.Seq == c.seq && v.Detail != "" && (v.CampaignID == "a" || v.CampaignID == "b" || v.Seq == 0)
 			}
 			if !found || report.OK {
 				t.Errorf("found %+v, want %s at %d", report.Violations, c.invariant, c.seq)
@@ -82,13 +93,14 @@ func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.append("a", 3)
-	f.append("b", 2)
+	f.append("b", 1)
+	f.appendAll(tagged("b", "counted", "seat", "1", "show", "x"))
 	var steps []int64
 	report, err := f.Check(f.ctx, func(done, total int64) { steps = append(steps, done, total) })
 	if err != nil || !report.OK || report.Violations == nil {
 		t.Fatalf("report is %+v, %v", report, err)
 	}
-	for name, want := range map[string]int64{"campaigns": 2, "events": 5, "rows": 5, "skipped": 0} {
+	for name, want := range map[string]int64{"campaigns": 2, "events": 5, "rows": 5, "tags": 2, "skipped": 0} {
 		if report.Checked[name] != want {
 			t.Errorf("%d %s checked, want %d", report.Checked[name], name, want)
 		}

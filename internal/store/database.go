@@ -19,8 +19,8 @@ type database struct {
 	dialect *dialect
 
 	// How each kind of transaction begins.
-	beginWrite, beginAppend, beginApply, beginPause, beginRead, beginSettled string
-	dialWriter, dialReader                                                   func(context.Context) (link, error)
+	beginWrite, beginAppend, beginAppendAlone, beginApply, beginPause, beginRead, beginSettled string
+	dialWriter, dialReader                                                                     func(context.Context) (link, error)
 
 	pool       *sql.DB // for migrations
 	readerPool *sql.DB // for digests

@@ -83,7 +83,7 @@ func (c *Scratch) Statements() (all []Statement) {
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
-		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, until: time.Now().Add(lockWaitLimit)}
+		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, condition: a.Condition, until: time.Now().Add(lockWaitLimit)}
 		for j := range a.Events {
 			if err := a.Events[j].Normalize(s.options.MaxPayload); err != nil {
 				panic(err)

@@ -78,6 +78,7 @@ var sqliteScans = []scan{
 	{"SCAN pragma_page_", "pragma_page_", "one number"},
 	{"SCAN pragma_table_xinfo", "pragma_table_xinfo", "the columns of one table"},
 	{"SCAN 3-ROW VALUES CLAUSE", "tally_events", "the rows to insert"},
+	{"SCAN n", "select count(*) from", "what may be in the way of an append, up to a limit"},
 	{"SCAN sqlite_master", "sqlite_master", "the schema"},
 	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
 }
@@ -196,6 +197,7 @@ func (f *fixture) everything() {
 	f.useRuns(must)
 	f.useSwaps(must)
 	f.usePublishers(must)
+	f.useConditions(must)
 }
 
 // usePublishers acts on publishers and asks for them.
@@ -230,6 +232,41 @@ func (f *fixture) usePublishers(must func(...error)) {
 	f.clock.advance(2 * time.Minute)
 	must(f.Sample(f.ctx))
 	_, err = f.PublisherHistory(f.ctx, archive, outbox.SpanHour)
+	must(err)
+	must(f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairA), definition(pairB)}))
+	must(f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairA)}))
+	l := f.claimPair("one", pairA)
+	_, err = f.AdvancePublisher(f.ctx, &l, delivered(1))
+	must(err)
+	_, err = f.AdvancePublisher(f.ctx, &l, store.PublisherAdvance{Position: 2, Lease: lease})
+	must(err)
+	_, err = f.FailPublisher(f.ctx, l, store.DeliveryFailure{Kind: outbox.EventError, Message: "x", Position: 3})
+	must(err)
+	_, err = f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: l}}, lease)
+	must(err, f.ReleasePublisher(f.ctx, l))
+	_, err = f.JournalID(f.ctx)
+	must(err)
+}
+
+// useConditions has a condition look every way there is.
+func (f *fixture) useConditions(must func(...error)) {
+	e := tagged("conditional", "seat.taken", "seat", "1", "show", "x")
+	e.EventID = "e-1"
+	f.appendAll(e)
+	_, err := f.unless(e, 0, item("x"))
+	must(err)
+	e.EventID = ""
+	for range 50 { // more than are looked at without counting
+		f.appendAll(e)
+	}
+	_, err = f.unless(e, 1, item("other"), item("", "seat", "1", "show", "y"), item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
+		item("", "campaign_id", "conditional", "actor_id", "p"), item("", "entity_id", "e"))
+	must(err)
+	_, err = f.unless(e, 0, item("seat.taken"))
+	refused(f.tb, err, outbox.ErrConflict)
+	_, err = f.Position(f.ctx)
+	must(err)
+	_, err = f.Check(f.ctx, quiet)
 	must(err)
 }
 

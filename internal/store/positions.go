@@ -59,6 +59,28 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	return events, wrapPositions(err)
 }
 
+const selectLastPosition = `select coalesce(max(position), 0) from events`
+
+// Position is the journal's last position, and 0 when it is empty. No event
+// becomes visible at or below it any more: a writer who takes it first, and
+// then reads what a decision rests on, has seen every event up to it. While an
+// append stays open on PostgreSQL it is outbox.ErrBusy.
+func (s *Store) Position(ctx context.Context) (position int64, err error) {
+	read := func(t *tx) error {
+		_, err := t.one([]any{&position}, selectLastPosition)
+		return err
+	}
+	if s.journal.dialect.several {
+		err = s.journal.writeFrom(ctx, s.journal.beginSettled, read)
+	} else {
+		err = s.journal.read(ctx, read)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the journal's position: %w", err)
+	}
+	return position, nil
+}
+
 func wrapPositions(err error) error {
 	if err != nil {
 		return fmt.Errorf("read events by position: %w", err)

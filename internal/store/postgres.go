@@ -271,13 +271,16 @@ func (d *database) setTransactions(o Options) (writer, reader string) {
 		writing, reading = nil, nil
 	}
 	d.beginAppend = d.beginWrite + "; select pg_advisory_xact_lock_shared(" + d.positionLock() + ")"
+	d.beginAppendAlone = d.beginWrite + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
 	d.beginSettled = d.beginWrite + script("set local", []setting{{"lock_timeout", settleLimit}}) + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
 	d.beginApply = d.beginWrite + script("set local", []setting{{"statement_timeout", o.EventTimeout}, {"lock_timeout", min(lockWaitLimit, o.EventTimeout/2)}}) + "; select pg_advisory_xact_lock_shared(" + d.pauseLock() + ")"
 	d.beginPause = d.beginWrite + "; select pg_advisory_xact_lock(" + d.pauseLock() + ")"
 	return script("set", writing), script("set", reading)
 }
 
-// positionLock is the key of the lock around the drawing of positions.
+// positionLock is the key of the lock around the drawing of positions. Appends
+// share it. Whoever has it alone sees, from the next statement on, every event
+// whose position was drawn before, and none comes until its transaction ends.
 func (d *database) positionLock() string { return d.advisory(0x6f757462) }
 
 // pauseLock is the key of the lock that whoever applies events shares, and

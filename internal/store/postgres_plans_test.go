@@ -45,6 +45,7 @@ var postgresScans = []scan{
 	{"seq scan of projection_versions", "projection_versions", "one row for each projection"},
 	{"scan by projection_watermarks_pkey", "order by campaign_id", "wanted whole, by the check command only"},
 	{"seq scan of pg_", "pg_total_relation_size", "the catalog, for the page about this process"},
+	{"scan by events_pkey", "coalesce(max(position), 0) from events", "its last entry"},
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 
@@ -65,6 +66,9 @@ insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorde
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 select 'x-' || i, seq, 'e-' || seq, 'counted', i, i, '', '', '', '', '', '', '', '', '{}', '{}', '{}', md5(cast(i as text)), md5(cast(i as text))
 from generate_series(1, 10000) i, generate_series(1, 3) seq`, `
+insert into event_tags (name, value, position, event_type)
+select name, cast(i % 300 as text), i, 'counted'
+from generate_series(1, 30000) i, (values ('seat'), ('show')) n (name)`, `
 insert into projection_apply_outbox (campaign_id, seq, event_type, status, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
 select 'x-' || i, seq, 'counted', case when seq = 1 and i % 400 = 0 then 'dead' when seq = 1 and i % 200 = 0 then 'failed' else 'pending' end,
   i, case when i % 200 = 0 then 'boom' else '' end, case when i % 200 = 0 then 'boom' else '' end, i, i
@@ -191,7 +195,16 @@ var pages = []struct {
 	{"where id < $1\norder by id desc", `3000, 51`},
 	{"where id > $1\norder by id\n", `3000, 51`},
 	{"where due_at <= $1", `5000, 8, -1, ''`},
-	{"where position > $1", `15000, 9223372036854775807, 1000`},
+	{"where position > $1\n  and position <= $2", `15000, 9223372036854775807, 1000`},
+	{"where position > $1\n  and position < $2", `15000, 9223372036854775807, 1000`},
+	{"where position > $1\norder by position", `15000, 1000`},
+	{"event_type\nfrom event_tags\nwhere name = $1", `'seat', '7', 100, 9223372036854775807, 32`},
+	{"select 1\n  from event_tags", `'seat', '7', 100, 9223372036854775807, 1000`},
+	{"event_type\nfrom events\nwhere event_type = $1", `'nobody', 100, 9223372036854775807, 32`},
+	{"select 1\n  from events\n  where event_type = $1", `'nobody', 100, 9223372036854775807, 1000`},
+	{"event_type\nfrom events\nwhere campaign_id = $1", `'x-5000', 1, 9223372036854775807, 32`},
+	{"select 1\n  from events\n  where campaign_id = $1", `'x-5000', 1, 9223372036854775807, 1000`},
+	{"where (name, value, position) >", `'seat', '7', 1, 2000`},
 }
 
 // pagesScanNothing looks at pages in the long run: a server that has planned a

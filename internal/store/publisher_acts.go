@@ -141,9 +141,8 @@ func (s *Store) SkipPublisherEvent(ctx context.Context, o outbox.Order, name out
 // eventInTheWay is the event that a pair could not deliver, when that is the one
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
-	last := t.lastPublisherAct(p.PairName, now)
 	if p.errors == 0 || p.errorPosition <= p.position {
-		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it delivered one, or since it was sought or reset%s", p.PairName, last)
+		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it last delivered one, or was moved or reset%s", p.PairName, t.lastPublisherAct(p.PairName, now))
 	}
 	event, err := t.eventRef(p.errorPosition)
 	if err == nil && event == nil {
@@ -154,7 +153,7 @@ func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventR
 	}
 	if position != p.errorPosition {
 		return nil, outbox.Conflict("the event at position %d is not in the way of publisher %s; the one at position %d is, which is event %d (%s) of campaign %q%s",
-			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, last)
+			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastPublisherAct(p.PairName, now))
 	}
 	return event, nil
 }

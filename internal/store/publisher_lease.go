@@ -79,6 +79,7 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 	if err != nil {
 		return fmt.Errorf("register publishers: %w", err)
 	}
+	s.pairs.forget()
 	return nil
 }
 

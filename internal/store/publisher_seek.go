@@ -115,6 +115,9 @@ func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox
 	if err != nil {
 		return outbox.Seek{}, err
 	}
+	if target.Head {
+		to = max(to, p.position) // which may have gone on since the head was read
+	}
 	seek := outbox.Seek{PairName: p.PairName, From: p.position, To: to}
 	if to > p.position {
 		seek.Skips, seek.Capped, err = t.countSelected(p.match, p.position, to)

@@ -77,6 +77,10 @@ func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
 		_, err := f.beside(readOnly).SeekPublisher(f.ctx, script("x"), archive, toPosition(1), nil)
 		refused(t, err, outbox.ErrReadOnly)
 	})
+	f.raw(`update publisher_progress set position = 9`)
+	if seek, err := f.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
+		t.Errorf("a pair that has gone on since the head was read goes back: %+v, %v", seek, err)
+	}
 	empty := open(t)
 	empty.newPair(archive, scenes, 0)
 	if seek, err := empty.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {

@@ -53,7 +53,7 @@ func openSQLite(ctx context.Context, name, path string, mustExist bool) (*databa
 	if err := prepareFile(name, path, mustExist); err != nil {
 		return nil, err
 	}
-	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: "begin"}
+	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginAppendAlone: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: "begin"}
 	// Without "file:" the driver drops every parameter in silence.
 	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
 	var err error

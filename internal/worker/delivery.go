@@ -277,7 +277,8 @@ func (d *delivery) deliver(ctx context.Context, batch []*publish.Event, upto int
 	began := time.Now()
 	n, failure := d.publish(call, batch)
 	cancel()
-	d.Metrics.Published(d.pair.PairName, n, time.Since(began))
+	d.Metrics.PublisherSeconds.WithLabelValues(d.pair.Topic, d.pair.Publisher).Observe(time.Since(began).Seconds())
+	d.Metrics.PublisherDelivered.WithLabelValues(d.pair.Topic, d.pair.Publisher).Add(float64(n))
 	if n > 0 {
 		a := store.PublisherAdvance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
 		if n == len(batch) {
@@ -412,7 +413,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 // fail notes an error and when to try again.
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := publish.Blame(cause)
-	d.Metrics.PublishFailed(d.pair.PairName, blame.Kind)
+	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
 	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Store.FailPublisher(ctx, d.lease, f)

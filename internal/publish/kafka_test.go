@@ -1,0 +1,376 @@
+package publish_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+const partitions = 3
+
+// kafka runs brokers with the topic scenes.
+func kafka(tb testing.TB, options ...kfake.Opt) *kfake.Cluster {
+	tb.Helper()
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(partitions, "scenes")}, options...)...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(cluster.Close)
+	return cluster
+}
+
+func openKafka(tb testing.TB, cluster *kfake.Cluster, lines ...string) publish.Publisher {
+	tb.Helper()
+	return open(tb, append([]string{"url: kafka://" + strings.Join(cluster.ListenAddrs(), ",") + "/scenes"}, lines...)...)
+}
+
+// records of the topic, by partition.
+func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int32][]*kgo.Record {
+	tb.Helper()
+	count := int64(0)
+	for _, p := range cluster.PartitionInfos("scenes") {
+		count += p.HighWatermark
+	}
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("scenes"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	defer cancel()
+	got := map[int32][]*kgo.Record{}
+	for count > 0 && ctx.Err() == nil {
+		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			got[r.Partition] = append(got[r.Partition], r)
+			count--
+		})
+	}
+	if count > 0 {
+		tb.Fatalf("%d records did not come", count)
+	}
+	return got
+}
+
+// seqs are those of the records, by campaign and as they arrived.
+func seqs(tb testing.TB, records map[int32][]*kgo.Record) map[string][]int64 {
+	tb.Helper()
+	at := map[string]int32{}
+	got := map[string][]int64{}
+	for partition, list := range records {
+		for _, r := range list {
+			for _, position := range positions(tb, append(bytes.Clone(r.Value), '\n')) {
+				e := journalEvent(position)
+				if before, ok := at[e.CampaignID]; ok && before != partition || string(r.Key) != e.CampaignID {
+					tb.Errorf("an event of %s has the key %s and is in partition %d", e.CampaignID, r.Key, partition)
+				}
+				at[e.CampaignID] = partition
+				got[e.CampaignID] = append(got[e.CampaignID], e.Seq)
+			}
+		}
+	}
+	return got
+}
+
+// wantSeqs wants the events of the positions from 1 to last of each campaign,
+// in order and without repeats.
+func wantSeqs(tb testing.TB, got map[string][]int64, last int64) {
+	tb.Helper()
+	want := map[string][]int64{}
+	for position := int64(1); position <= last; position++ {
+		e := journalEvent(position)
+		want[e.CampaignID] = append(want[e.CampaignID], e.Seq)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		tb.Errorf("got %v instead of %v", got, want)
+	}
+}
+
+func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t)
+	p := openKafka(t, cluster)
+	deliver(t, p, 1, 3000) // several groups
+	deliver(t, p, 3001, 3010)
+	got := records(t, cluster)
+	wantSeqs(t, seqs(t, got), 3010)
+	for _, list := range got {
+		header := list[0].Headers
+		if len(header) != 1 || header[0].Key != "content-type" || string(header[0].Value) != "application/cloudevents+json" {
+			t.Errorf("headers %v", header)
+		}
+	}
+}
+
+func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t)
+	p := open(t, "url: kafka://"+cluster.ListenAddrs()[0]+"/none")
+	refused(t, p, 1, 2, 0, outbox.DestinationError, "Kafka has no topic none")
+	if cluster.TopicInfo("none") != nil {
+		t.Error("the topic was made")
+	}
+	if err := cluster.CreateTopic("none", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, p, 1, 2)
+}
+
+// partitionOf is where the events of a campaign go.
+func partitionOf(tb testing.TB, records map[int32][]*kgo.Record, campaign string) int32 {
+	tb.Helper()
+	for partition, list := range records {
+		for _, r := range list {
+			if string(r.Key) == campaign {
+				return partition
+			}
+		}
+	}
+	tb.Fatalf("no event of %s", campaign)
+	return 0
+}
+
+func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t)
+	p := openKafka(t, cluster)
+	deliver(t, p, 1, 3)
+	c2 := partitionOf(t, records(t, cluster), "c-2")
+	others := int64(0)
+	for position := int64(1); journalEvent(position).CampaignID != "c-2"; position++ {
+		others++
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{c2}, Err: kerr.TopicAuthorizationFailed})
+	n, err := p.Publish(t.Context(), journalEvents(4, 9))
+	if n > int(others) || publish.Blame(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
+		t.Errorf("delivered %d: %v", n, err)
+	}
+	deliver(t, p, 4+int64(n), 9)
+	for campaign, got := range seqs(t, records(t, cluster)) {
+		wantOnlySuffixesAgain(t, campaign, got)
+	}
+}
+
+// wantOnlySuffixesAgain wants nothing missing and nothing out of order: where
+// the numbers go back, those from there on come again.
+func wantOnlySuffixesAgain(tb testing.TB, campaign string, got []int64) {
+	tb.Helper()
+	for i := 1; i < len(got); i++ {
+		if got[i] > got[i-1]+1 {
+			tb.Errorf("%s: %d follows %d in %v", campaign, got[i], got[i-1], got)
+			return
+		}
+	}
+}
+
+// Whatever brokers answer, nothing is missing and only suffixes come again.
+func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	cluster := kafka(t)
+	p := openKafka(t, cluster, "timeout: 2s")
+	events := journalEvents(1, 400)
+	last := map[string]int64{}
+	for _, e := range events {
+		last[e.CampaignID] = e.Seq
+	}
+	answers := []*kerr.Error{kerr.InvalidRecord, kerr.NotLeaderForPartition, kerr.TopicAuthorizationFailed, kerr.MessageTooLarge, kerr.PolicyViolation, kerr.NotEnoughReplicasAfterAppend, kerr.OutOfOrderSequenceNumber}
+	for next, tries := 0, 0; next < len(events); tries++ {
+		if tries > 200 {
+			t.Fatal("it does not get on")
+		}
+		if random.IntN(2) == 0 {
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{random.Int32N(partitions)}, Err: answers[random.IntN(len(answers))]})
+		}
+		n, err := p.Publish(t.Context(), events[next:min(len(events), next+1+random.IntN(60))])
+		next += n
+		if err != nil {
+			t.Logf("at %d: %v", next, err)
+		}
+	}
+	for campaign, got := range seqs(t, records(t, cluster)) {
+		wantOnlySuffixesAgain(t, campaign, got)
+		if got[0] > 2 || got[len(got)-1] != last[campaign] {
+			t.Errorf("%s: from %d to %d instead of %d", campaign, got[0], got[len(got)-1], last[campaign])
+		}
+	}
+}
+
+// noisy is an event that is large, compressed too.
+func noisy(position int64, size int) outbox.Event {
+	e := journalEvent(position)
+	noise := make([]byte, size)
+	for i := range noise {
+		noise[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[rand.IntN(36)]
+	}
+	e.Payload = fmt.Appendf(nil, `{"text":%q}`, noise)
+	return e
+}
+
+func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4000000"}))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
+		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
+			for _, partition := range topic.Partitions {
+				var batch kmsg.RecordBatch
+				if err := batch.ReadFrom(partition.Records); err != nil {
+					t.Error(err)
+				}
+				if len(partition.Records) > 1_000_000 && batch.NumRecords > 1 {
+					t.Errorf("%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
+				}
+			}
+		}
+		return true
+	}})
+	var events []*publish.Event
+	for position := int64(1); position <= 30; position++ {
+		size := 300_000
+		if position == 10 {
+			size = 2_000_000
+		}
+		events = append(events, publish.NewEvent(noisy(position, size), publish.Source("j1")))
+	}
+	if n, err := openKafka(t, cluster).Publish(t.Context(), events); n != 30 || err != nil {
+		t.Fatalf("delivered %d: %v", n, err)
+	}
+	wantSeqs(t, seqs(t, records(t, cluster, kgo.FetchMaxBytes(50_000_000), kgo.FetchMaxPartitionBytes(50_000_000))), 30)
+}
+
+func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
+	p := openKafka(t, cluster)
+	events := journalEvents(1, 40) // together too large
+	large := noisy(41, 30_000)
+	events = append(append(events, publish.NewEvent(large, publish.Source("j1"))), journalEvents(42, 60)...)
+	n, err := p.Publish(t.Context(), events)
+	if n != 40 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
+		t.Fatalf("delivered %d: %v", n, err)
+	}
+	if n, err := p.Publish(t.Context(), events[41:]); n != 19 || err != nil { // an operator skipped it
+		t.Fatalf("delivered %d: %v", n, err)
+	}
+	for campaign, got := range seqs(t, records(t, cluster)) {
+		if campaign == large.CampaignID {
+			got = slices.Insert(got, slices.Index(got, large.Seq-1)+1, large.Seq)
+		}
+		wantOnlySuffixesAgain(t, campaign, got)
+	}
+}
+
+// Brokers refuse a record batch whole; an operator must not skip another event
+// than the one they mean.
+func TestKafka_findsTheEventAtFault(t *testing.T) {
+	t.Parallel()
+	const mark = "xK7qPz0WvB3nLm9RtY2s"
+	cluster := kafka(t)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Err: kerr.InvalidRecord, When: func(r kmsg.Request) bool {
+		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
+			for _, partition := range topic.Partitions {
+				if bytes.Contains(partition.Records, []byte(mark)) {
+					return true
+				}
+			}
+		}
+		return false
+	}})
+	p := openKafka(t, cluster)
+	bad := journalEvent(8)
+	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
+	events := append(append(journalEvents(1, 7), publish.NewEvent(bad, publish.Source("j1"))), journalEvents(9, 20)...)
+	n, err := p.Publish(t.Context(), events)
+	if n != 7 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
+		t.Errorf("delivered %d: %v", n, err)
+	}
+	deliver(t, p, 9, 20)
+}
+
+func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.NumBrokers(1))
+	var port int
+	if _, err := fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	p := openKafka(t, cluster, "timeout: 1s")
+	deliver(t, p, 1, 10)
+	cluster.Close()
+	start := time.Now()
+	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
+	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	again := kafka(t, kfake.NumBrokers(1), kfake.Ports(port))
+	deliver(t, p, 1, 20)
+	wantSeqs(t, seqs(t, records(t, again)), 20)
+}
+
+func TestKafka_sendsNothingLaterThatWasNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.NumBrokers(1))
+	asked := make(chan struct{}, 10)
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		asked <- struct{}{}
+		return nil, nil, true // no answer at all
+	})
+	p := openKafka(t, cluster)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	n, err := p.Publish(ctx, journalEvents(1, 5))
+	if n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("delivered %d: %v", n, err)
+	}
+	deliver(t, p, 1, 5)
+	wantSeqs(t, seqs(t, records(t, cluster)), 5)
+	if len(asked) > 0 {
+		t.Error("the request that had no answer was sent again")
+	}
+}
+
+func TestKafka_usesTLS(t *testing.T) {
+	t.Parallel()
+	config, ca := certificate(t)
+	cluster := kafka(t, kfake.NumBrokers(1), kfake.TLS(config))
+	at := "url: kafka://" + cluster.ListenAddrs()[0] + "/scenes?tls=true"
+	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
+	refused(t, open(t, at, "timeout: 1s"), 4, 5, 0, outbox.DestinationError, "certificate")
+}
+
+func TestKafka_saysWhoItIs(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "me", environment["PASSWORD"]), kfake.Superuser("SCRAM-SHA-256", "scram", "s3cret"))
+	at := cluster.ListenAddrs()[0]
+	deliver(t, open(t, "url: kafka://me:${PASSWORD}@"+at+"/scenes?sasl=plain"), 1, 3)
+	deliver(t, open(t, "url: kafka://scram:s3cret@"+at+"/scenes?sasl=scram-sha-256"), 4, 6)
+	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return answer, nil, true
+	})
+	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain", "timeout: 1s"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
+	if strings.Contains(blame.Error(), "s3cret") {
+		t.Errorf("tells the password: %v", blame)
+	}
+}

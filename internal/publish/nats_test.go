@@ -1,0 +1,217 @@
+package publish_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+// natsServer runs a server with JetStream in this process.
+func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
+	tb.Helper()
+	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true}
+	if change != nil {
+		change(options)
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Start()
+	tb.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		tb.Fatal("the server did not start")
+	}
+	return s
+}
+
+// stream makes one for the subject scenes.
+func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, options ...nats.Option) jetstream.Stream {
+	tb.Helper()
+	conn, err := nats.Connect(s.ClientURL(), options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.Name, config.Subjects = "SCENES", []string{"scenes"}
+	made, err := js.CreateOrUpdateStream(tb.Context(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return made
+}
+
+// messages of a stream, from the first on.
+func messages(tb testing.TB, s jetstream.Stream) []*jetstream.RawStreamMsg {
+	tb.Helper()
+	info, err := s.Info(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var list []*jetstream.RawStreamMsg
+	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+		m, err := s.GetMsg(tb.Context(), seq)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func streamPositions(tb testing.TB, s jetstream.Stream) []int64 {
+	tb.Helper()
+	var text strings.Builder
+	for _, m := range messages(tb, s) {
+		text.Write(m.Data)
+		text.WriteByte('\n')
+	}
+	return positions(tb, []byte(text.String()))
+}
+
+func TestNATS_publishesInOrderAndOnce(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, nil)
+	target := stream(t, s, jetstream.StreamConfig{})
+	url := "url: " + s.ClientURL() + "/scenes"
+	deliver(t, open(t, url), 1, 50)
+	deliver(t, open(t, url), 31, 60) // another process, which did not know
+	wantRange(t, streamPositions(t, target), 1, 60)
+	first := messages(t, target)[0]
+	if id := first.Header.Get("Nats-Msg-Id"); id != "scenes/p/j1/1" {
+		t.Errorf("id %q", id)
+	}
+	if contentType := first.Header.Get("content-type"); contentType != "application/cloudevents+json" {
+		t.Errorf("content-type %q", contentType)
+	}
+}
+
+func TestNATS_saysThatThereIsNoStream(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, nil)
+	p := open(t, "url: "+s.ClientURL()+"/scenes")
+	refused(t, p, 1, 2, 0, outbox.DestinationError, "no stream of JetStream has the subject scenes")
+	target := stream(t, s, jetstream.StreamConfig{})
+	deliver(t, p, 1, 2)
+	wantRange(t, streamPositions(t, target), 1, 2)
+}
+
+func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	again := func(o *server.Options) { o.Port, o.StoreDir = port, dir }
+	p := open(t, fmt.Sprintf("url: nats://127.0.0.1:%d/scenes", port))
+	refused(t, p, 1, 2, 0, outbox.DestinationError, "no connection to NATS at 127.0.0.1")
+
+	s := natsServer(t, again)
+	stream(t, s, jetstream.StreamConfig{})
+	deliver(t, p, 1, 10)
+	s.Shutdown()
+	s.WaitForShutdown()
+	refused(t, p, 11, 12, 0, outbox.DestinationError, "NATS")
+
+	s = natsServer(t, again)
+	deliver(t, p, 11, 20)
+	s.Shutdown()
+	s.WaitForShutdown()
+	waitFor(t, "the publisher to notice", func() bool { return !publish.Connected(p) })
+
+	s = natsServer(t, again)
+	deliver(t, p, 21, 30) // nothing was under way, so nothing is wrong
+	wantRange(t, streamPositions(t, stream(t, s, jetstream.StreamConfig{})), 1, 30)
+}
+
+func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 5000 })
+	target := stream(t, s, jetstream.StreamConfig{MaxMsgSize: 3000})
+	p := open(t, "url: "+s.ClientURL()+"/scenes")
+	for size, says := range map[int]string{3000: "more than the stream takes (max_msg_size)", 6000: "NATS takes 5000 (max_payload)"} {
+		large := journalEvent(3)
+		large.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size))
+		events := append(journalEvents(1, 2), publish.NewEvent(large, publish.Source("j1")))
+		n, err := p.Publish(t.Context(), append(events, journalEvents(4, 4)...))
+		if n != 2 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
+			t.Errorf("delivered %d: %v", n, err)
+		}
+	}
+	wantRange(t, streamPositions(t, target), 1, 2)
+}
+
+func TestNATS_blamesAStreamThatIsFull(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, nil)
+	stream(t, s, jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
+	p := open(t, "url: "+s.ClientURL()+"/scenes")
+	refused(t, p, 1, 5, 3, outbox.DestinationError, "the stream refused the event: nats: nats: API error: code=503 err_code=10077 description=maximum messages exceeded")
+}
+
+func TestNATS_saysWhoItIs(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "me", Password: "p@ss/w:o?r#d&%"},
+			{Username: "nobody", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"other"}}}},
+		}
+	})
+	target := stream(t, s, jetstream.StreamConfig{}, nats.UserInfo("me", environment["PASSWORD"]))
+	at := strings.TrimPrefix(s.ClientURL(), "nats://")
+	deliver(t, open(t, "url: nats://me:${PASSWORD}@127.0.0.1:1,"+at+"/scenes"), 1, 3)
+	wantRange(t, streamPositions(t, target), 1, 3)
+	blame := refused(t, open(t, "url: nats://me:s3cret@"+at+"/scenes"), 1, 2, 0, outbox.DestinationError, "Authorization Violation")
+	if strings.Contains(blame.Error(), "s3cret") {
+		t.Errorf("tells the password: %v", blame)
+	}
+	refused(t, open(t, "url: nats://nobody:x@"+at+"/scenes", "timeout: 300ms"), 1, 2, 0, outbox.DestinationError, "Permissions Violation")
+}
+
+func TestNATS_usesTLS(t *testing.T) {
+	t.Parallel()
+	config, ca := certificate(t)
+	s := natsServer(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, config })
+	target := stream(t, s, jetstream.StreamConfig{}, nats.RootCAs(ca))
+	at := "url: " + strings.Replace(s.ClientURL(), "tls://", "nats://", 1) + "/scenes?tls=true"
+	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
+	wantRange(t, streamPositions(t, target), 1, 3)
+	refused(t, open(t, at), 4, 5, 0, outbox.DestinationError, "certificate")
+}
+
+func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || publish.Blame(err).Kind != outbox.DestinationError || ctx.Err() != nil {
+		t.Errorf("delivered %d: %v; %v", n, err, ctx.Err())
+	}
+}

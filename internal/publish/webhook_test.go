@@ -1,0 +1,426 @@
+package publish_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+// request is what a receiver was sent.
+type request struct {
+	header http.Header
+	path   string
+	body   []byte
+	from   string
+}
+
+// positions of the events in the request, structured or batch.
+func (r request) positions(tb testing.TB) []int64 {
+	tb.Helper()
+	body := r.body
+	if r.header.Get("Content-Type") != "application/cloudevents-batch+json" {
+		body = fmt.Appendf(nil, "[%s]", body)
+	}
+	var events []struct{ Data outbox.Event }
+	if err := json.Unmarshal(body, &events); err != nil {
+		tb.Fatalf("%v: %s", err, body)
+	}
+	var list []int64
+	for _, e := range events {
+		list = append(list, e.Data.Position)
+	}
+	return list
+}
+
+// receiver is a webhook's server with TLS. answer decides about each request.
+type receiver struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []request
+}
+
+func newReceiver(tb testing.TB, answer func(w http.ResponseWriter, r request)) *receiver {
+	tb.Helper()
+	var server receiver
+	server.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			tb.Error(err)
+		}
+		got := request{header: r.Header.Clone(), path: r.RequestURI, body: body, from: r.RemoteAddr}
+		server.mu.Lock()
+		server.requests = append(server.requests, got)
+		server.mu.Unlock()
+		answer(w, got)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that part
+	server.StartTLS()
+	tb.Cleanup(server.Close)
+	return &server
+}
+
+func accept(http.ResponseWriter, request) {}
+
+func status(code int, header ...string) func(http.ResponseWriter, request) {
+	return func(w http.ResponseWriter, _ request) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "because\tof\r\n<this>\x00\xff")
+	}
+}
+
+func (s *receiver) got() []request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func (s *receiver) positions(tb testing.TB) []int64 {
+	tb.Helper()
+	var list []int64
+	for _, r := range s.got() {
+		list = append(list, r.positions(tb)...)
+	}
+	return list
+}
+
+// hook opens a webhook to the receiver, whose certificate it trusts.
+func (s *receiver) hook(tb testing.TB, lines ...string) publish.Publisher {
+	tb.Helper()
+	ca := certificateFile(tb, s.Server)
+	return open(tb, append([]string{"url: " + s.URL + "/in?key=k", "allow_private: true", "ca_file: " + ca}, lines...)...)
+}
+
+// certificateFile has the certificate of a server.
+func certificateFile(tb testing.TB, s *httptest.Server) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(path, block, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// certificate is what a server on 127.0.0.1 may show, and the file of what to
+// trust then.
+func certificate(tb testing.TB) (config *tls.Config, caFile string) {
+	tb.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}, certificateFile(tb, s)
+}
+
+func TestWebhook_postsEachEventSigned(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	const other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	p := server.hook(t, "secret: [ "+other+", "+secret+" ]", "headers: {authorization: Bearer x}")
+	deliver(t, p, 7, 9)
+	deliver(t, p, 7, 7)
+	got := server.got()
+	wantRange(t, server.positions(t)[:3], 7, 9)
+	for i, r := range got {
+		for _, s := range []string{other, secret} {
+			verifier, err := standardwebhooks.NewWebhook(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verifier.Verify(r.body, r.header); err != nil {
+				t.Error(err)
+			}
+		}
+		for name, want := range map[string]string{
+			"Content-Type": "application/cloudevents+json", "User-Agent": "outboxweb/1.2.3", "Authorization": "Bearer x",
+			"Webhook-Id": fmt.Sprintf("scenes.p.%d", []int{7, 8, 9, 7}[i]),
+		} {
+			if value := r.header.Get(name); value != want {
+				t.Errorf("%s is %q instead of %q", name, value, want)
+			}
+		}
+		if r.path != "/in?key=k" || r.from != got[0].from {
+			t.Errorf("to %s over %s, the first over %s", r.path, r.from, got[0].from)
+		}
+	}
+}
+
+func TestWebhook_sendsNoSignatureWithoutASecret(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	deliver(t, server.hook(t), 1, 1)
+	for name := range server.got()[0].header {
+		if strings.HasPrefix(name, "Webhook-") {
+			t.Errorf("sent %s", name)
+		}
+	}
+}
+
+func TestWebhook_postsBatches(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	p := server.hook(t, "format: batch", "secret: "+secret)
+	deliver(t, p, 7, 20)
+	deliver(t, p, 21, 21)
+	got := server.got()
+	if len(got) != 2 || got[0].header.Get("Webhook-Id") != "scenes.p.7-20" || got[1].header.Get("Webhook-Id") != "scenes.p.21-21" {
+		t.Errorf("%d requests, ids %s and %s", len(got), got[0].header.Get("Webhook-Id"), got[1].header.Get("Webhook-Id"))
+	}
+	wantRange(t, server.positions(t), 7, 21)
+}
+
+func TestWebhook_keepsRequestsSmall(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	p := server.hook(t, "format: batch")
+	var events []*publish.Event
+	for position := int64(1); position <= 5; position++ {
+		e := journalEvent(position)
+		e.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 400_000))
+		events = append(events, publish.NewEvent(e, publish.Source("j1")))
+	}
+	if n, err := p.Publish(t.Context(), events); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	wantRange(t, server.positions(t), 1, 5)
+	for _, r := range server.got() {
+		if len(r.body) > 1<<20 {
+			t.Errorf("a request of %d bytes", len(r.body))
+		}
+	}
+}
+
+func TestWebhook_judgesAnswers(t *testing.T) {
+	t.Parallel()
+	const destination, event = outbox.DestinationError, outbox.EventError
+	inHalfAnHour := time.Now().Add(30 * time.Minute).UTC().Format(http.TimeFormat)
+	for _, test := range []struct {
+		code   int
+		header []string
+		kind   outbox.DeliveryErrorKind
+		retry  time.Duration
+		gone   bool
+		says   string
+	}{
+		{code: 400, kind: event, says: "answered 400 Bad Request: because of <this>"},
+		{code: 409, kind: event}, {code: 413, kind: event}, {code: 415, kind: event}, {code: 418, kind: event}, {code: 422, kind: event}, {code: 500, kind: event},
+		{code: 401, kind: destination}, {code: 403, kind: destination}, {code: 404, kind: destination}, {code: 405, kind: destination}, {code: 501, kind: destination},
+		{code: 408, kind: destination}, {code: 425, kind: destination}, {code: 502, kind: destination}, {code: 504, kind: destination}, {code: 599, kind: destination},
+		{code: 429, header: []string{"Retry-After", "7"}, kind: destination, retry: 7 * time.Second, says: "answered 429 Too Many Requests"},
+		{code: 503, header: []string{"Retry-After", "9223372037"}, kind: destination, retry: time.Hour},
+		{code: 503, header: []string{"Retry-After", inHalfAnHour}, kind: destination, retry: 30 * time.Minute},
+		{code: 503, header: []string{"Retry-After", "-3"}, kind: destination},
+		{code: 503, header: []string{"Retry-After", "soon"}, kind: destination},
+		{code: 410, kind: destination, gone: true, says: "does not want events any more"},
+		{code: 302, header: []string{"Location", "/elsewhere"}, kind: destination, says: "and points to https://127.0.0.1"},
+		{code: 308, kind: destination, says: "redirects are not followed"},
+	} {
+		t.Run(fmt.Sprint(test.code, " ", test.header), func(t *testing.T) {
+			t.Parallel()
+			server := newReceiver(t, func(w http.ResponseWriter, r request) {
+				if strings.Contains(string(r.body), `"id":"3"`) {
+					status(test.code, test.header...)(w, r)
+				}
+			})
+			blame := refused(t, server.hook(t), 1, 4, 2, test.kind, test.says)
+			if blame.Gone != test.gone || (blame.RetryAfter-test.retry).Abs() > test.retry/10 || (blame.RetryAfter == 0) != (test.retry == 0) {
+				t.Errorf("gone %t, retry after %v", blame.Gone, blame.RetryAfter)
+			}
+			if len(server.got()) != 3 {
+				t.Errorf("%d requests", len(server.got()))
+			}
+			if !strings.Contains(blame.Error(), fmt.Sprint(test.code)) || strings.ContainsAny(blame.Error(), "\n\r\t\x00") {
+				t.Errorf("says %q", blame.Error())
+			}
+		})
+	}
+}
+
+func TestWebhook_findsTheEventAtFaultInABatch(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, func(w http.ResponseWriter, r request) {
+		if strings.Contains(string(r.body), `"id":"4"`) {
+			status(422)(w, r)
+		}
+	})
+	refused(t, server.hook(t, "format: batch"), 1, 6, 3, outbox.EventError, "answered 422")
+	var ids []string
+	for _, r := range server.got() {
+		ids = append(ids, fmt.Sprint(r.positions(t)))
+	}
+	if got := strings.Join(ids, " "); got != "[1 2 3 4 5 6] [1] [2] [3] [4]" {
+		t.Errorf("requests %s", got)
+	}
+}
+
+func TestWebhook_takesABatchApartThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, func(w http.ResponseWriter, r request) {
+		if len(r.positions(t)) > 1 {
+			status(413)(w, r)
+		}
+	})
+	deliver(t, server.hook(t, "format: batch"), 1, 3)
+}
+
+func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	slow := newReceiver(t, func(_ http.ResponseWriter, _ request) { <-release })
+	t.Cleanup(func() { close(release) })
+	dropping := newReceiver(t, func(http.ResponseWriter, request) { panic(http.ErrAbortHandler) })
+	away := newReceiver(t, accept)
+	away.Close()
+	refused(t, slow.hook(t, "timeout: 100ms"), 1, 2, 0, outbox.DestinationError, "nothing came within 100ms")
+	refused(t, dropping.hook(t), 1, 2, 0, outbox.DestinationError, "no answer: EOF")
+	refused(t, away.hook(t), 1, 2, 0, outbox.DestinationError, "connection refused")
+	untrusted := open(t, "url: "+slow.URL+"/"+"t0ken", "allow_private: true")
+	blame := refused(t, untrusted, 1, 2, 0, outbox.DestinationError, "certificate")
+	if strings.Contains(blame.Error(), "t0ken") {
+		t.Errorf("tells the address: %v", blame)
+	}
+}
+
+// What was not acknowledged is sent again, by the caller, from there.
+func TestWebhook_goesOnAfterTrouble(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	tries := 0
+	server := newReceiver(t, func(w http.ResponseWriter, r request) {
+		mu.Lock()
+		defer mu.Unlock()
+		tries++
+		switch tries % 4 {
+		case 1:
+			panic(http.ErrAbortHandler)
+		case 2:
+			status(503)(w, r)
+		}
+	})
+	p := server.hook(t)
+	events := journalEvents(1, 10)
+	for next := 0; next < len(events); {
+		n, err := p.Publish(t.Context(), events[next:])
+		next += n
+		if err != nil && publish.Blame(err).Kind != outbox.DestinationError {
+			t.Fatal(err)
+		}
+	}
+	wantRange(t, slices.Compact(server.positions(t)), 1, 10)
+}
+
+func TestWebhook_leavesOffWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := newReceiver(t, func(_ http.ResponseWriter, r request) {
+		if strings.Contains(string(r.body), `"id":"2"`) {
+			cancel()
+		}
+	})
+	n, err := server.hook(t).Publish(ctx, journalEvents(1, 5))
+	if err == nil || n > 2 || len(server.got()) != 2 {
+		t.Errorf("delivered %d, %d requests: %v", n, len(server.got()), err)
+	}
+}
+
+func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	server := newReceiver(t, func(w http.ResponseWriter, _ request) {
+		defer close(done)
+		w.WriteHeader(http.StatusBadRequest)
+		for range 10_000 {
+			if _, err := io.WriteString(w, strings.Repeat("ä", 5000)); err != nil {
+				return
+			}
+		}
+		t.Error("all of the answer was taken")
+	})
+	blame := refused(t, server.hook(t), 1, 1, 0, outbox.EventError, "answered 400 Bad Request: ä")
+	if n := len(blame.Error()); n < 500 || n > 600 {
+		t.Errorf("an error of %d bytes", n)
+	}
+	<-done
+}
+
+func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	for _, url := range []string{
+		server.URL, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), "https://[::1]:1", "https://[::ffff:127.0.0.1]:1", "https://10.0.0.1", "https://192.168.1.1",
+		"https://169.254.169.254", "https://[fe80::1]", "https://100.64.0.1", "https://0.0.0.0:1", "https://[::]:1", "https://224.0.0.1", "https://[64:ff9b::7f00:1]", "https://[2002:7f00:1::]", "https://[fd00::1]",
+	} {
+		refused(t, open(t, "url: "+url, "timeout: 2s"), 1, 1, 0, outbox.DestinationError, "only with allow_private: true")
+	}
+	if len(server.got()) != 0 {
+		t.Error("a request arrived")
+	}
+}
+
+// What was delivered is kept before too much of it could be lost.
+func TestWebhook_returnsEarlyWhenItTakesLong(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	p := server.hook(t)
+	clock := time.Now()
+	publish.SetClock(p, func() time.Time { clock = clock.Add(time.Second); return clock })
+	n, err := p.Publish(t.Context(), journalEvents(1, 100))
+	if err != nil || n < 2 || n > 6 || len(server.got()) != n {
+		t.Errorf("delivered %d of %d: %v", n, len(server.got()), err)
+	}
+}
+
+func TestWebhook_goesInTheClearWhereAllowed(t *testing.T) {
+	t.Parallel()
+	var user, password string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { user, password, _ = r.BasicAuth() }))
+	t.Cleanup(server.Close)
+	deliver(t, open(t, "url: "+strings.Replace(server.URL, "://", "://me:${PASSWORD}@", 1), "allow_private: true"), 1, 1)
+	if user != "me" || password != environment["PASSWORD"] {
+		t.Errorf("came as %q with %q", user, password)
+	}
+}
+
+func TestWebhook_speaksHTTP2(t *testing.T) {
+	t.Parallel()
+	var spoken []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken = append(spoken, r.Proto) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	deliver(t, open(t, "url: "+server.URL, "allow_private: true", "ca_file: "+certificateFile(t, server)), 1, 2)
+	if fmt.Sprint(spoken) != "[HTTP/2.0 HTTP/2.0]" {
+		t.Errorf("spoke %v", spoken)
+	}
+}
+
+func TestWebhook_takesTestEvents(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	p := server.hook(t, "secret: "+secret)
+	if n, err := p.Publish(t.Context(), []*publish.Event{publish.TestEvent(publish.Source("j1"), "test-1")}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if id := server.got()[0].header.Get("Webhook-Id"); id != "scenes.p.test-1" {
+		t.Errorf("id %q", id)
+	}
+}

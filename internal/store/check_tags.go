@@ -1,0 +1,194 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// indexedTag is an entry of event_tags, but for its position and event type.
+type indexedTag struct{ name, value string }
+
+// indexedTags are the entries that tags must have: one for each name and value
+// as they are written, cut off, also of names that come twice.
+func indexedTags(tags json.RawMessage) map[indexedTag]bool {
+	entries := make(map[indexedTag]bool)
+	dec := json.NewDecoder(bytes.NewReader(tags))
+	if _, err := dec.Token(); err != nil {
+		return entries
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			break
+		}
+		var value string // null leaves it empty
+		if dec.Decode(&value) != nil {
+			break
+		}
+		entries[indexedTag{cut(fmt.Sprint(name), indexedName), cut(value, indexedValue)}] = true
+	}
+	return entries
+}
+
+// checkPage is how many events or entries are compared in one snapshot.
+const checkPage = 2000
+
+// checkTags holds event_tags against the tags of the events, page by page and
+// in both directions.
+func (s *Store) checkTags(ctx context.Context, report *CheckReport) error {
+	for last := int64(0); last >= 0; {
+		err := s.journal.read(ctx, func(t *tx) (err error) {
+			last, err = t.checkTagsAfter(last, report)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("compare tags with their index: %w", err)
+		}
+	}
+	for last := (taggedEvent{}); last.position >= 0; {
+		err := s.journal.read(ctx, func(t *tx) (err error) {
+			last, err = t.checkEntriesAfter(last, report)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("compare the index of tags with the events: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	selectTags = `
+select position, campaign_id, seq, event_type, tags
+from events
+where position > $1
+order by position
+limit $2`
+
+	selectIndexed = `
+select 1
+from event_tags
+where name = $1
+  and value = $2
+  and position = $3
+  and event_type = $4`
+)
+
+// checkTagsAfter looks for entries that are missing, of one page of events, and
+// returns the last event's position; -1 at the end.
+func (t *tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
+	var events []outbox.Event
+	err := t.each(func(row scanner) error {
+		var e outbox.Event
+		var tags string
+		err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
+		e.Tags = rawObject(tags)
+		events = append(events, e)
+		return err
+	}, selectTags, after, checkPage)
+	if err != nil || len(events) == 0 {
+		return -1, err
+	}
+	return events[len(events)-1].Position, t.checkIndexed(events, report)
+}
+
+// checkIndexed looks for entries of the events that are missing.
+func (t *tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
+	type entry struct {
+		indexedTag
+		event *outbox.Event
+		found bool
+	}
+	var b batch
+	var entries []*entry
+	for i := range events {
+		for tag := range indexedTags(events[i].Tags) {
+			e := &entry{indexedTag: tag, event: &events[i]}
+			entries = append(entries, e)
+			b.each(func(scanner) error { e.found = true; return nil }, selectIndexed, e.name, e.value, e.event.Position, e.event.EventType)
+		}
+	}
+	if err := t.runAll(&b); err != nil {
+		return err
+	}
+	report.Checked["tags"] += int64(len(entries))
+	for _, e := range entries {
+		if !e.found {
+			report.tagIndex(e.event, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
+		}
+	}
+	return nil
+}
+
+// tagIndex adds a violation of the index of tags; e may be unknown to the journal.
+func (r *CheckReport) tagIndex(e *outbox.Event, format string, args ...any) {
+	r.Violations = append(r.Violations, outbox.Violation{Invariant: "tag_index", CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
+}
+
+// taggedEvent is an entry of event_tags, with the event at its position.
+type taggedEvent struct {
+	indexedTag
+	position  int64
+	eventType string
+	event     outbox.Event // without a campaign when the journal has none there
+}
+
+const (
+	selectEntries = `
+select name, value, position, event_type
+from event_tags
+where (name, value, position) > ($1, $2, cast($3 as bigint))
+order by name, value, position
+limit $4`
+
+	selectTagsAt = `
+select campaign_id, seq, event_type, tags
+from events
+where position = $1`
+)
+
+// checkEntriesAfter looks for entries without an event that has the tag, of one
+// page, and returns the last; its position is -1 at the end.
+func (t *tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEvent, error) {
+	entries, err := t.taggedEvents(after)
+	if err != nil || len(entries) == 0 {
+		return taggedEvent{position: -1}, err
+	}
+	for _, found := range entries {
+		e := &found.event
+		switch {
+		case e.CampaignID == "":
+			report.tagIndex(e, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
+		case e.EventType != found.eventType || !indexedTags(e.Tags)[found.indexedTag]:
+			report.tagIndex(e, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
+		}
+	}
+	return *entries[len(entries)-1], nil
+}
+
+// taggedEvents reads one page of entries, and their events.
+func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
+	err = t.each(func(row scanner) error {
+		e := new(taggedEvent)
+		entries = append(entries, e)
+		return row.Scan(&e.name, &e.value, &e.position, &e.eventType)
+	}, selectEntries, after.name, after.value, after.position, checkPage)
+	if err != nil {
+		return nil, err
+	}
+	var b batch
+	for _, entry := range entries {
+		e := &entry.event
+		b.each(func(row scanner) error {
+			var tags string
+			err := row.Scan(&e.CampaignID, &e.Seq, &e.EventType, &tags)
+			e.Tags = rawObject(tags)
+			return err
+		}, selectTagsAt, entry.position)
+	}
+	return entries, t.runAll(&b)
+}

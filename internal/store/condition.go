@@ -1,0 +1,328 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"outboxweb/internal/outbox"
+)
+
+// What a search for events in the way may cost, since appends wait for it: an
+// entry that is passed over costs one, an event that is read readCost.
+const (
+	searchBudget = 1_000_000
+	readCost     = 10
+	countLimit   = 1000 // up to here ways are compared by their length
+)
+
+// search looks for the first event in the way of an append.
+type search struct {
+	t      *tx
+	after  int64
+	below  int64            // positions from here on do not matter any more
+	found  *outbox.EventRef // at below; nil as long as none is
+	item   int              // of which found is
+	budget int
+}
+
+// judge is an *outbox.Refusal with ErrConflict when an event is in the
+// way, and with ErrInvalid when that cannot be told without reading too much of
+// the journal.
+func (t *tx) judge(c *outbox.AppendCondition) error {
+	s := &search{t: t, after: c.AfterPosition, below: lastPosition, budget: searchBudget}
+	for i := range c.Items {
+		if err := s.look(i, &c.Items[i]); err != nil {
+			return err
+		}
+	}
+	if s.found == nil {
+		return nil
+	}
+	refusal := outbox.Conflict("event %d (%s, campaign %q seq %d) is in the way: it came after position %d and is of item %d of the condition; read on from there and decide again",
+		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
+	refusal.InTheWay = s.found
+	return refusal
+}
+
+// walk leads through entries of the journal in the order of positions: those
+// of a tag, of a type, of a campaign, or all.
+type walk struct {
+	count, entries string // queries; both take key, from, below and a limit
+	key            []any
+	from           int64 // the last entry before those that matter, as the query orders them
+}
+
+// entry is an event as walks see it.
+type entry struct {
+	at        int64 // where the walk goes on after it
+	position  int64
+	eventType string
+}
+
+const (
+	countTagged = `
+select count(*) from (
+  select 1
+  from event_tags
+  where name = $1
+    and value = $2
+    and position > $3
+    and position < $4
+  limit $5
+) n`
+	selectTagged = `
+select position, position, event_type
+from event_tags
+where name = $1
+  and value = $2
+  and position > $3
+  and position < $4
+order by position
+limit $5`
+
+	countOfType = `
+select count(*) from (
+  select 1
+  from events
+  where event_type = $1
+    and position > $2
+    and position < $3
+  limit $4
+) n`
+	selectOfType = `
+select position, position, event_type
+from events
+where event_type = $1
+  and position > $2
+  and position < $3
+order by position
+limit $4`
+
+	countAfterSeq = `
+select count(*) from (
+  select 1
+  from events
+  where campaign_id = $1
+    and seq > $2
+    and position < $3
+  limit $4
+) n`
+	selectAfterSeq = `
+select seq, position, event_type
+from events
+where campaign_id = $1
+  and seq > $2
+  and position < $3
+order by seq
+limit $4`
+
+	selectOfAny = `
+select position, position, event_type
+from events
+where position > $1
+  and position < $2
+order by position
+limit $3`
+
+	// selectEnvelope leaves out what no condition looks at.
+	selectEnvelope = `
+select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
+  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
+  tags, '', '', '', ''
+from events
+where position = $1`
+)
+
+// Names and values of tags are indexed up to so many characters.
+const (
+	indexedName  = 100
+	indexedValue = 200
+)
+
+// cut is the first limit characters of text.
+func cut(text string, limit int) string {
+	for i := range text {
+		if limit == 0 {
+			return text[:i]
+		}
+		limit--
+	}
+	return text
+}
+
+// look looks for an event of item i below what was found.
+func (s *search) look(i int, item *outbox.ConditionItem) error {
+	way, err := s.shortest(item)
+	if err != nil {
+		return err
+	}
+	for _, w := range way {
+		if err := s.walk(w, i, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shortest is the way past every event of the item that has the fewest entries,
+// or one that is short enough. It is several walks where an event may be of any
+// of several types, and none where there is no event.
+func (s *search) shortest(item *outbox.ConditionItem) ([]walk, error) {
+	ways, err := s.ways(item)
+	if err != nil {
+		return nil, err
+	}
+	if len(ways) == 1 {
+		return ways[0], nil
+	}
+	best, fewest := ways[0], int64(countLimit)
+	for _, way := range ways {
+		n, err := s.length(way, fewest)
+		if err != nil {
+			return nil, err
+		}
+		if n < fewest {
+			best, fewest = way, n
+		}
+		if fewest == 0 {
+			return nil, nil
+		}
+		if fewest <= firstEntries {
+			break // no other way is worth a question
+		}
+	}
+	return best, nil
+}
+
+// ways are the ways past every event of the item, the one to be preferred
+// among long ones first.
+func (s *search) ways(item *outbox.ConditionItem) (ways [][]walk, err error) {
+	for name, value := range item.Tags {
+		if !outbox.EnvelopeTag(name) {
+			key := []any{cut(name, indexedName), cut(value, indexedValue)}
+			ways = append(ways, []walk{{countTagged, selectTagged, key, s.after}})
+		}
+	}
+	if campaign, given := item.Tags["campaign_id"]; given {
+		from, err := s.lastSeqBefore(campaign)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, []walk{{countAfterSeq, selectAfterSeq, []any{campaign}, from}})
+	}
+	var types []walk
+	for _, name := range item.Types() {
+		types = append(types, walk{countOfType, selectOfType, []any{name}, s.after})
+	}
+	if types != nil {
+		ways = append(ways, types)
+	}
+	if ways == nil {
+		ways = [][]walk{{{"", selectOfAny, nil, s.after}}}
+	}
+	return ways, nil
+}
+
+// lastSeqBefore is the seq of a campaign's last event up to the position after
+// which is searched: its events have growing positions.
+func (s *search) lastSeqBefore(campaign string) (int64, error) {
+	if s.after == 0 {
+		return 0, nil
+	}
+	var last, position int64
+	_, err := s.t.one([]any{&last}, `select coalesce(max(seq), 0) from events where campaign_id = $1`, campaign)
+	if err != nil {
+		return 0, fmt.Errorf("read where campaign %q ends: %w", campaign, err)
+	}
+	return int64(sort.Search(int(last), func(i int) bool {
+		if err == nil {
+			_, err = s.t.one([]any{&position}, `select position from events where campaign_id = $1 and seq = $2`, campaign, i+1)
+		}
+		return position > s.after
+	})), err
+}
+
+// length counts the entries of a way, up to most.
+func (s *search) length(way []walk, most int64) (sum int64, err error) {
+	for _, w := range way {
+		var n int64
+		if _, err := s.t.one([]any{&n}, w.count, append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
+			return 0, fmt.Errorf("count events that may be in the way: %w", err)
+		}
+		if sum += n; sum >= most {
+			break
+		}
+	}
+	return sum, nil
+}
+
+// Pages of a walk: the first is short, since an event that is in the way is
+// often the first that could be.
+const (
+	firstEntries = 32
+	mostEntries  = 1024
+)
+
+// walk looks at the entries of a walk until one is an event of the item.
+func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
+	types := item.Types()
+	for limit := firstEntries; ; limit = min(2*limit, mostEntries) {
+		var page []entry
+		err := s.t.each(func(row scanner) error {
+			var e entry
+			err := row.Scan(&e.at, &e.position, &e.eventType)
+			page = append(page, e)
+			return err
+		}, w.entries, append(w.key[:len(w.key):len(w.key)], w.from, s.below, limit)...)
+		if err != nil {
+			return fmt.Errorf("look for events in the way: %w", err)
+		}
+		var candidates []int64
+		for _, e := range page {
+			if len(types) == 0 || slices.Contains(types, e.eventType) {
+				candidates = append(candidates, e.position)
+			}
+		}
+		found, err := s.verify(candidates, number, item)
+		if err != nil || found || len(page) < limit {
+			return err
+		}
+		w.from = page[len(page)-1].at
+		if s.budget -= len(page) - len(candidates); s.budget < 0 {
+			return s.tooMuch(number)
+		}
+	}
+}
+
+// verify reads the events at the positions, which grow, until one is of the
+// item. That is then the one in the way.
+func (s *search) verify(positions []int64, number int, item *outbox.ConditionItem) (bool, error) {
+	for some := range slices.Chunk(positions, firstEntries) {
+		var b batch
+		var events []outbox.Event
+		for _, position := range some {
+			b.each(collectEvents(&events), selectEnvelope, position)
+		}
+		if err := s.t.runAll(&b); err != nil {
+			return false, fmt.Errorf("read events that may be in the way: %w", err)
+		}
+		for i := range events {
+			if item.Matches(&events[i]) {
+				ref := events[i].Ref()
+				s.found, s.item, s.below = &ref, number, ref.Position
+				return true, nil
+			}
+		}
+		if s.budget -= readCost * len(some); s.budget < 0 {
+			return false, s.tooMuch(number)
+		}
+	}
+	return false, nil
+}
+
+func (s *search) tooMuch(number int) error {
+	return outbox.Invalid(fmt.Sprintf("condition.items[%d]", number),
+		"more than %d events after position %d would have to be read to judge item %d of the condition; name an event type in it, a tag of the events' own or a campaign, or a later after_position",
+		searchBudget/readCost, s.after, number+1)
+}

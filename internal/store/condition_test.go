@@ -1,0 +1,554 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// tagged is an event with tags, given as name, value, name, value.
+func tagged(campaign, eventType string, tags ...string) outbox.Event {
+	e := event(campaign, eventType)
+	if e.Tags = jsonOf(pairs(tags)); len(tags) == 0 {
+		e.Tags = nil
+	}
+	return e
+}
+
+func pairs(list []string) map[string]string {
+	m := make(map[string]string)
+	for pair := range slices.Chunk(list, 2) {
+		m[pair[0]] = pair[1]
+	}
+	return m
+}
+
+func jsonOf(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// item is an item of a condition: types, separated by spaces, and tags.
+func item(types string, tags ...string) outbox.ConditionItem {
+	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: pairs(tags)}
+}
+
+// unless appends the event unless one of the items came after the position.
+func (f *fixture) unless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
+	return f.Append(f.ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
+}
+
+// inTheWay fails unless err names the event at the position as being in the way.
+func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
+	tb.Helper()
+	r := refused(tb, err, outbox.ErrConflict, append(fragments, "is in the way", "read on from there and decide again")...)
+	if r.InTheWay == nil || r.InTheWay.Position != position {
+		tb.Errorf("in the way is %+v, want the event at %d", r.InTheWay, position)
+	}
+}
+
+func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	long := strings.Repeat("ü", 250)
+	journal := []outbox.Event{
+		tagged("a", "seat.taken", "seat", "1", "show", "x"),
+		tagged("b", "seat.freed", "seat", "1", "show", "x"),
+		tagged("a", "seat.taken", "seat", "2", "show", "y"),
+		tagged("c", "noted"),
+		tagged("c", "noted", "text", long+"1", long+"1", "v"),
+		tagged("c", "noted", "empty", ""),
+	}
+	journal[3].ActorID, journal[3].SessionID = "p-1", "s-1"
+	landed := f.appendAll(journal...)
+	at := func(i int) int64 { return landed[i-1].Position }
+	for name, c := range map[string]struct {
+		after int // the event after which to look
+		items []outbox.ConditionItem
+		event int // in the way; 0 for none
+	}{
+		"a type":                         {0, []outbox.ConditionItem{item("seat.taken")}, 1},
+		"a type, after":                  {1, []outbox.ConditionItem{item("seat.taken")}, 3},
+		"a type, after the last":         {3, []outbox.ConditionItem{item("seat.taken")}, 0},
+		"a type nobody has":              {0, []outbox.ConditionItem{item("seat")}, 0},
+		"any of two types":               {0, []outbox.ConditionItem{item("noted seat.freed")}, 2},
+		"a tag":                          {0, []outbox.ConditionItem{item("", "seat", "1")}, 1},
+		"a tag, after":                   {1, []outbox.ConditionItem{item("", "seat", "1")}, 2},
+		"a tag with another value":       {0, []outbox.ConditionItem{item("", "seat", "3")}, 0},
+		"a tag nobody has":               {0, []outbox.ConditionItem{item("", "sea", "1")}, 0},
+		"all of two tags":                {0, []outbox.ConditionItem{item("", "seat", "2", "show", "y")}, 3},
+		"two tags no event has both of":  {0, []outbox.ConditionItem{item("", "seat", "2", "show", "x")}, 0},
+		"an empty value":                 {0, []outbox.ConditionItem{item("", "empty", "")}, 6},
+		"a type and a tag":               {0, []outbox.ConditionItem{item("seat.freed", "seat", "1")}, 2},
+		"a type and a tag apart":         {0, []outbox.ConditionItem{item("seat.freed", "seat", "2")}, 0},
+		"types and a tag":                {0, []outbox.ConditionItem{item("noted seat.freed", "show", "x")}, 2},
+		"the second item":                {0, []outbox.ConditionItem{item("other"), item("", "seat", "2")}, 3},
+		"the first of what items find":   {0, []outbox.ConditionItem{item("noted"), item("seat.freed"), item("", "seat", "2")}, 2},
+		"no item":                        {0, []outbox.ConditionItem{item("other"), item("noted", "seat", "2")}, 0},
+		"a campaign":                     {0, []outbox.ConditionItem{item("", "campaign_id", "a")}, 1},
+		"a campaign, after":              {1, []outbox.ConditionItem{item("", "campaign_id", "a")}, 3},
+		"a campaign, after its last":     {3, []outbox.ConditionItem{item("", "campaign_id", "a")}, 0},
+		"a campaign nobody knows":        {0, []outbox.ConditionItem{item("", "campaign_id", "d")}, 0},
+		"a campaign nobody knows, after": {1, []outbox.ConditionItem{item("", "campaign_id", "d")}, 0},
+		"a campaign and a type":          {0, []outbox.ConditionItem{item("noted", "campaign_id", "c")}, 4},
+		"a campaign and another's type":  {0, []outbox.ConditionItem{item("seat.freed", "campaign_id", "a")}, 0},
+		"a campaign and a tag":           {0, []outbox.ConditionItem{item("", "campaign_id", "b", "show", "x")}, 2},
+		"an actor":                       {0, []outbox.ConditionItem{item("", "actor_id", "p-1")}, 4},
+		"an actor and a session":         {0, []outbox.ConditionItem{item("", "actor_id", "p-1", "session_id", "s-1")}, 4},
+		"an actor and another session":   {0, []outbox.ConditionItem{item("", "actor_id", "p-1", "session_id", "s")}, 0},
+		"an actor, after":                {4, []outbox.ConditionItem{item("", "actor_id", "p-1")}, 0},
+		"the type as a tag":              {0, []outbox.ConditionItem{item("", "event_type", "seat.freed")}, 2},
+		"the type twice":                 {0, []outbox.ConditionItem{item("seat.taken", "event_type", "seat.freed")}, 0},
+		"a long value":                   {0, []outbox.ConditionItem{item("", "text", long+"1")}, 5},
+		"a long value that goes on":      {0, []outbox.ConditionItem{item("", "text", long+"2")}, 0},
+		"a long value cut off":           {0, []outbox.ConditionItem{item("", "text", long)}, 0},
+		"a long name":                    {0, []outbox.ConditionItem{item("", long+"1", "v")}, 5},
+		"a long name that goes on":       {0, []outbox.ConditionItem{item("", long+"2", "v")}, 0},
+	} {
+		after := int64(0)
+		if c.after > 0 {
+			after = at(c.after)
+		}
+		if c.event == 0 {
+			if _, err := f.unless(event("own", "own"), after, c.items...); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		f.unchanged(func() {
+			_, err := f.unless(event("own", "own"), after, c.items...)
+			e := journal[c.event-1]
+			inTheWay(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
+		})
+		if t.Failed() {
+			t.Fatalf("in case %q", name)
+		}
+	}
+	f.sound()
+}
+
+func TestCondition_namesTheItem(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	_, err := f.unless(event("a", "x"), 0, item("other"), item("", "seat", "1"), item("counted"))
+	inTheWay(t, err, 1, "of item 3 of the condition")
+}
+
+func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	own := tagged("a", "seat.taken", "seat", "1")
+	a := store.Append{Events: []outbox.Event{own, own}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", "1")}}}
+	if _, err := f.Append(f.ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Append(f.ctx, a)
+	inTheWay(t, err, 1)
+	f.sound()
+}
+
+func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	own := tagged("a", "seat.taken", "seat", "1")
+	own.EventID = "e-1"
+	first, err := f.unless(own, 0, item("seat.taken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.unchanged(func() {
+		again, err := f.unless(own, 0, item("seat.taken"))
+		if err != nil || !again[0].Existed || again[0].Position != first[0].Position {
+			t.Errorf("the repeat came to %+v, %v", again, err)
+		}
+		more := store.Append{Events: []outbox.Event{own, event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken")}}}
+		_, err = f.Append(f.ctx, more) // what is new in it came to no decision that knew of the first
+		inTheWay(t, err, first[0].Position)
+	})
+}
+
+func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	try := func(expected int64, i outbox.ConditionItem) error {
+		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}, ExpectedSeq: &expected, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{i}}})
+		return err
+	}
+	f.unchanged(func() {
+		refused(t, try(1, item("other")), outbox.ErrConflict, "stands at seq 2")
+		inTheWay(t, try(2, item("counted")), 1)
+	})
+	if err := try(2, item("other")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	call := func(seat string, unless ...outbox.ConditionItem) store.Append {
+		a := store.Append{Events: []outbox.Event{tagged("a", "seat.taken", "seat", seat)}}
+		if unless != nil {
+			a.Condition = &outbox.AppendCondition{Items: unless}
+		}
+		return a
+	}
+	results, errs := f.AppendTogether([]store.Append{
+		call("1"), call("1", item("", "seat", "1")), call("2", item("", "seat", "2")), call("2", item("", "seat", "2")), call("3"), call("4", item("", "seat", "4")),
+	})
+	for i, err := range errs {
+		if bad := i == 1 || i == 3; bad {
+			inTheWay(t, err, results[i-1][0].Position)
+		} else if err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if c := f.campaign("a"); c.HighWaterSeq != 4 {
+		t.Errorf("campaign a stands at %d, want the four that nothing was in the way of", c.HighWaterSeq)
+	}
+	f.sound()
+}
+
+// A large group whose inserts travel together must still be seen.
+func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	results, errs := f.AppendTogether([]store.Append{
+		{Events: []outbox.Event{event("b", "counted"), tagged("a", "seat.taken", "seat", "1")}},
+		{Events: []outbox.Event{tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("", "seat", "1")}}},
+	})
+	if errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	inTheWay(t, errs[1], results[0][1].Position)
+	f.sound()
+}
+
+func TestCondition_isJudged(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	many := make([]outbox.ConditionItem, outbox.MaxConditionItems+1)
+	for i := range many {
+		many[i] = item("x")
+	}
+	for name, c := range map[string]struct {
+		after int64
+		items []outbox.ConditionItem
+		field string
+	}{
+		"no items":          {0, nil, "condition.items"},
+		"too many items":    {0, many, "condition.items"},
+		"an empty item":     {0, []outbox.ConditionItem{item("x"), item("")}, "condition.items[1]"},
+		"negative position": {-1, []outbox.ConditionItem{item("x")}, "condition.after_position"},
+		"a pattern":         {0, []outbox.ConditionItem{item("seat.*")}, "condition.items[0].event_types"},
+		"an empty type":     {0, []outbox.ConditionItem{{EventTypes: []string{""}}}, "condition.items[0].event_types"},
+		"a type too long":   {0, []outbox.ConditionItem{item(strings.Repeat("x", 201))}, "condition.items[0].event_types"},
+		"an empty field":    {0, []outbox.ConditionItem{item("", "actor_id", "")}, "condition.items[0].tags"},
+		"a NUL":             {0, []outbox.ConditionItem{item("", "seat", "\x00")}, "condition.items[0].tags"},
+		"not UTF-8":         {0, []outbox.ConditionItem{item("", "seat", "\xff")}, "condition.items[0].tags"},
+	} {
+		f.unchanged(func() {
+			_, err := f.unless(event("a", "counted"), c.after, c.items...)
+			if r := refused(t, err, outbox.ErrInvalid); r.Field != c.field {
+				t.Errorf("%s: the refusal is about %q (%s), want %q", name, r.Field, r.Detail, c.field)
+			}
+		})
+	}
+}
+
+// untouchedJournal puts n events into campaign x past the store.
+func (f *fixture) untouchedJournal(n int, tags string) {
+	f.tb.Helper()
+	f.raw(`
+with recursive numbers (i) as (select 1 union all select i + 1 from numbers where i < cast($1 as bigint))
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+select 'x', i, cast(i as text), 'counted', 1, 1, '', '', '', '', '', '', '', '', $2, '{}', '{}', '', ''
+from numbers`, n, tags)
+}
+
+func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.untouchedJournal(100_200, `{}`)
+	_, err := f.unless(event("a", "counted"), 0, item("", "entity_id", "e-1"))
+	if r := refused(t, err, outbox.ErrInvalid, "more than 100000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
+		t.Errorf("the refusal is about %q", r.Field)
+	}
+	for _, c := range []struct {
+		after int64
+		item  outbox.ConditionItem
+	}{
+		{1000, item("", "entity_id", "e-1")}, {0, item("", "entity_id", "e-1", "seat", "1")}, {0, item("other", "entity_id", "e-1")},
+		{0, item("", "entity_id", "e-1", "campaign_id", "a")},
+	} {
+		if _, err := f.unless(event("b", "counted"), c.after, c.item); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The rarest tag decides what is read, and pages follow each other.
+func TestCondition_findsTheOneAmongMany(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.untouchedJournal(5000, `{"show":"x","seat":"1"}`)
+	for range 5 { // several pages of events that have but one of two common tags
+		f.later(50, "show", "y", "color", "red")
+	}
+	f.appendAll(tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7", "color", "red"))
+	found := f.number(`select max(position) from events`)
+	f.later(300, "show", "x", "seat", "1")
+	for _, i := range []outbox.ConditionItem{
+		item("", "show", "x", "seat", "2"), item("seat.taken", "show", "x"), item("", "show", "x", "row", "7"), item("seat.taken other", "seat", "2"), item("seat.taken"),
+		item("", "show", "x", "campaign_id", "a"), item("", "show", "x", "color", "red"),
+	} {
+		_, err := f.unless(event("b", "counted"), 0, i)
+		inTheWay(t, err, found)
+	}
+	if _, err := f.unless(event("b", "counted"), 0, item("noted", "show", "x", "seat", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// later appends n more events with tags.
+func (f *fixture) later(n int, tags ...string) {
+	f.tb.Helper()
+	events := make([]outbox.Event, n)
+	for i := range events {
+		events[i] = tagged("y", "counted", tags...)
+	}
+	f.appendAll(events...)
+}
+
+// Names that come twice, values that are null and escapes are indexed as they
+// are read.
+func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	e := event("a", "counted")
+	e.Tags = []byte(`{"twice":"1","twice":"2","none":null,"esc\u0061pe":"\ud83d\ude00\n\"\\ud800","":"nameless"}`)
+	f.appendAll(e)
+	for _, i := range []outbox.ConditionItem{item("", "twice", "2"), item("", "none", ""), item("", "escape", "😀\n\"\\ud800"), item("", "", "nameless")} {
+		_, err := f.unless(event("b", "x"), 0, i)
+		inTheWay(t, err, 1)
+	}
+	if _, err := f.unless(event("b", "x"), 0, item("", "twice", "1")); err != nil {
+		t.Errorf("a value that another one took the place of: %v", err)
+	}
+	for _, half := range []string{`{"k":"\ud83d"}`, `{"k":"\ud83d\u0061"}`, `{"k":"\ude00\ud83d"}`, `{"\udfff":"v"}`} {
+		e.Tags = []byte(half)
+		f.unchanged(func() {
+			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}})
+			if r := refused(t, err, outbox.ErrInvalid, "half a character"); r.Field != "tags" {
+				t.Errorf("the refusal is about %q", r.Field)
+			}
+		})
+	}
+	f.sound()
+}
+
+// begun appends an event in a transaction of somebody else that stays open.
+func (f *fixture) begun(tags string) (end func(how string)) {
+	f.tb.Helper()
+	conn := f.somebody(f.pair.Journal)
+	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
+		f.tb.Fatal(err)
+	}
+	f.runs(conn, fmt.Sprintf(`
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+values ('other', 1, '1', 'seat.taken', 1, 1, '', '', '', '', '', '', '', '', '%s', '{}', '{}', '', '')`, tags))
+	return func(how string) { f.runs(conn, how) }
+}
+
+func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
+	t.Parallel()
+	for how, conflict := range map[string]bool{"commit": true, "rollback": false} {
+		for name, i := range map[string]outbox.ConditionItem{"tag": item("", "seat", "1"), "type": item("seat.taken"), "campaign": item("", "campaign_id", "other")} {
+			f := open(t)
+			end := f.begun(`{"seat":"1"}`)
+			answer := make(chan error, 1)
+			go func() {
+				_, err := f.unless(event("a", "counted"), 0, i)
+				answer <- err
+			}()
+			f.waiting(1)
+			select {
+			case err := <-answer:
+				t.Fatalf("%s: answered with %v while the other append was open", name, err)
+			default:
+			}
+			end(how)
+			if err := <-answer; conflict {
+				inTheWay(t, err, 1, `campaign "other" seq 1`)
+			} else if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			f.release()
+		}
+	}
+}
+
+// Each caller has a campaign of its own: no lock on a campaign puts them in a
+// row.
+func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	stores := []*fixture{f, f.beside()}
+	const seats, callers = 200, 16
+	var taken, refusals atomic.Int64
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			s := stores[caller%2]
+			for i := range seats {
+				seat := fmt.Sprint(i)
+				e := tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
+				_, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e},
+					Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", seat)}}})
+				switch {
+				case err == nil:
+					taken.Add(1)
+				case errors.Is(err, outbox.ErrConflict):
+					refusals.Add(1)
+				default:
+					t.Errorf("seat %s: %v", seat, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if taken.Load() != seats || refusals.Load() != seats*(callers-1) {
+		t.Errorf("%d seats were taken and %d refused", taken.Load(), refusals.Load())
+	}
+	twice := texts(t, f.journal, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
+	if n := f.number(`select count(*) from event_tags`); len(twice) > 0 || n != seats {
+		t.Errorf("%d takings of %d seats, and of %q several", n, seats, twice)
+	}
+	f.sound()
+}
+
+// drawItem draws an item that is likely to be met.
+func drawItem(t *rapid.T) outbox.ConditionItem {
+	i := outbox.ConditionItem{EventTypes: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p", "q", "r"}), 0, 2, rapid.ID[string]).Draw(t, "types"), Tags: drawTags(t)}
+	if rapid.IntRange(0, 3).Draw(t, "of a campaign") == 0 {
+		i.Tags["campaign_id"] = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "campaign")
+	}
+	if rapid.IntRange(0, 4).Draw(t, "of an actor") == 0 || len(i.EventTypes)+len(i.Tags) == 0 {
+		i.Tags["actor_id"] = rapid.SampledFrom([]string{"m", "n"}).Draw(t, "actor")
+	}
+	return i
+}
+
+func drawTags(t *rapid.T) map[string]string {
+	tags := make(map[string]string)
+	for _, name := range []string{"k", "l", strings.Repeat("long", 30)} {
+		if rapid.Bool().Draw(t, "tagged") {
+			tags[name] = rapid.SampledFrom([]string{"", "1", strings.Repeat("☃", 200), strings.Repeat("☃", 200) + "x"}).Draw(t, "value")
+		}
+	}
+	return tags
+}
+
+// is reports by the words of the contract whether an event is of an item.
+func is(e outbox.Event, i outbox.ConditionItem) bool {
+	var tags map[string]string
+	if json.Unmarshal(e.Tags, &tags) != nil {
+		tags = map[string]string{}
+	}
+	maps.Copy(tags, map[string]string{"campaign_id": e.CampaignID, "actor_id": e.ActorID})
+	for name, want := range i.Tags {
+		if got, ok := tags[name]; !ok || got != want {
+			return false
+		}
+	}
+	return len(i.EventTypes) == 0 || slices.Contains(i.EventTypes, e.EventType)
+}
+
+func TestCondition_holdsAsTheModelSays(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		f := open(t)
+		defer f.release()
+		var model []outbox.Event
+		for range rapid.IntRange(1, 25).Draw(rt, "appends") {
+			e := event(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "campaign"), rapid.SampledFrom([]string{"p", "q", "r"}).Draw(rt, "type"))
+			e.ActorID, e.Tags = rapid.SampledFrom([]string{"", "m", "n"}).Draw(rt, "actor"), jsonOf(drawTags(rt))
+			after := int64(0)
+			if n := rapid.IntRange(0, len(model)).Draw(rt, "after"); n > 0 {
+				after = model[n-1].Position
+			}
+			items := rapid.SliceOfN(rapid.Custom(drawItem), 1, 3).Draw(rt, "items")
+			way := slices.IndexFunc(model, func(e outbox.Event) bool {
+				return e.Position > after && slices.ContainsFunc(items, func(i outbox.ConditionItem) bool { return is(e, i) })
+			})
+			got, err := f.unless(e, after, items...)
+			if way >= 0 {
+				if r, ok := errors.AsType[*outbox.Refusal](err); !ok || r.InTheWay == nil || *r.InTheWay != model[way].Ref() {
+					rt.Fatalf("got error %v, want %+v to be in the way", err, model[way].Ref())
+				}
+				continue
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+			e.Position, e.Seq = got[0].Position, got[0].Seq
+			model = append(model, e)
+		}
+	})
+}
+
+func TestPosition_isTheLast(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	want := func(position int64) {
+		t.Helper()
+		if got, err := f.Position(f.ctx); err != nil || got != position {
+			t.Errorf("the position is %d, %v, want %d", got, err, position)
+		}
+	}
+	want(0)
+	f.append("a", 2)
+	f.append("b", 1)
+	want(3)
+}
+
+// An append that is open below the last event that is visible may still add to
+// what a writer has taken for read.
+func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	end := f.begun(`{"seat":"1"}`)
+	f.append("a", 1)
+	if n := f.number(`select max(position) from events`); n != 2 {
+		t.Fatalf("the last visible event is at %d", n)
+	}
+	if got, err := f.Position(f.ctx); !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("the position is %d, %v while an append is open", got, err)
+	}
+	end("commit")
+	if got, err := f.Position(f.ctx); err != nil || got != 2 {
+		t.Errorf("the position is %d, %v", got, err)
+	}
+	_, err := f.unless(event("b", "counted"), 0, item("", "seat", "1"))
+	inTheWay(t, err, 1)
+}

@@ -1,0 +1,71 @@
+package store_test
+
+import (
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// A journal of the version before tags were indexed gets its index from the
+// events that are there.
+func TestMigrations_indexTheTagsOfEventsThatAreThere(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	odd := event("a", "noted")
+	odd.Tags = []byte(`{"twice":"1","twice":"2","none":null,"face":"\ud83d\ude00"}`)
+	f.appendAll(event("a", "counted"), tagged("a", "seat.taken", "seat", "1", "show", "x"), odd)
+	f.Close()
+	trigger := `drop trigger events_tag`
+	if dbtest.Postgres() {
+		trigger = `drop function events_tag() cascade`
+	}
+	for _, statement := range []string{trigger, `drop table event_tags`, `drop index events_by_type`, `delete from goose_db_version where version_id = 8`} {
+		f.raw(statement)
+	}
+	half := int64(0)
+	if dbtest.Postgres() { // which cannot take such tags apart
+		f.raw(`insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\ud83d","whole":"1"}', '{}', '{}', '', ''`)
+		half = f.number(`select max(position) from events`)
+	}
+	o := optionsFor(f.pair)
+	o.NoMigrate = true
+	setup(t, o, "the journal database", "has version 7 and needs 8", "outboxweb migrate")
+	g := f.beside()
+	for _, c := range []struct {
+		item     outbox.ConditionItem
+		position int64
+	}{
+		{item("", "seat", "1"), 2}, {item("seat.taken"), 2}, {item("", "twice", "2"), 3}, {item("", "none", ""), 3}, {item("", "face", "😀"), 3},
+		{item("", "half", "\ufffd"), half}, {item("", "whole", "1"), half},
+	} {
+		if c.position == 0 {
+			continue
+		}
+		_, err := g.unless(event("c", "x"), 0, c.item)
+		inTheWay(t, err, c.position)
+	}
+	if _, err := g.unless(event("c", "x"), 0, item("", "twice", "1")); err != nil {
+		t.Error(err)
+	}
+	g.appendAll(tagged("a", "seat.taken", "seat", "2"))
+	_, err := g.unless(event("c", "x"), 0, item("", "seat", "2"))
+	inTheWay(t, err, g.number(`select max(position) from events`))
+	if half == 0 {
+		g.sound()
+	} else if report, err := g.Check(g.ctx, quiet); err != nil || tagViolations(report) != 0 {
+		t.Errorf("check: %+v, %v", report.Violations, err)
+	}
+}
+
+func tagViolations(r store.CheckReport) (n int) {
+	for _, v := range r.Violations {
+		if v.Invariant == "tag_index" {
+			n++
+		}
+	}
+	return n
+}
