@@ -112,54 +112,68 @@ func publisherGlyph(s outbox.PublisherState) string {
 
 // JudgePublishers puts all pairs into a sentence, and the lesser things into
 // notes. What a pair that an operator has paused does not deliver is no
-// trouble.
+// trouble, nor is a pair that nobody holds and for which nothing waits.
 func JudgePublishers(list []outbox.Publisher, now time.Time) Health {
-	numbers := make(map[outbox.PublisherState]int64)
-	var behind, left int64
-	for _, p := range list {
-		state := p.State(now)
-		numbers[state]++
-		if state == outbox.PublisherIsNotHeld && !delivered(p) {
-			left++
-		}
-		if state == outbox.PublisherIsActive && !delivered(p) {
-			behind++
-		}
+	total := int64(len(list))
+	n := countPublishers(list, now)
+	if n.paused == 1 && total == 1 {
+		return Health{Level: "ok", Sentence: "The only publisher is paused."}
 	}
 	h := Health{Level: "ok"}
 	add := func(level string, n int64, one, many string) {
-		if n == 0 {
-			return
-		}
-		if h.Sentence != "" {
+		switch {
+		case n == 0:
+		case h.Sentence == "":
+			h.Level, h.Sentence = level, ofPublishers(n, total, one, many)
+		default:
 			h.Notes = append(h.Notes, count(n, one, many))
-			return
 		}
-		h.Level, h.Sentence = level, ofPublishers(n, int64(len(list)), one, many)
 	}
-	add("bad", numbers[outbox.PublisherIsStopped], "is stopped: its destination says it is gone.", "are stopped: their destinations say they are gone.")
-	add("bad", numbers[outbox.PublisherIsFailed], "has failed.", "have failed.")
-	add("warn", left, "is held by no running server while events wait.", "are held by no running server while events wait.")
-	add("warn", numbers[outbox.PublisherIsRetrying], "had an error and tries again.", "had errors and try again.")
-	if paused := numbers[outbox.PublisherIsPaused]; paused == 1 && len(list) == 1 {
-		return Health{Level: "ok", Sentence: "The only publisher is paused."}
-	}
+	add("bad", n.stopped, "is stopped: its destination says it is gone.", "are stopped: their destinations say they are gone.")
+	add("bad", n.failed, "has failed.", "have failed.")
+	add("warn", n.left, "is held by no running server while events wait.", "are held by no running server while events wait.")
+	add("warn", n.retrying, "had an error and tries again.", "had errors and try again.")
 	if h.Sentence == "" {
-		h.Sentence = publishersAreWell(int64(len(list)), numbers, behind)
+		h.Sentence = publishersAreWell(total, n)
 	}
-	if n := numbers[outbox.PublisherIsPaused]; n > 0 {
-		h.Notes = append(h.Notes, count(n, "is paused.", "are paused."))
-	}
-	if n := numbers[outbox.PublisherIsNotHeld] - left; n > 0 {
-		h.Notes = append(h.Notes, count(n, "is held by no running server, and has nothing to deliver.", "are held by no running server, and have nothing to deliver."))
-	}
+	add("", n.paused, "is paused.", "are paused.")
+	add("", n.unused, "is held by no running server, and has nothing to deliver.", "are held by no running server, and have nothing to deliver.")
 	return h
+}
+
+// publisherCounts are how many pairs are in each state. left and unused are
+// those that nobody holds, with events that wait and without.
+type publisherCounts struct{ stopped, failed, retrying, left, unused, paused, active, behind int64 }
+
+func countPublishers(list []outbox.Publisher, now time.Time) (n publisherCounts) {
+	for _, p := range list {
+		switch state := p.State(now); {
+		case state == outbox.PublisherIsStopped:
+			n.stopped++
+		case state == outbox.PublisherIsFailed:
+			n.failed++
+		case state == outbox.PublisherIsRetrying:
+			n.retrying++
+		case state == outbox.PublisherIsPaused:
+			n.paused++
+		case state == outbox.PublisherIsNotHeld && delivered(p):
+			n.unused++
+		case state == outbox.PublisherIsNotHeld:
+			n.left++
+		case delivered(p):
+			n.active++
+		default:
+			n.active++
+			n.behind++
+		}
+	}
+	return n
 }
 
 // publishersAreWell says of pairs without trouble how far they are. Those that
 // are paused deliver nothing.
-func publishersAreWell(total int64, numbers map[outbox.PublisherState]int64, behind int64) string {
-	n := numbers[outbox.PublisherIsActive]
+func publishersAreWell(total int64, numbers publisherCounts) string {
+	n, behind := numbers.active, numbers.behind
 	switch {
 	case n == 0 && total == 1:
 		return "The only publisher delivers nothing now."
@@ -248,8 +262,11 @@ func lagNote(p outbox.Publisher) string {
 }
 
 // blame says in words whom the last error of a pair blames.
-func blame(kind outbox.DeliveryErrorKind) string {
-	if kind == outbox.EventError {
+func blame(p outbox.Publisher) string {
+	switch {
+	case p.Stopped:
+		return "The destination says it is gone; no event is at fault."
+	case p.ErrorKind == outbox.EventError:
 		return "The destination refuses this event. Others might get through, but not before this one."
 	}
 	return "The destination is not reachable, overloaded or set up wrongly; no event is at fault."
