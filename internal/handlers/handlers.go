@@ -12,6 +12,9 @@
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
+//	/publishers                         where events go beside the projections
+//	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
+//	/publishers/{topic}/{publisher}/seek asks where it shall go on, and says what that would do; POST does it
 //	/instances /audit /about
 //	/operating                          the runbook, which pages lead to
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
@@ -179,6 +182,7 @@ func (s *server) routePages() {
 	get("/projections/{name}", s.projectionPage)
 	post("/projections/{name}/pause", s.pauseProjectionForm)
 	post("/projections/{name}/resume", s.resumeProjectionForm)
+	s.routePublishers(get, post)
 	get("/instances", s.instancesPage)
 	get("/audit", s.auditPage)
 	get("/about", s.aboutPage)

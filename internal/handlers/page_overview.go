@@ -117,6 +117,9 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}
+	if v.Publishers, err = s.Store.Publishers(ctx); err != nil {
+		return v, err
+	}
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Limit: actsShown})
 	v.Acts = acts.Items
 	return v, err

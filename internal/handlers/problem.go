@@ -152,6 +152,9 @@ func (s *server) back(r *http.Request) templates.URL {
 	if r.Method != http.MethodPost || rc == nil {
 		return ""
 	}
+	if pair, err := pairParam(r); err == nil && pair.Topic != "" {
+		return s.links.Publisher(pair)
+	}
 	campaign, err := campaignParam(r)
 	if err != nil {
 		return ""

@@ -26,6 +26,8 @@ const (
 	GuideFile     Guide = "a-projection-file-changes"
 	GuideDisk     Guide = "disk-full"
 	GuideUpgrade  Guide = "before-and-after-an-upgrade"
+
+	GuidePublisher Guide = "a-publisher-does-not-deliver"
 )
 
 // Operating is the runbook, at a guide if there is one.

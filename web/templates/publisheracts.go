@@ -30,9 +30,9 @@ func publisherActSentence(a outbox.Act) string {
 	case a.Action == "publisher_skip" && came.Skip != nil:
 		return fmt.Sprintf("Publisher %s passes over event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
 	case a.Action == "publisher_test" && came.OK:
-		return "Sent a test event to " + publisher + ": delivered."
+		return "Sent a test event to " + publisher + ": delivered in " + tookText(came.Seconds) + "."
 	case a.Action == "publisher_test":
-		return "Sent a test event to " + publisher + ": " + firstLine(came.Error)
+		return "Sent a test event to " + publisher + ": " + Visible(firstLine(came.Error))
 	}
 	return "Changed " + publisher + "."
 }
@@ -51,4 +51,16 @@ func seekWords(s outbox.Seek) string {
 		words = "at least " + words
 	}
 	return words
+}
+
+// tookText writes how long something took: "12 ms", "1.3 s".
+func tookText(s float64) string {
+	switch {
+	case s < 0.001:
+		return "under 1 ms"
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", s*1000)
+	default:
+		return fmt.Sprintf("%.1f s", s)
+	}
 }

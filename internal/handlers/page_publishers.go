@@ -1,0 +1,244 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// pairActs is how many acts about it the page of a pair shows.
+const pairActs = 20
+
+func (s *server) routePublishers(get, post func(pattern string, h handler)) {
+	const pair = "/publishers/{topic}/{publisher}"
+	get("/publishers", s.publishersPage)
+	get(pair, s.publisherPage)
+	post(pair+"/pause", s.pausePublisherForm)
+	post(pair+"/resume", s.resumePublisherForm)
+	post(pair+"/reset", s.resetPublisherForm)
+	post(pair+"/skip", s.skipPublisherForm)
+	post(pair+"/test", s.testPublisherForm)
+	get(pair+"/seek", s.seekPage)
+	post(pair+"/seek", s.seekForm)
+}
+
+func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
+	shared, err := s.Store.Publishers(r.Context())
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Publishers", "Publishers")
+	p.Self, p.Twin = s.links.Publishers(), s.links.API().Publishers()
+	list := slices.Clone(shared)
+	outbox.SortPublishers(list, p.Now)
+	return s.renderLive(w, r, p, templates.PublishersPage(p, list), templates.PublishersLive(p, list))
+}
+
+func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	view := templates.PublisherView{Tests: s.TestPublisher != nil}
+	if view.Span, err = readSpan(r); err != nil {
+		return err
+	}
+	if view.Publisher, err = s.Store.Publisher(r.Context(), name); err != nil {
+		return err
+	}
+	if view.Points, err = s.Store.PublisherHistory(r.Context(), name, view.Span); err != nil {
+		return err
+	}
+	if view.Acts, err = s.Store.PublisherActs(r.Context(), name, pairActs); err != nil {
+		return err
+	}
+	p := s.page(r, "Publisher "+name.String(), "Publishers")
+	p.Self, p.Twin = s.links.PublisherOver(name, view.Span), s.links.API().Publisher(name)
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.PublisherPage(p, view), templates.PublisherLive(p, view))
+}
+
+func (s *server) pausePublisherForm(w http.ResponseWriter, r *http.Request) error {
+	return publisherForm(s, w, r, s.Store.PausePublisher)
+}
+
+func (s *server) resumePublisherForm(w http.ResponseWriter, r *http.Request) error {
+	return publisherForm(s, w, r, s.Store.ResumePublisher)
+}
+
+func (s *server) resetPublisherForm(w http.ResponseWriter, r *http.Request) error {
+	return publisherForm(s, w, r, s.Store.ResetPublisher)
+}
+
+func (s *server) testPublisherForm(w http.ResponseWriter, r *http.Request) error {
+	return publisherForm(s, w, r, s.testPublisher)
+}
+
+func (s *server) skipPublisherForm(w http.ResponseWriter, r *http.Request) error {
+	var form publisherSkipBody
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	return publisherForm(s, w, r, func(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+		return s.Store.SkipPublisherEvent(ctx, o, name, form.Position)
+	})
+}
+
+// publisherForm does an act on a pair as a form asks for it.
+func publisherForm[R any](s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, outbox.PairName) (R, error)) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var form publisherBody
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), name); err != nil {
+		return err
+	}
+	return s.done(w, r, s.links.Publisher(name))
+}
+
+// seekQuery is seekBody as the pages name it. Position and time count only
+// where to says so, since the page has a field for each.
+type seekQuery struct {
+	To       string `json:"to" validate:"omitempty,oneof=head beginning position time"`
+	Position string `json:"position" validate:"text,maxbytes=20"`
+	Time     string `json:"time" validate:"text,maxbytes=40"`
+	Reason   string `json:"reason" validate:"text,maxbytes=500"`
+	Confirm  string `json:"confirm" validate:"text,maxbytes=300"`
+	Repeats  *int64 `json:"expected_repeats" validate:"omitnil,min=0"`
+	Skips    *int64 `json:"expected_skips" validate:"omitnil,min=0"`
+	Capped   string `json:"expected_capped" validate:"omitempty,oneof=true false"`
+}
+
+// body is the query as the API's twin reads it.
+func (q seekQuery) body() (b seekBody, err error) {
+	switch q.To {
+	case "":
+		return b, outbox.Invalid("to", "choose where the publisher shall go on")
+	case "position":
+		n, err := strconv.ParseInt(strings.TrimSpace(q.Position), 10, 64)
+		if err != nil {
+			return b, outbox.Invalid("position", "a position is a whole number from 0, not %q", q.Position)
+		}
+		b.Position = &n
+	case "time":
+		if b.Time = strings.TrimSpace(q.Time); b.Time == "" {
+			return b, outbox.Invalid("time", "say from when on, such as 2026-11-21T07:30:00Z")
+		}
+	default:
+		b.To = q.To
+	}
+	if q.Repeats != nil && q.Skips != nil {
+		b.Expected = &seekShown{Repeats: *q.Repeats, Skips: *q.Skips, Capped: q.Capped == "true"}
+	}
+	return b, nil
+}
+
+// seekPage asks where a pair shall go on and, once that is said, what it would
+// do.
+func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var q seekQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	var wrong error
+	if q.To != "" {
+		_, wrong = q.body()
+	}
+	return s.askSeek(w, r, name, q, wrong)
+}
+
+func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
+	name, err := pairParam(r)
+	if err != nil {
+		return err
+	}
+	var q seekQuery
+	if err := fill(&q, r.PostForm); err != nil {
+		return err
+	}
+	if err := s.seekAsAsked(r, name, q); err != nil {
+		w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+		return s.askSeek(w, r, name, q, err)
+	}
+	return s.done(w, r, s.links.Publisher(name))
+}
+
+func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery) error {
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	target, err := body.target()
+	if err != nil {
+		return err
+	}
+	_, err = s.Store.SeekPublisher(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
+	return err
+}
+
+// askSeek shows the page that asks for a seek: what was typed, what it would do
+// now, and why it was not done, which is another answer when the reader can do
+// nothing about it here.
+func (s *server) askSeek(w http.ResponseWriter, r *http.Request, name outbox.PairName, q seekQuery, wrong error) error {
+	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Confirm: q.Confirm, Key: uuid.NewString()}
+	pair, err := s.Store.Publisher(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	view.Publisher = pair
+	preview, err := s.previewSeek(r.Context(), name, q)
+	switch {
+	case err == nil:
+		view.Preview = preview
+	case wrong == nil:
+		wrong = err
+	}
+	status := http.StatusOK
+	if wrong != nil {
+		answer, internal := explain(wrong)
+		if internal || !errors.Is(wrong, outbox.ErrInvalid) && !errors.Is(wrong, outbox.ErrConflict) {
+			return wrong
+		}
+		status, view.Wrong = answer.Status, answer.Errors
+		if len(view.Wrong) == 0 {
+			view.Refused = answer.Detail
+		}
+	}
+	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
+	return s.render(w, r, status, templates.SeekPage(p, view))
+}
+
+// previewSeek says what a seek would do; nil before it is said where to.
+func (s *server) previewSeek(ctx context.Context, name outbox.PairName, q seekQuery) (*outbox.Seek, error) {
+	if q.To == "" {
+		return nil, nil
+	}
+	body, err := q.body()
+	if err != nil {
+		return nil, err
+	}
+	target, err := body.target()
+	if err != nil {
+		return nil, err
+	}
+	preview, err := s.Store.PreviewSeek(ctx, name, target)
+	return &preview, err
+}

@@ -1,0 +1,197 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+const (
+	archivePage = "/publishers/scenes/archive"
+	seekPath    = archivePage + "/seek"
+)
+
+// hostile is a text that must be shown as it is and do nothing.
+const hostile = `</code><script>alert("x")</script>` + "\u202e\n"
+
+// submitted sends a form and follows where it leads.
+func (s *site) submitted(path string, form url.Values) answer {
+	s.t.Helper()
+	to := s.submit(path, form.Encode()).want(s.t, http.StatusSeeOther).Header.Get("Location")
+	return s.get(to).want(s.t, 200)
+}
+
+func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.get("/publishers").want(t, 200, "No publisher was ever configured", "topics:\n", "event_types", `href="/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
+	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
+	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
+	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
+}
+
+func TestPublisherPages_tellOfTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
+	s.withPublisher(1)
+	s.publisherFails(3, "event")
+	db := dbtest.Open(t, s.pair.Journal)
+	if _, err := db.Exec(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
+values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),
+  ('b', 'left', 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, '', 0)`, hostile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line"); err != nil {
+		t.Fatal(err)
+	}
+	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 is held by no running server while events wait.", `href="/operating#a-publisher-does-not-deliver"`,
+		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
+	order := []int{}
+	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {
+		order = append(order, strings.Index(list.body, `id="publisher-`+name))
+	}
+	if order[0] < 0 || order[0] > order[1] || order[1] > order[2] {
+		t.Errorf("those in trouble do not come first: %v", order)
+	}
+	s.get("/").want(t, 200, `data-testid="publishers"`, "1 of 3 publishers has failed.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
+	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; it is tried again now.", "The destination refuses this event", `href="/campaigns/c-1/events/3"`,
+		"second line", "Events for which all of this holds:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
+	s.get("/publishers/a/well?span=day").want(t, 200, "Up to date", "Every event of the journal.", "last 24 h", `data-testid="publisher-pause"`).
+		lacks(t, `data-testid="publisher-resume"`, `data-testid="publisher-reset"`, `data-testid="publisher-skip"`, `id="error"`, "/operating#")
+	s.get("/publishers/a/well?span=year").want(t, 422)
+	s.get("/instances").want(t, 200, `href="/publishers/scenes/archive"`)
+}
+
+func TestPublisherPages_live(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.withPublisher(0)
+	for _, path := range []string{"/publishers", archivePage} {
+		part := s.get(path, header("HX-Target", "live")).want(t, 200, "archive").lacks(t, "<html")
+		if again := s.get(path, header("HX-Target", "live"), header("If-None-Match", part.Header.Get("ETag"))); again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s unchanged: %d", path, again.StatusCode)
+		}
+	}
+}
+
+func TestPublisherPages_act(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "scene.a", "scene.b", "scene.c")
+	s.withPublisher(1)
+	s.submitted(archivePage+"/pause", url.Values{"reason": {"a fire"}}).want(t, 200, "Paused publisher scenes/archive.", "a fire", "Paused by local 0 s ago: a fire.", `data-testid="publisher-resume"`).
+		lacks(t, `data-testid="publisher-pause"`)
+	s.submit(archivePage+"/pause", "").want(t, 409, "paused already", `href="`+archivePage+`">Look again</a>`)
+	s.submitted(archivePage+"/resume", nil).want(t, 200, "Resumed publisher scenes/archive")
+	s.publisherFails(2, "destination")
+	s.get(archivePage).want(t, 200, "no event is at fault", "type <strong>skip anyway</strong>", "Failed after 10 errors")
+	skip := url.Values{"position": {"2"}, "reason": {"they will not have it"}}
+	s.submit(archivePage+"/skip", skip.Encode()).want(t, 422, "skip anyway")
+	s.submit(archivePage+"/skip", url.Values{"position": {"3"}, "reason": {"x"}, "confirm": {"skip anyway"}}.Encode()).want(t, 409, "position 2 is")
+	s.submit(archivePage+"/skip", "").want(t, 422, "Position is required")
+	skip.Set("confirm", "skip anyway")
+	s.submitted(archivePage+"/skip", skip).want(t, 200, "passes over event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
+	s.publisherFails(3, "event")
+	s.submitted(archivePage+"/reset", url.Values{"reason": {"mended"}}).want(t, 200, "Reset publisher scenes/archive")
+	s.get("/audit").want(t, 200, `<a href="`+archivePage+`">publisher</a>`)
+	for _, act := range []string{"pause", "resume", "reset", "skip", "test", "seek"} {
+		s.submit("/publishers/scenes/nothing/"+act, "position=1&reason=x&to=head").want(t, 404, "no publisher scenes/nothing")
+	}
+}
+
+func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
+	t.Parallel()
+	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}
+	s := newSite(t, func(c *Config) {
+		c.TestPublisher = func(_ context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
+			result.PairName = name
+			return result, nil
+		}
+	})
+	s.withPublisher(0)
+	s.submitted(archivePage+"/test", nil).want(t, 200, "Sent a test event to publisher scenes/archive: delivered in 12 ms.").lacks(t, "flash warn", `data-testid="test-error"`)
+	result = outbox.TestDelivery{Error: hostile + "connection refused"}
+	s.submitted(archivePage+"/test", nil).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
+	without := newSite(t)
+	without.withPublisher(0)
+	without.get(archivePage).want(t, 200, "from a server that has this publisher in its configuration").lacks(t, `data-testid="publisher-test"`)
+	without.submit(archivePage+"/test", "").want(t, 409, "does not have publisher scenes/archive in its configuration")
+}
+
+func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
+	s.withPublisher(1)
+	s.get(seekPath).want(t, 200, "Where to go on", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
+	s.get(seekPath+"?to=beginning").want(t, 200, "goes back from position 1 to position 0", "1 event of its topic is delivered once more", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
+		lacks(t, `data-testid="seek-phrase"`, "(required)")
+	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position 3", "(required)")
+	s.get(seekPath+"?to=position&position=1").want(t, 200, "It is at position 1 already").lacks(t, `data-testid="seek"`)
+	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
+	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "goes back from position 1 to position 0", "--time 2026-11-21T07:00:00Z")
+	for query, want := range map[string]string{
+		"to=position&position=9":   `data-testid="position-wrong"`,
+		"to=position&position=ten": "not &#34;ten&#34;",
+		"to=position":              `data-testid="position-wrong"`,
+		"to=time&time=gestern":     `value="gestern"`,
+		"to=time":                  `data-testid="time-wrong"`,
+	} {
+		s.get(seekPath+"?"+query).want(t, 422, want, `aria-invalid="true"`, "Where to go on").lacks(t, `data-testid="seek-preview"`)
+	}
+	s.get(seekPath+"?to=end").want(t, 422, "head, beginning, position or time")
+}
+
+func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", slices.Repeat([]string{"scene.a"}, 121)...)
+	s.withPublisher(1)
+	form := url.Values{"to": {"head"}, "expected_repeats": {"0"}, "expected_skips": {"120"}, "expected_capped": {"false"}, "reason": {"they have <them>"}, "idempotency_key": {"k"}}
+	for typed, want := range map[string]string{"": "to confirm it, type: skip 120 events", "skip": `value="skip"`, "skip 2 events": `value="skip 2 events"`} {
+		form.Set("confirm", typed)
+		s.submit(seekPath, form.Encode()).want(t, 422, `data-testid="confirm-wrong"`, want, `value="they have &lt;them&gt;"`, "Seek and skip 120 events<", `aria-describedby="confirm-wrong"`)
+	}
+	form.Set("confirm", "skip 120 events")
+	form.Set("reason", "")
+	s.submit(seekPath, form.Encode()).want(t, 422, `data-testid="reason-wrong"`, `value="skip 120 events"`)
+	form.Set("reason", "x")
+	form.Set("expected_skips", "0")
+	s.submit(seekPath, form.Encode()).want(t, 409, `data-testid="seek-refused"`, "has changed since you looked", "Seek and skip 120 events<")
+	s.submit(seekPath, "reason=x").want(t, 422, "Choose where the publisher shall go on")
+	s.get("/api/v1/audit").want(t, 200, `"items":[]`)
+	if p := decodeAs[outbox.Publisher](t, s.get(archivePath)); p.Position != 1 {
+		t.Errorf("a refused seek moved the position to %d", p.Position)
+	}
+
+	form.Set("expected_skips", "120")
+	for range 2 { // sent twice, done once
+		s.submitted(seekPath, form).want(t, 200, "goes on after position 121 instead of 1: 120 events skipped")
+	}
+	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "goes on after position 1 instead of 121: 120 events repeated")
+	s.submit(seekPath, "to=position&position=1").want(t, 409, "is at position 1 already")
+	if acts := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?action=publisher_seek")); len(acts.Items) != 2 {
+		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))
+	}
+}
+
+func TestPublisherPages_aReadOnlyServerOffersNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ReadOnly = true })
+	s.seed("c-1", "scene.a", "scene.b")
+	s.withPublisher(0)
+	s.publisherFails(2, "event")
+	s.get(archivePage).want(t, 200, "This server is read-only").lacks(t, "<form id=", `method="post"`, `data-testid="publisher-seek"`)
+	s.get(seekPath+"?to=head").want(t, 200, "2 events of its topic are skipped", "This server is read-only").lacks(t, `method="post"`)
+	for _, act := range []string{"pause", "resume", "reset", "skip", "test", "seek"} {
+		s.submit(archivePage+"/"+act, "to=head&position=2&reason=x&confirm=skip+2+events").want(t, 403)
+	}
+}

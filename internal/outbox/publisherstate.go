@@ -1,0 +1,144 @@
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// PublisherState is how a pair is in a word: its status, and what that does
+// not tell.
+type PublisherState string
+
+// The states of a pair.
+const (
+	PublisherIsStopped  PublisherState = "stopped"  // failed, and not tried again by itself
+	PublisherIsFailed   PublisherState = "failed"   // tried again seldom
+	PublisherIsRetrying PublisherState = "retrying" // after errors, but fewer than make it fail
+	PublisherIsNotHeld  PublisherState = "not held" // by any process, so nothing moves
+	PublisherIsPaused   PublisherState = "paused"   // by an operator
+	PublisherIsActive   PublisherState = "active"
+)
+
+// PublisherStates lists every state, the one that needs somebody most first.
+var PublisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
+
+// takenWithin is how long after an act that takes a pair from its holder, or
+// its first registration, nobody may hold it without that being news.
+const takenWithin = 15 * time.Second
+
+// State is the pair's state. The clocks of its holder and of who asks are
+// compared.
+func (p Publisher) State(now time.Time) PublisherState {
+	switch {
+	case p.Status == PublisherPaused:
+		return PublisherIsPaused
+	case p.Status == PublisherFailed && p.Stopped:
+		return PublisherIsStopped
+	case p.Status == PublisherFailed:
+		return PublisherIsFailed
+	case !p.Held(now) && now.Sub(p.UpdatedAt) > takenWithin:
+		return PublisherIsNotHeld
+	case p.ErrorCount > 0:
+		return PublisherIsRetrying
+	default:
+		return PublisherIsActive
+	}
+}
+
+// Held reports whether a process holds the pair, so that it may move.
+func (p Publisher) Held(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
+
+// InTheWay is the event that the pair could not deliver and waits for; nil
+// when there is none.
+func (p Publisher) InTheWay() *EventRef {
+	if p.ErrorCount == 0 || p.ErrorPosition <= p.Position {
+		return nil
+	}
+	return p.ErrorEvent
+}
+
+// Why says in one sentence why the pair moves or does not.
+func (p Publisher) Why(now time.Time) string {
+	switch p.State(now) {
+	case PublisherIsPaused:
+		return p.whyPaused(now)
+	case PublisherIsStopped:
+		return "Stopped: the destination says it is gone; resume the publisher when it is back"
+	case PublisherIsFailed:
+		return p.unlessHeld(now, fmt.Sprintf("Failed after %s in a row; %s", errorsInWords(p.ErrorCount), p.nextTry(now)))
+	case PublisherIsNotHeld:
+		return p.whyNotHeld(now)
+	case PublisherIsRetrying:
+		return p.unlessHeld(now, fmt.Sprintf("The last %s went wrong; %s", deliveries(p.ErrorCount), p.nextTry(now)))
+	}
+	switch {
+	case !p.Held(now):
+		return "Nobody holds it just now; a server that has it in its configuration takes it within seconds"
+	case p.LagUnknown():
+		return "Looking for events of its topic: there are none among the next ones of the journal"
+	case p.LagEvents > 0:
+		return "Delivering what waits"
+	default:
+		return "Up to date: everything of its topic is delivered"
+	}
+}
+
+func (p Publisher) whyPaused(now time.Time) string {
+	if p.Paused == nil {
+		return "Paused"
+	}
+	why := fmt.Sprintf("Paused by %s %s ago", p.Paused.By, Age(now.Sub(p.Paused.At)))
+	if p.Paused.Reason != "" {
+		why += ": " + p.Paused.Reason
+	}
+	return why
+}
+
+func (p Publisher) whyNotHeld(now time.Time) string {
+	if p.Lease == nil {
+		return "Nobody holds it: no running server has it in its configuration"
+	}
+	return fmt.Sprintf("Nobody holds it: the lease of %s ended %s ago, and no running server has it in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
+}
+
+// unlessHeld adds to a sentence that speaks of a next try that there is nobody
+// to make it.
+func (p Publisher) unlessHeld(now time.Time, sentence string) string {
+	if p.Held(now) {
+		return sentence
+	}
+	return sentence + ", once a server holds it"
+}
+
+func (p Publisher) nextTry(now time.Time) string {
+	if p.RetryAt == nil || !p.RetryAt.After(now) {
+		return "it is tried again now"
+	}
+	return "it is tried again in " + Age(p.RetryAt.Sub(now))
+}
+
+func errorsInWords(n int) string {
+	if n == 1 {
+		return "1 error"
+	}
+	return fmt.Sprintf("%d errors", n)
+}
+
+func deliveries(n int) string {
+	if n == 1 {
+		return "try"
+	}
+	return fmt.Sprintf("%d tries in a row", n)
+}
+
+// SortPublishers brings those first that need somebody, among equals in the
+// order of their names.
+func SortPublishers(all []Publisher, now time.Time) {
+	slices.SortFunc(all, func(a, b Publisher) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(PublisherStates, a.State(now)), slices.Index(PublisherStates, b.State(now))),
+			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Publisher, b.Publisher))
+	})
+}

@@ -1,0 +1,90 @@
+package outbox
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPublisherWhy_saysWhatHoldsItUp(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) *time.Time {
+		at := now.Add(d)
+		return &at
+	}
+	held, ended := &Lease{Owner: "w-1", ExpiresAt: *in(20 * time.Second)}, &Lease{Owner: "w-1", ExpiresAt: *in(-2 * time.Minute)}
+	long := *in(-time.Hour)
+	for _, c := range []struct {
+		name  string
+		p     Publisher
+		state PublisherState
+		why   string
+	}{
+		{"well", Publisher{Lease: held}, PublisherIsActive, "Up to date: everything of its topic is delivered"},
+		{"behind", Publisher{Lease: held, LagEvents: 3}, PublisherIsActive, "Delivering what waits"},
+		{"lag unknown", Publisher{Lease: held, LagCapped: true}, PublisherIsActive, "Looking for events of its topic: there are none among the next ones of the journal"},
+		{"behind by more than was counted", Publisher{Lease: held, LagCapped: true, LagEvents: 3}, PublisherIsActive, "Delivering what waits"},
+		{"errors overcome", Publisher{Lease: held, LastError: "x"}, PublisherIsActive, "Up to date: everything of its topic is delivered"},
+		{"paused", Publisher{Status: PublisherPaused, Paused: &Pause{By: "ana", At: *in(-3 * time.Minute), Reason: "quiet"}, ErrorCount: 2}, PublisherIsPaused, "Paused by ana 3 min ago: quiet"},
+		{"paused without a reason", Publisher{Status: PublisherPaused, Paused: &Pause{By: "ana", At: *in(-3 * time.Minute)}}, PublisherIsPaused, "Paused by ana 3 min ago"},
+		{"one error", Publisher{Lease: held, ErrorCount: 1, RetryAt: in(14 * time.Second)}, PublisherIsRetrying, "The last try went wrong; it is tried again in 14 s"},
+		{"errors", Publisher{Lease: held, ErrorCount: 4, RetryAt: in(-time.Second)}, PublisherIsRetrying, "The last 4 tries in a row went wrong; it is tried again now"},
+		{"failed", Publisher{Status: PublisherFailed, Lease: held, ErrorCount: 10, RetryAt: in(5 * time.Minute)}, PublisherIsFailed, "Failed after 10 errors in a row; it is tried again in 5 min"},
+		{"failed and nobody there", Publisher{Status: PublisherFailed, ErrorCount: 10, RetryAt: in(5 * time.Minute), UpdatedAt: long}, PublisherIsFailed, "Failed after 10 errors in a row; it is tried again in 5 min, once a server holds it"},
+		{"gone", Publisher{Status: PublisherFailed, Stopped: true, ErrorCount: 1}, PublisherIsStopped, "Stopped: the destination says it is gone; resume the publisher when it is back"},
+		{"given back just now", Publisher{UpdatedAt: *in(-time.Second)}, PublisherIsActive, "Nobody holds it just now; a server that has it in its configuration takes it within seconds"},
+		{"errors, given back just now", Publisher{UpdatedAt: *in(-time.Second), ErrorCount: 1}, PublisherIsRetrying, "The last try went wrong; it is tried again now, once a server holds it"},
+		{"in no configuration", Publisher{UpdatedAt: long}, PublisherIsNotHeld, "Nobody holds it: no running server has it in its configuration"},
+		{"errors, and in no configuration", Publisher{UpdatedAt: long, ErrorCount: 1}, PublisherIsNotHeld, "Nobody holds it: no running server has it in its configuration"},
+		{"left", Publisher{UpdatedAt: long, Lease: ended}, PublisherIsNotHeld, "Nobody holds it: the lease of w-1 ended 2 min ago, and no running server has it in its configuration"},
+	} {
+		if c.p.Status == "" {
+			c.p.Status = PublisherActive
+		}
+		if state := c.p.State(now); state != c.state {
+			t.Errorf("%s: %s, want %s", c.name, state, c.state)
+		}
+		if why := c.p.Why(now); why != c.why {
+			t.Errorf("%s: %q, want %q", c.name, why, c.why)
+		}
+	}
+}
+
+func TestPublisherInTheWay_isTheEventItWaitsFor(t *testing.T) {
+	t.Parallel()
+	event := &EventRef{Position: 5}
+	for _, c := range []struct {
+		name string
+		p    Publisher
+		want *EventRef
+	}{
+		{"waits", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 5, ErrorEvent: event}, event},
+		{"overcome", Publisher{Position: 4, ErrorPosition: 5, ErrorEvent: event}, nil},
+		{"passed", Publisher{ErrorCount: 1, Position: 5, ErrorPosition: 5, ErrorEvent: event}, nil},
+		{"no event", Publisher{ErrorCount: 1, Position: 4}, nil},
+	} {
+		if got := c.p.InTheWay(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSortPublishers_bringsTroubleFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	held := &Lease{ExpiresAt: now.Add(time.Minute)}
+	name := func(text string) PairName { return PairName{Topic: text, Publisher: "p"} }
+	all := []Publisher{
+		{PairName: name("f"), Lease: held}, {PairName: name("e"), Lease: held}, {PairName: name("d"), Status: PublisherPaused}, {PairName: name("c")},
+		{PairName: name("b2"), Lease: held, ErrorCount: 1}, {PairName: name("b"), Lease: held, ErrorCount: 1}, {PairName: name("a2"), Status: PublisherFailed}, {PairName: name("z"), Status: PublisherFailed, Stopped: true},
+	}
+	SortPublishers(all, now)
+	var order []string
+	for _, p := range all {
+		order = append(order, p.Topic)
+	}
+	if got, want := strings.Join(order, " "), "z a2 b b2 c d e f"; got != want {
+		t.Errorf("sorted: %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,522 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"outboxweb/internal/outbox"
+)
+
+// PublisherView is what the page of a pair shows.
+type PublisherView struct {
+	outbox.Publisher
+	Span   outbox.Span
+	Points []outbox.PublisherPoint
+	Acts   []outbox.Act // about the pair, newest first
+	Tests  bool         // whether this server can send a test event
+}
+
+// SeekView is what the page shows that asks where a pair shall go on.
+type SeekView struct {
+	outbox.Publisher
+	To       string // head, beginning, position or time; empty before anything was chosen
+	Position string // as it was typed
+	Time     string // as it was typed
+	Reason   string
+	Confirm  string
+	Preview  *outbox.Seek      // nil before anything was chosen, and when that cannot be
+	Wrong    map[string]string // field → what is wrong with it
+	Refused  string            // why it was not done, when no field is to blame
+	Key      string            // the act is done once under it
+}
+
+// Links of publishers.
+
+func (l Links) Publishers() URL { return l.at(nil, "publishers") }
+
+func publisherPath(n outbox.PairName, more ...string) []string {
+	return append([]string{"publishers", n.Topic, n.Publisher}, more...)
+}
+
+func (l Links) Publisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n)...) }
+
+// PublisherOver is a pair's page with charts of a span.
+func (l Links) PublisherOver(n outbox.PairName, s outbox.Span) URL {
+	if s == outbox.SpanHour {
+		return l.Publisher(n)
+	}
+	return l.at(values("span", string(s)), publisherPath(n)...)
+}
+
+func (l Links) PausePublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "pause")...) }
+func (l Links) ResumePublisher(n outbox.PairName) URL {
+	return l.at(nil, publisherPath(n, "resume")...)
+}
+func (l Links) ResetPublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "reset")...) }
+func (l Links) TestPublisher(n outbox.PairName) URL  { return l.at(nil, publisherPath(n, "test")...) }
+
+// SkipPublisherEvent passes over the event in a pair's way.
+func (l Links) SkipPublisherEvent(n outbox.PairName) URL {
+	return l.at(nil, publisherPath(n, "skip")...)
+}
+
+// SeekPublisher is the act; opened as a page it asks where to, and says what
+// that would do.
+func (l Links) SeekPublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "seek")...) }
+
+// seekTo is the page of a seek to the head or the beginning, or after a
+// position, which is text.
+func (l Links) seekTo(n outbox.PairName, to, position string) URL {
+	return l.at(values("to", to, "position", position), publisherPath(n, "seek")...)
+}
+
+// publisherAnchor is the id of a pair's row in lists, and of its forms.
+func publisherAnchor(n outbox.PairName) string { return "publisher-" + n.String() }
+
+func publisherHue(s outbox.PublisherState) string {
+	switch s {
+	case outbox.PublisherIsStopped, outbox.PublisherIsFailed:
+		return "s-dead"
+	case outbox.PublisherIsRetrying, outbox.PublisherIsNotHeld:
+		return "s-failed"
+	case outbox.PublisherIsPaused:
+		return "s-paused"
+	default:
+		return "s-current"
+	}
+}
+
+func publisherGlyph(s outbox.PublisherState) string {
+	switch s {
+	case outbox.PublisherIsStopped:
+		return "■"
+	case outbox.PublisherIsFailed:
+		return "✕"
+	case outbox.PublisherIsRetrying:
+		return "↻"
+	case outbox.PublisherIsNotHeld:
+		return "!"
+	case outbox.PublisherIsPaused:
+		return "‖"
+	default:
+		return "✓"
+	}
+}
+
+// JudgePublishers puts all pairs into a sentence, and the lesser things into
+// notes. What a pair that an operator has paused does not deliver is no
+// trouble.
+func JudgePublishers(list []outbox.Publisher, now time.Time) Health {
+	numbers := make(map[outbox.PublisherState]int64)
+	var behind, left int64
+	for _, p := range list {
+		state := p.State(now)
+		numbers[state]++
+		if state == outbox.PublisherIsNotHeld && !delivered(p) {
+			left++
+		}
+		if state == outbox.PublisherIsActive && !delivered(p) {
+			behind++
+		}
+	}
+	h := Health{Level: "ok"}
+	add := func(level string, n int64, one, many string) {
+		if n == 0 {
+			return
+		}
+		if h.Sentence != "" {
+			h.Notes = append(h.Notes, count(n, one, many))
+			return
+		}
+		h.Level, h.Sentence = level, ofPublishers(n, int64(len(list)), one, many)
+	}
+	add("bad", numbers[outbox.PublisherIsStopped], "is stopped: its destination says it is gone.", "are stopped: their destinations say they are gone.")
+	add("bad", numbers[outbox.PublisherIsFailed], "has failed.", "have failed.")
+	add("warn", left, "is held by no running server while events wait.", "are held by no running server while events wait.")
+	add("warn", numbers[outbox.PublisherIsRetrying], "had an error and tries again.", "had errors and try again.")
+	if paused := numbers[outbox.PublisherIsPaused]; paused == 1 && len(list) == 1 {
+		return Health{Level: "ok", Sentence: "The only publisher is paused."}
+	}
+	if h.Sentence == "" {
+		h.Sentence = publishersAreWell(int64(len(list)), numbers, behind)
+	}
+	if n := numbers[outbox.PublisherIsPaused]; n > 0 {
+		h.Notes = append(h.Notes, count(n, "is paused.", "are paused."))
+	}
+	if n := numbers[outbox.PublisherIsNotHeld] - left; n > 0 {
+		h.Notes = append(h.Notes, count(n, "is held by no running server, and has nothing to deliver.", "are held by no running server, and have nothing to deliver."))
+	}
+	return h
+}
+
+// publishersAreWell says of pairs without trouble how far they are. Those that
+// are paused deliver nothing.
+func publishersAreWell(total int64, numbers map[outbox.PublisherState]int64, behind int64) string {
+	n := numbers[outbox.PublisherIsActive]
+	switch {
+	case n == 0 && total == 1:
+		return "The only publisher delivers nothing now."
+	case n == 0:
+		return fmt.Sprintf("None of %s delivers.", count(total, "publisher", "publishers"))
+	case behind == 0 && total == 1:
+		return "The only publisher is up to date."
+	case total == 1:
+		return "The only publisher is delivering what waits."
+	case behind == 0 && n == total:
+		return fmt.Sprintf("All %s publishers are up to date.", num(total))
+	case behind == 0:
+		return ofPublishers(n, total, "is up to date.", "are up to date.")
+	case n == total:
+		return fmt.Sprintf("All %s publishers deliver; events wait for %s of them.", num(total), num(behind))
+	default:
+		return ofPublishers(n, total, "delivers; events wait for it.", fmt.Sprintf("deliver; events wait for %s of them.", num(behind)))
+	}
+}
+
+// ofPublishers is a sentence on n publishers of a total.
+func ofPublishers(n, total int64, one, many string) string {
+	switch {
+	case total == 1:
+		return "The only publisher " + one
+	case n == 1:
+		return fmt.Sprintf("1 of %s publishers %s", num(total), one)
+	default:
+		return fmt.Sprintf("%s of %s publishers %s", num(n), num(total), many)
+	}
+}
+
+// delivered reports whether nothing is known to wait for the pair.
+func delivered(p outbox.Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
+
+// troubledPublishers are those of a list that the overview names.
+func troubledPublishers(list []outbox.Publisher, now time.Time) []outbox.Publisher {
+	var all []outbox.Publisher
+	for _, p := range list {
+		switch p.State(now) {
+		case outbox.PublisherIsStopped, outbox.PublisherIsFailed, outbox.PublisherIsRetrying:
+			all = append(all, p)
+		case outbox.PublisherIsNotHeld:
+			if !delivered(p) {
+				all = append(all, p)
+			}
+		}
+	}
+	outbox.SortPublishers(all, now)
+	return all
+}
+
+// publishersNamed is how many pairs in trouble the overview names.
+const publishersNamed = 5
+
+// publisherGuide is what to do about a pair.
+func publisherGuide(p outbox.Publisher, now time.Time) Guide {
+	switch p.State(now) {
+	case outbox.PublisherIsActive, outbox.PublisherIsPaused:
+		return ""
+	}
+	return GuidePublisher
+}
+
+// lagText is how many events of a topic wait, as far as is known.
+func lagText(p outbox.Publisher) string {
+	switch {
+	case p.LagUnknown():
+		return "not known"
+	case p.LagCapped:
+		return "at least " + num(p.LagEvents)
+	default:
+		return num(p.LagEvents)
+	}
+}
+
+// lagNote says what lagText leaves open; empty when it is all.
+func lagNote(p outbox.Publisher) string {
+	switch {
+	case p.LagUnknown():
+		return "no event of the topic among the next ones, which is as far as was looked"
+	case p.LagEvents > 0:
+		return "the first waits for " + seconds(p.LagSeconds)
+	}
+	return ""
+}
+
+// blame says in words whom the last error of a pair blames.
+func blame(kind outbox.DeliveryErrorKind) string {
+	if kind == outbox.EventError {
+		return "The destination refuses this event. Others might get through, but not before this one."
+	}
+	return "The destination is not reachable, overloaded or set up wrongly; no event is at fault."
+}
+
+// pairText is one condition of a match.
+type pairText struct {
+	name  string
+	items []string
+}
+
+// conditions are those of a match that are given.
+func conditions(m outbox.Match) []pairText {
+	var exact []string
+	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
+		exact = append(exact, name+" = "+m.ExactTags[name])
+	}
+	all := []pairText{
+		{"Event type is one of", m.EventTypes},
+		{"Campaign is one of", m.Campaigns},
+		{"Has all of the tags", m.RequiredTags},
+		{"Has any of the tags", m.AnyOfTags},
+		{"Has these tags with these values", exact},
+	}
+	return slices.DeleteFunc(all, func(c pairText) bool { return len(c.items) == 0 })
+}
+
+// selects says what a topic selects, in a sentence.
+func selects(m outbox.Match) string {
+	if m.All() {
+		return "Every event of the journal."
+	}
+	if len(conditions(m)) > 1 {
+		return "Events for which all of this holds:"
+	}
+	return "Events for which this holds:"
+}
+
+// pausable, resumable and resettable tell which acts the store would take.
+func pausablePublisher(p outbox.Publisher) bool { return p.Status != outbox.PublisherPaused }
+
+func resumablePublisher(p outbox.Publisher) bool {
+	return p.Status != outbox.PublisherActive || p.ErrorCount > 0
+}
+
+func resettablePublisher(p outbox.Publisher) bool {
+	return p.ErrorCount > 0 || p.LastError != "" || p.Status == outbox.PublisherFailed
+}
+
+// resumeMeaning says what resuming a pair does.
+func resumeMeaning(p outbox.Publisher) string {
+	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
+		return "lets it go on where it is."
+	}
+	return "forgets its errors and tries at once, at the same event."
+}
+
+// resetMeaning says what resetting a pair does.
+func resetMeaning(p outbox.Publisher) string {
+	switch {
+	case p.Status == outbox.PublisherPaused:
+		return "forgets its errors; it stays paused."
+	case p.ErrorCount == 0:
+		return "forgets the last error, which has been overcome."
+	}
+	return "forgets its errors, so that it is tried at once."
+}
+
+// publisherForms are the forms of a pair's page.
+var publisherForms = []string{"pause-form", "resume-form", "reset-form", "skip-form", "test-form"}
+
+// publisherCharts are how fast a pair delivered and how far it was behind.
+func publisherCharts(p Page, v PublisherView) []chart {
+	h := outbox.History{Span: v.Span}
+	known := map[time.Time]outbox.PublisherPoint{}
+	for _, x := range v.Points {
+		known[x.At] = x
+		h.Points = append(h.Points, outbox.Point{At: x.At, AppliedPerSecond: x.PerSecond, LagEvents: x.LagEvents})
+	}
+	rates, mostRate := draw(h, func(x outbox.Point) string { return rate(x.AppliedPerSecond) + " delivered/s" },
+		func(x outbox.Point) []portion { return []portion{{"current", x.AppliedPerSecond}} })
+	lags, mostLag := draw(h, func(x outbox.Point) string { return lagThen(known[x.At]) },
+		func(x outbox.Point) []portion { return []portion{{"lagging", float64(x.LagEvents)}} })
+	over := "last " + spanWords(v.Span)
+	charts := []chart{
+		{name: "Delivered, " + over, bars: rates, most: rate(mostRate) + "/s"},
+		{name: "Events behind, " + over, bars: lags, most: num(int64(mostLag))},
+	}
+	for i := range charts {
+		c := &charts[i]
+		c.width, c.from = v.Span.Points()*barStep, spanWords(v.Span)+" ago"
+		c.alt = fmt.Sprintf("%s: at most %s", c.name, c.most)
+	}
+	return charts
+}
+
+func lagThen(x outbox.PublisherPoint) string {
+	text := count(x.LagEvents, "event", "events") + " behind"
+	if x.LagCapped {
+		text = "at least " + text
+	}
+	if x.LagSeconds > 0 {
+		text += ", the first for " + seconds(x.LagSeconds)
+	}
+	return text
+}
+
+// seekSentence says where a seek leads.
+func seekSentence(s outbox.Seek) string {
+	from, to := num(s.From), num(s.To)
+	switch {
+	case s.To < s.From:
+		return fmt.Sprintf("It goes back from position %s to position %s.", from, to)
+	case s.To > s.From:
+		return fmt.Sprintf("It goes forward from position %s to position %s.", from, to)
+	default:
+		return fmt.Sprintf("It is at position %s already: there is nothing to do.", to)
+	}
+}
+
+// seekNotes say what a seek repeats and skips.
+func seekNotes(s outbox.Seek) []string {
+	known := func(n int64) string {
+		if s.Capped {
+			return "at least " + num(n)
+		}
+		return num(n)
+	}
+	switch {
+	case s.To < s.From && s.Repeats == 0 && !s.Capped:
+		return []string{"No event of its topic is delivered once more."}
+	case s.To < s.From && s.Repeats == 1:
+		return []string{sentence(known(1) + " event of its topic is delivered once more; receivers tell repeats by the id")}
+	case s.To < s.From:
+		return []string{sentence(known(s.Repeats) + " events of its topic are delivered once more; receivers tell repeats by the id")}
+	case s.To > s.From && s.Skips == 0 && !s.Capped:
+		return []string{"No event of its topic is skipped."}
+	case s.To > s.From && s.Skips == 1:
+		return []string{sentence(known(1) + " event of its topic is skipped and never delivered here")}
+	case s.To > s.From:
+		return []string{sentence(known(s.Skips) + " events of its topic are skipped and never delivered here")}
+	}
+	return nil
+}
+
+// seekFields send the target again, and what was shown.
+func seekFields(v SeekView) []namedText {
+	fields := []namedText{{"to", v.To}}
+	switch v.To {
+	case "position":
+		fields = append(fields, namedText{"position", v.Position})
+	case "time":
+		fields = append(fields, namedText{"time", v.Time})
+	}
+	if s := v.Preview; s != nil {
+		fields = append(fields, namedText{"expected_repeats", itoa(s.Repeats)}, namedText{"expected_skips", itoa(s.Skips)}, namedText{"expected_capped", strconv.FormatBool(s.Capped)})
+	}
+	return fields
+}
+
+// seekBody and its like are what the API's acts on publishers read, in the
+// order shown.
+type seekShownBody struct {
+	Repeats int64 `json:"repeats"`
+	Skips   int64 `json:"skips"`
+	Capped  bool  `json:"capped,omitempty"`
+}
+
+type seekActBody struct {
+	Position *int64         `json:"position,omitempty"`
+	Time     string         `json:"time,omitempty"`
+	To       string         `json:"to,omitempty"`
+	Expected *seekShownBody `json:"expected,omitempty"`
+	Reason   string         `json:"reason"`
+	Confirm  string         `json:"confirm,omitempty"`
+}
+
+// publisherTwins are what can be done about a pair now.
+func publisherTwins(p Page, v outbox.Publisher) Twins {
+	to, command := p.Links.API().PausePublisher(v.PairName), "pause"
+	if resumablePublisher(v) {
+		to, command = p.Links.API().ResumePublisher(v.PairName), "resume"
+	}
+	return Twins{
+		Curl: curlAct(p.Origin, to, nil),
+		CLI:  "outboxweb publishers " + command + " --reason 'why' -- " + shellQuote(v.String()),
+	}
+}
+
+// seekTwins are the seek that a page shows.
+func seekTwins(p Page, v SeekView) Twins {
+	body := seekActBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: v.Preview.SeekPhrase()}
+	flag := "--" + v.To
+	switch v.To {
+	case "position":
+		body.Position, flag = &v.Preview.To, "--position "+itoa(v.Preview.To)
+	case "time":
+		body.Time, flag = v.Time, "--time "+shellQuote(v.Time)
+	default:
+		body.To = v.To
+	}
+	text, err := json.Marshal(body)
+	if err != nil { // strings and numbers always marshal
+		text = []byte("{}")
+	}
+	cli := "outboxweb publishers seek " + flag + " --reason 'why'"
+	return Twins{
+		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().SeekPublisher(v.PairName))),
+		CLI:  cli + " -- " + shellQuote(v.String()),
+	}
+}
+
+// actPair is the pair that an act was about; false when it was about none.
+func actPair(a outbox.Act) (name outbox.PairName, ok bool) {
+	if !strings.HasPrefix(a.Action, "publisher_") || json.Unmarshal(a.Before, &name) != nil {
+		return name, false
+	}
+	return name, name.Topic != "" && name.Publisher != ""
+}
+
+// testOf is the test delivery that an act was; nil for any other act.
+func testOf(a outbox.Act) *outbox.TestDelivery {
+	var d outbox.TestDelivery
+	if a.Action != "publisher_test" || json.Unmarshal(a.After, &d) != nil {
+		return nil
+	}
+	return &d
+}
+
+// exampleTopics is the least configuration of a publisher.
+const exampleTopics = `topics:
+  everything:
+    match:
+      event_types: ["*"]
+    publishers:
+      archive:
+        url: file:///var/lib/outboxweb/events.ndjson
+      partner:
+        url: https://partner.example/events
+        secret: ${PARTNER_SECRET}
+`
+
+// seekButton names what the button does.
+func seekButton(s outbox.Seek) string {
+	switch {
+	case s.Skips > 0 && s.Capped:
+		return "Seek and skip over " + num(s.Skips) + " events"
+	case s.Skips > 0:
+		return "Seek and skip " + count(s.Skips, "event", "events")
+	case s.To < s.From:
+		return "Seek back"
+	}
+	return "Seek forward"
+}
+
+// describedBy ties a field to the sentence about what is wrong with it, and has
+// the reader begin there.
+func describedBy(v SeekView, field string) templ.Attributes {
+	if v.Wrong[field] == "" {
+		return nil
+	}
+	return templ.Attributes{"aria-invalid": "true", "aria-describedby": field + "-wrong", "autofocus": true}
+}
+
+// wentWrong reports whether an act was done without the result that was hoped
+// for.
+func wentWrong(a outbox.Act) bool {
+	d := testOf(a)
+	return d != nil && !d.OK
+}
