@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,8 +17,9 @@ import (
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	t.Helper()
 	d := newDatabases(t)
-	s = start(t, d, "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")
+	s = start(t, d, append(troubledPublishers(t, d), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")...)
 	awaitStandstill(t, s)
+	awaitPublishers(t, s)
 	var failed struct {
 		Items []struct {
 			CampaignID string `json:"campaign_id"`
@@ -66,7 +69,8 @@ type campaignName struct {
 
 // troubledPages are all kinds of pages, by a name for each.
 func troubledPages(campaign string, seq int64) map[string]string {
-	return map[string]string{
+	pages := maps.Clone(publisherPages)
+	maps.Copy(pages, map[string]string{
 		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "row": fmt.Sprintf("/rows/%s/%d", campaign, seq),
 		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
@@ -76,13 +80,14 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
 		"audit":   "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
-	}
+	})
+	return pages
 }
 
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
 	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
-	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit",
+	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit", "publishers": "/publishers",
 }
 
 // inspection is what inspect finds out about a page.
@@ -197,7 +202,9 @@ const findReferences = `(() => {
 func TestBrowser_basePath(t *testing.T) {
 	t.Parallel()
 	const base = "/ops/outbox"
-	s, _ := startSeats(t, append([]string{"--base-path", base}, quickDeath...)...)
+	p := newPartner(t, always(http.StatusServiceUnavailable))
+	config := partnerConfig(t, databases{}, p)
+	s, _ := startSeats(t, slices.Concat(quickDeath, config, []string{"--base-path", base})...)
 	appendTo(t, s, base, "healthy", seats("ana", "ben"))
 	appendTo(t, s, base, "poisoned", seats("ana", "ana", "cem"))
 	awaitCounts(t, s, base, 1, 0, 1)
@@ -237,7 +244,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/publishers/sales/partner", "/publishers/sales/partner/seek", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

@@ -172,6 +172,7 @@ var scenarios = map[string]func(*onCall){
 	"A projection is wrong":                  (*onCall).wrong,
 	"A projection is quarantined":            (*onCall).quarantined,
 	"Pause a projection":                     (*onCall).pausing,
+	"A publisher does not deliver":           (*onCall).publisher,
 	"Verify from cron":                       (*onCall).morning,
 	"A projection file changes":              (*onCall).newFile,
 	"Before and after an upgrade":            (*onCall).upgrade,
