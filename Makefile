@@ -43,6 +43,10 @@ bench-deep: ## measure pages and claims over BENCH_ROWS outbox rows (takes minut
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
+.PHONY: bench-publish
+bench-publish: ## measure the recorded journal on its way to five files at a time
+	go test ./internal/worker -run '^$$' -bench FanOut -benchtime 5x -db sqlite
+
 .PHONY: bench-console
 bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows (takes minutes and 6 GB)
 	go test ./cmd/outboxweb -run '^$$' -bench Tabs -benchtime 1x -bench.rows $(BENCH_ROWS) -bench.real 1700 -timeout 30m

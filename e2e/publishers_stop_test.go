@@ -26,18 +26,21 @@ topics:
     publishers:
       hook: {url: "%s/structured", allow_private: true, poll_interval: 20ms}
 `, lease, hooks.server.URL))
-	const events = 600
+	const events = 2000
 	var journal strings.Builder
 	for i := range events {
 		fmt.Fprintf(&journal, `{"campaign_id":"c-%d","event_type":"made","payload":{}}`+"\n", i%7)
 	}
 	mustCommand(t, d, strings.NewReader(journal.String()), "append", "-")
+	config = append(config, "--no-worker") // which would hold the journal's lock now and then
 	first := start(t, d, config...)
 	eventually(t, patience, "the first server delivers", func() (bool, string) {
 		n := len(hooks.took("/structured"))
 		return n > 5, fmt.Sprint(n, " events came")
 	})
-	first.signal(t, syscall.SIGSTOP)
+	for freeze(t, first); locked(t, d.journal()); freeze(t, first) { // nobody could take over while it has the lock
+		first.signal(t, syscall.SIGCONT)
+	}
 	before := len(hooks.took("/structured"))
 	if before == events {
 		t.Fatal("the first server was done before it was stopped")

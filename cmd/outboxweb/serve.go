@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -116,6 +117,8 @@ func (c *serveCmd) check() error {
 		return usagef("--verify-every must be 0, or 1s or more")
 	case c.Concurrency < 1 || c.Concurrency > 32:
 		return usagef("--concurrency must lie between 1 and 32")
+	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
+		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
 	}
@@ -139,6 +142,11 @@ func (c *serveCmd) checkDurations() error {
 		}
 	}
 	return nil
+}
+
+func isURI(text string) bool {
+	_, err := url.Parse(text)
+	return err == nil
 }
 
 func isLoopback(host string) bool {

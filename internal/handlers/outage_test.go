@@ -80,6 +80,8 @@ var neededBodies = map[string]string{
 
 	apiPrefix + "/publishers/{topic}/{publisher}/seek": `{"to":"beginning"}`,
 	apiPrefix + "/publishers/{topic}/{publisher}/skip": `{"position":1,"reason":"x"}`,
+	"/publishers/{topic}/{publisher}/skip":             "position=1&reason=x",
+	"/publishers/{topic}/{publisher}/seek":             "to=beginning",
 }
 
 // patience is what a client must wait for an answer at most.

@@ -174,9 +174,13 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.PostForm); err != nil {
 		return err
 	}
-	if err := s.seekAsAsked(r, name, q); err != nil {
+	err = s.seekAsAsked(r, name, q)
+	if errors.Is(err, outbox.ErrInvalid) || errors.Is(err, outbox.ErrConflict) {
 		w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
 		return s.askSeek(w, r, name, q, err)
+	}
+	if err != nil {
+		return err
 	}
 	return s.done(w, r, s.links.Publisher(name))
 }

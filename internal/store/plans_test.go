@@ -70,6 +70,7 @@ var sqliteScans = []scan{
 	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
+	{"SCAN journal_identity", "journal_identity", "one row"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
 	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},

@@ -59,15 +59,22 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	return events, wrapPositions(err)
 }
 
-const selectLastPosition = `select coalesce(max(position), 0) from events`
+// headPosition is the journal's last position that can be seen; 0 when it is
+// empty.
+func (t *tx) headPosition() (head int64, err error) {
+	if _, err = t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+		return 0, fmt.Errorf("read the journal's last position: %w", err)
+	}
+	return head, nil
+}
 
 // Position is the journal's last position, and 0 when it is empty. No event
 // becomes visible at or below it any more: a writer who takes it first, and
 // then reads what a decision rests on, has seen every event up to it. While an
 // append stays open on PostgreSQL it is outbox.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
-	read := func(t *tx) error {
-		_, err := t.one([]any{&position}, selectLastPosition)
+	read := func(t *tx) (err error) {
+		position, err = t.headPosition()
 		return err
 	}
 	if s.journal.dialect.several {
@@ -75,10 +82,7 @@ func (s *Store) Position(ctx context.Context) (position int64, err error) {
 	} else {
 		err = s.journal.read(ctx, read)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read the journal's position: %w", err)
-	}
-	return position, nil
+	return position, err
 }
 
 func wrapPositions(err error) error {

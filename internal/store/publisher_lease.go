@@ -65,8 +65,9 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 	// Positions below the last one may be drawn and not be visible yet. Who
 	// begins behind the last one must not begin before them.
 	err := s.journal.writeFrom(ctx, s.journal.beginSettled, func(t *tx) error {
-		now, head := s.now(), int64(0)
-		if _, err := t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+		now := s.now()
+		head, err := t.headPosition()
+		if err != nil {
 			return err
 		}
 		for _, d := range pairs {

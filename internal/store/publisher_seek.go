@@ -28,7 +28,7 @@ func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.P
 	if err := s.admit(o); err != nil {
 		return outbox.Seek{}, err
 	}
-	head, err := s.settledHead(ctx)
+	head, err := s.Position(ctx)
 	if err != nil {
 		return outbox.Seek{}, err
 	}

@@ -123,15 +123,6 @@ func (t *tx) stateOf(rows []*publisherRow) ([]pairState, error) {
 	return states, nil
 }
 
-// headPosition is the journal's last position that can be seen; 0 when it is
-// empty.
-func (t *tx) headPosition() (head int64, err error) {
-	if _, err = t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
-		return 0, fmt.Errorf("read the journal's last position: %w", err)
-	}
-	return head, nil
-}
-
 // eventRef is which event has a position; nil when none has.
 func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 	if position == 0 {
@@ -331,20 +322,4 @@ func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
 		}
 	}
 	return nil
-}
-
-// settledHead is the journal's last position. No event will ever appear at or
-// below it that is not there yet: on PostgreSQL it waits for appends that have
-// drawn their positions, and gives up with outbox.ErrBusy when they take long.
-func (s *Store) settledHead(ctx context.Context) (head int64, err error) {
-	read := func(t *tx) (err error) {
-		head, err = t.headPosition()
-		return err
-	}
-	if !s.journal.dialect.several {
-		err = s.journal.read(ctx, read)
-		return head, err
-	}
-	err = s.journal.writeFrom(ctx, s.journal.beginSettled, read)
-	return head, err
 }

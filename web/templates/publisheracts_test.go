@@ -17,7 +17,7 @@ func TestActSentence_namesThePublisher(t *testing.T) {
 		{"publisher_seek", `{"seek":{"from":9,"to":2,"repeats":1}}`, "Publisher scenes/archive goes on after position 2 instead of 9: 1 event repeated."},
 		{"publisher_seek", `{"seek":{"from":9,"to":2}}`, "Publisher scenes/archive goes on after position 2 instead of 9: no event repeated."},
 		{"publisher_skip", `{"skip":{"position":7,"campaign_id":"c-1","seq":3,"event_type":"scene.a"}}`, "Publisher scenes/archive passes over event 3 (scene.a) of campaign c-1."},
-		{"publisher_test", `{"ok":true}`, "Sent a test event to publisher scenes/archive: delivered in under 1 ms."},
+		{"publisher_test", `{"ok":true,"seconds":0.0124}`, "Sent a test event to publisher scenes/archive: delivered in 12 ms."},
 		{"publisher_test", `{"ok":false,"error":"refused\nat length"}`, "Sent a test event to publisher scenes/archive: refused"},
 		{"publisher_skip", `null`, "Changed publisher scenes/archive."},
 	} {
