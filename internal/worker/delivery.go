@@ -98,7 +98,7 @@ func (d *delivery) work(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case more || d.failing():
+		case more, found && d.failing():
 			continue
 		case found:
 			d.pace.Reset()
