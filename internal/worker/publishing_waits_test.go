@@ -45,3 +45,26 @@ func mustFail(tb testing.TB, b *bench, d outbox.PublisherDefinition, position in
 		tb.Fatal(err)
 	}
 }
+
+// A pair whose topic selects little waits in two parts, since its position is
+// saved in between.
+func TestPublishing_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
+	t.Parallel()
+	s := newSteps()
+	b := open(t, define(t, ledger), at(s.clock))
+	b.mustAppend(t, noted("c-1"))
+	r := receivers{"one": {}}
+	pair := pairOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
+	pair.PollInterval = time.Hour
+	deliver(t, b, s.on(r.config(b, "one", pair)))
+	if w := s.next(t); w.long != pair.PollInterval {
+		t.Fatalf("after the first poll, which saves the position, it waits %s, want %s", w.long, pair.PollInterval)
+	}
+	b.mustAppend(t, noted("c-1"))
+	if w := s.next(t); w.long > time.Second {
+		t.Fatalf("until the position may be saved again it waits %s", w.long)
+	}
+	s.advance(time.Second) // the wake-up comes when it is to be saved anyway
+	b.mustAppend(t, opened("c-1", 1))
+	eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+}
