@@ -222,7 +222,7 @@ func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if err != nil {
-		return false, false, d.excuse(ctx, err)
+		return false, true, d.excuse(ctx, err)
 	}
 	if len(batch) > 0 {
 		all, err := d.deliver(ctx, batch, upto)
@@ -235,8 +235,8 @@ func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
 	return false, more, err
 }
 
-// excuse lets a journal that cannot be read now be read later. The lease ends
-// meanwhile, unless it can be renewed.
+// excuse lets a journal that cannot be read now be read a moment later. The
+// lease ends meanwhile, unless it can be renewed.
 func (d *delivery) excuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -118,3 +118,15 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 
 // VerifyNext is the step that verifies in the background.
 func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
+
+// BeforeReads lets something happen before each read of the journal, which
+// fails with its error. It is called before Run.
+func (p *Publishing) BeforeReads(happen func() error) {
+	read := p.feed.read
+	p.feed.read = func(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
+		if err := happen(); err != nil {
+			return nil, err
+		}
+		return read(ctx, after, limit)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 // A pair that had failed may find that its topic selects the event no more,
@@ -67,4 +68,25 @@ func TestPublishing_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	s.advance(time.Second) // the wake-up comes when it is to be saved anyway
 	b.mustAppend(t, opened("c-1", 1))
 	eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+}
+
+// That the journal cannot be read for once costs a moment, and not the time until
+// the next poll.
+func TestPublishing_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	r := receivers{"one": {}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.PollInterval = time.Hour
+	b.mustAppend(t, noted("c-1"))
+	failures := 1
+	deliver(t, b, r.config(b, "one", pair), func(p *worker.Publishing) {
+		p.BeforeReads(func() error {
+			if failures--; failures >= 0 {
+				return outbox.ErrBusy
+			}
+			return nil
+		})
+	})
+	b.mustStandAt(t, pair.PairName, 1)
 }
