@@ -130,3 +130,31 @@ func (p *Publishing) BeforeReads(happen func() error) {
 		return read(ctx, after, limit)
 	}
 }
+
+// Feed reads the journal for several pairs.
+type Feed struct{ *feed }
+
+// NewFeed makes a Feed that reads with read.
+func NewFeed(read func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)) Feed {
+	return Feed{newFeed(read, func() {})}
+}
+
+// After reads events after a position, as a pair does: their positions, up to
+// where nothing else is, and whether there may be more.
+func (f Feed) After(ctx context.Context, position int64) (positions []int64, end int64, more bool, err error) {
+	p, err := f.after(ctx, position)
+	for _, e := range p.events {
+		positions = append(positions, e.Position)
+	}
+	return positions, p.end, p.more, err
+}
+
+// Kept is how many bytes of events the feed holds.
+func (f Feed) Kept() (bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.blocks {
+		bytes += b.bytes.Load()
+	}
+	return bytes
+}

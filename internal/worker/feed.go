@@ -45,6 +45,7 @@ type block struct {
 	mu      sync.Mutex // also while a read is under way
 	events  []*publish.Event
 	from    int64 // events up to here were forgotten
+	failed  bool  // the last read was in vain
 	settled int64 // everything up to here is known
 	beyond  int64 // and nothing is from the block's last position up to here
 }
@@ -75,7 +76,7 @@ func (f *feed) after(ctx context.Context, position int64) (page, error) {
 		return f.apart(ctx, position)
 	case b.settled > position:
 		return b.page(position, true), nil
-	case b.begun.Load() > begun: // by somebody else, after this call began
+	case b.begun.Load() > begun && !b.failed: // by somebody else, after this call began
 		return b.page(position, false), nil
 	}
 	more, err := f.extend(ctx, b)
@@ -125,7 +126,7 @@ func (f *feed) extend(ctx context.Context, b *block) (more bool, err error) {
 	f.onRead()
 	last := (b.number + 1) * blockLength
 	events, err := f.read(ctx, b.settled, int(last-b.settled))
-	if err != nil {
+	if b.failed = err != nil; b.failed {
 		return false, err
 	}
 	read := 0
