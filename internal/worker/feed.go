@@ -46,6 +46,7 @@ type block struct {
 	events  []*publish.Event
 	from    int64 // events up to here were forgotten
 	failed  bool  // the last read was in vain
+	more    bool  // it was cut off, or came to the block's end
 	settled int64 // everything up to here is known
 	beyond  int64 // and nothing is from the block's last position up to here
 }
@@ -77,13 +78,15 @@ func (f *feed) after(ctx context.Context, position int64) (page, error) {
 	case b.settled > position:
 		return b.page(position, true), nil
 	case b.begun.Load() > begun && !b.failed: // by somebody else, after this call began
-		return b.page(position, false), nil
+		return b.page(position, b.more), nil
 	}
-	more, err := f.extend(ctx, b)
-	if err != nil {
+	if err := f.extend(ctx, b); err != nil {
 		return page{}, err
 	}
-	return b.page(position, more), nil
+	if b.more && b.settled < position {
+		b.begin(position)
+	}
+	return b.page(position, b.more), nil
 }
 
 // block finds a block or makes an empty one, and forgets what was not used for
@@ -119,26 +122,35 @@ func (f *feed) crowded() bool {
 	return len(f.blocks) > 1 && (len(f.blocks) > feedBlocks || bytes > feedBytes)
 }
 
-// extend reads on where the block is known to, and reports whether there may
-// be more than it found. The caller holds b.mu.
-func (f *feed) extend(ctx context.Context, b *block) (more bool, err error) {
+// extend reads on where the block is known to, and notes whether there may be
+// more than it found. The caller holds b.mu.
+func (f *feed) extend(ctx context.Context, b *block) error {
 	b.begun.Add(1)
 	f.onRead()
 	last := (b.number + 1) * blockLength
 	events, err := f.read(ctx, b.settled, int(last-b.settled))
-	if b.failed = err != nil; b.failed {
-		return false, err
+	b.failed, b.more = err != nil, true
+	if b.failed {
+		return err
 	}
 	read := 0
 	for _, e := range events {
 		if e.Position > last {
 			b.settled, b.beyond = last, e.Position-1
-			return true, nil
+			return nil
 		}
 		b.keep(publish.NewEvent(e, f.source))
 		read += eventBytes(&e)
 	}
-	return b.settled == last || read >= muchRead, nil
+	b.more = b.settled == last || read >= muchRead
+	return nil
+}
+
+// begin forgets a block up to a position, since the events before it are too
+// large to be read on the way there.
+func (b *block) begin(position int64) {
+	b.events, b.from, b.settled = nil, position, position
+	b.bytes.Store(0)
 }
 
 // keep adds the next event, and forgets the first ones of a block that has
