@@ -25,8 +25,8 @@ type feed struct {
 }
 
 const (
-	blockLength = 1000     // positions
-	blockBytes  = 16 << 20 // a block that is larger forgets its first events
+	blockLength = 1000    // positions
+	blockBytes  = 8 << 20 // a block that is larger forgets its first events before the next read
 	feedBlocks  = 8
 	feedBytes   = 48 << 20 // of all blocks, about
 	// muchRead is how much one read brings at least when the store cut it off
@@ -126,6 +126,7 @@ func (f *feed) crowded() bool {
 // more than it found. The caller holds b.mu.
 func (f *feed) extend(ctx context.Context, b *block) error {
 	b.begun.Add(1)
+	b.trim()
 	f.onRead()
 	last := (b.number + 1) * blockLength
 	events, err := f.read(ctx, b.settled, int(last-b.settled))
@@ -153,20 +154,26 @@ func (b *block) begin(position int64) {
 	b.bytes.Store(0)
 }
 
-// keep adds the next event, and forgets the first ones of a block that has
-// grown too large.
+// keep adds the next event.
 func (b *block) keep(e *publish.Event) {
 	b.events = append(b.events, e)
 	b.settled = e.Position
-	size := b.bytes.Load() + int64(eventBytes(&e.Event))
-	forgotten := 0
-	for size > blockBytes && forgotten < len(b.events)-1 {
+	b.bytes.Add(int64(eventBytes(&e.Event)))
+}
+
+// trim forgets the first events of a block that has grown too large. Those of a
+// read stay until the next one, since who asked for them has not seen them yet.
+func (b *block) trim() {
+	size, forgotten := b.bytes.Load(), 0
+	for size > blockBytes {
 		size -= int64(eventBytes(&b.events[forgotten].Event))
 		b.from = b.events[forgotten].Position
 		forgotten++
 	}
-	b.events = b.events[forgotten:]
-	b.bytes.Store(size)
+	if forgotten > 0 {
+		b.events = slices.Clone(b.events[forgotten:]) // pages that were handed out have the old ones
+		b.bytes.Store(size)
+	}
 }
 
 func eventBytes(e *outbox.Event) int {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,4 +117,30 @@ func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]ou
 	}
 	close(release)
 	callers.Wait()
+}
+
+// An event that is larger than all that is kept of a block does not push out
+// those that were read with it before anybody has seen them.
+func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
+	t.Parallel()
+	feed := worker.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+		for p := after + 1; p <= 3; p++ {
+			events = append(events, outbox.Event{Position: p, Payload: make([]byte, 1+int(p/2)*(20<<20))})
+			if p == 2 {
+				break
+			}
+		}
+		return events, nil
+	})
+	var got []int64
+	for position, more := int64(0), true; more; {
+		events, end, again, err := feed.After(t.Context(), position)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, position, more = append(got, events...), end, again
+	}
+	if !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("of events 1 to 3 it told %v", got)
+	}
 }
