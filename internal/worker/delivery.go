@@ -98,7 +98,7 @@ func (d *delivery) work(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case more || d.failing():
+		case more, found && d.failing():
 			continue
 		case found:
 			d.pace.Reset()
@@ -124,7 +124,7 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 		if d.failing() {
 			pause = max(0, d.retryAt.Sub(d.Clock.Now()))
 		}
-		if err := d.wait(ctx, pause, nil); err != nil || pause == 0 {
+		if _, err := d.wait(ctx, pause, nil); err != nil || pause == 0 {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
 	if d.scanned > d.lease.Position {
 		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
-		if err := d.wait(ctx, first, d.wake); err != nil || first == wait || d.Clock.Now().Sub(d.saved) < scanSave {
+		if cut, err := d.wait(ctx, first, d.wake); err != nil || cut || first == wait {
 			return err
 		}
 		if err := d.advance(ctx, store.PublisherAdvance{Position: d.scanned}); err != nil {
@@ -143,22 +143,23 @@ func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
 		}
 		wait -= first
 	}
-	return d.wait(ctx, wait, d.wake)
+	_, err := d.wait(ctx, wait, d.wake)
+	return err
 }
 
 // wait ends after a time, by a wake-up that counts, or with an error when
 // there is nothing more to be done. An operator's act ends it too, once it is
-// known what the act has changed.
-func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan struct{}) error {
+// known what the act has changed. cut says that the time was not waited for.
+func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan struct{}) (cut bool, err error) {
 	select {
 	case <-d.yield:
-		return errYielded
+		return true, errYielded
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	default:
 	}
 	if wait <= 0 {
-		return nil
+		return false, nil
 	}
 	timer, stop := d.Clock.After(wait)
 	defer stop()
@@ -166,17 +167,18 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 	defer d.sayNextPoll(time.Time{})
 	select {
 	case <-timer:
+		return false, nil
 	case <-wake:
 		d.pace.Reset()
 		d.gather(ctx)
+		return true, nil
 	case <-d.steered:
-		return d.look(ctx)
+		return true, d.look(ctx)
 	case <-d.yield:
-		return errYielded
+		return true, errYielded
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	}
-	return nil
 }
 
 // gather waits until some time has passed since the last poll, so that many
@@ -220,7 +222,7 @@ func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if err != nil {
-		return false, false, d.excuse(ctx, err)
+		return false, true, d.excuse(ctx, err)
 	}
 	if len(batch) > 0 {
 		all, err := d.deliver(ctx, batch, upto)
@@ -233,14 +235,15 @@ func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
 	return false, more, err
 }
 
-// excuse lets a journal that cannot be read now be read later. The lease ends
-// meanwhile, unless it can be renewed.
+// excuse lets a journal that cannot be read now be read a moment later. The
+// lease ends meanwhile, unless it can be renewed.
 func (d *delivery) excuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	d.log.Warn("the journal could not be read; it is tried again", "error", err)
-	return d.wait(ctx, faultPause, nil)
+	_, err = d.wait(ctx, faultPause, nil)
+	return err
 }
 
 // next reads the next batch that the topic selects, and how far it has read.

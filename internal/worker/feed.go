@@ -25,8 +25,8 @@ type feed struct {
 }
 
 const (
-	blockLength = 1000     // positions
-	blockBytes  = 16 << 20 // a block that is larger forgets its first events
+	blockLength = 1000    // positions
+	blockBytes  = 8 << 20 // a block that is larger forgets its first events before the next read
 	feedBlocks  = 8
 	feedBytes   = 48 << 20 // of all blocks, about
 	// muchRead is how much one read brings at least when the store cut it off
@@ -45,6 +45,8 @@ type block struct {
 	mu      sync.Mutex // also while a read is under way
 	events  []*publish.Event
 	from    int64 // events up to here were forgotten
+	failed  bool  // the last read was in vain
+	more    bool  // it was cut off, or came to the block's end
 	settled int64 // everything up to here is known
 	beyond  int64 // and nothing is from the block's last position up to here
 }
@@ -75,14 +77,16 @@ func (f *feed) after(ctx context.Context, position int64) (page, error) {
 		return f.apart(ctx, position)
 	case b.settled > position:
 		return b.page(position, true), nil
-	case b.begun.Load() > begun: // by somebody else, after this call began
-		return b.page(position, false), nil
+	case b.begun.Load() > begun && !b.failed: // by somebody else, after this call began
+		return b.page(position, b.more), nil
 	}
-	more, err := f.extend(ctx, b)
-	if err != nil {
+	if err := f.extend(ctx, b); err != nil {
 		return page{}, err
 	}
-	return b.page(position, more), nil
+	if b.more && b.settled < position {
+		b.begin(position)
+	}
+	return b.page(position, b.more), nil
 }
 
 // block finds a block or makes an empty one, and forgets what was not used for
@@ -118,42 +122,58 @@ func (f *feed) crowded() bool {
 	return len(f.blocks) > 1 && (len(f.blocks) > feedBlocks || bytes > feedBytes)
 }
 
-// extend reads on where the block is known to, and reports whether there may
-// be more than it found. The caller holds b.mu.
-func (f *feed) extend(ctx context.Context, b *block) (more bool, err error) {
+// extend reads on where the block is known to, and notes whether there may be
+// more than it found. The caller holds b.mu.
+func (f *feed) extend(ctx context.Context, b *block) error {
 	b.begun.Add(1)
+	b.trim()
 	f.onRead()
 	last := (b.number + 1) * blockLength
 	events, err := f.read(ctx, b.settled, int(last-b.settled))
-	if err != nil {
-		return false, err
+	b.failed, b.more = err != nil, true
+	if b.failed {
+		return err
 	}
 	read := 0
 	for _, e := range events {
 		if e.Position > last {
 			b.settled, b.beyond = last, e.Position-1
-			return true, nil
+			return nil
 		}
 		b.keep(publish.NewEvent(e, f.source))
 		read += eventBytes(&e)
 	}
-	return b.settled == last || read >= muchRead, nil
+	b.more = b.settled == last || read >= muchRead
+	return nil
 }
 
-// keep adds the next event, and forgets the first ones of a block that has
-// grown too large.
+// begin forgets a block up to a position, since the events before it are too
+// large to be read on the way there.
+func (b *block) begin(position int64) {
+	b.events, b.from, b.settled = nil, position, position
+	b.bytes.Store(0)
+}
+
+// keep adds the next event.
 func (b *block) keep(e *publish.Event) {
 	b.events = append(b.events, e)
 	b.settled = e.Position
-	size := b.bytes.Load() + int64(eventBytes(&e.Event))
-	forgotten := 0
-	for size > blockBytes && forgotten < len(b.events)-1 {
+	b.bytes.Add(int64(eventBytes(&e.Event)))
+}
+
+// trim forgets the first events of a block that has grown too large. Those of a
+// read stay until the next one, since who asked for them has not seen them yet.
+func (b *block) trim() {
+	size, forgotten := b.bytes.Load(), 0
+	for size > blockBytes {
 		size -= int64(eventBytes(&b.events[forgotten].Event))
 		b.from = b.events[forgotten].Position
 		forgotten++
 	}
-	b.events = b.events[forgotten:]
-	b.bytes.Store(size)
+	if forgotten > 0 {
+		b.events = slices.Clone(b.events[forgotten:]) // pages that were handed out have the old ones
+		b.bytes.Store(size)
+	}
 }
 
 func eventBytes(e *outbox.Event) int {

@@ -86,7 +86,7 @@ func (r receivers) config(b *bench, id string, pairs ...publish.Pair) worker.Pub
 
 // deliver runs a Publishing until stop is called or the test ends, woken by
 // what happens in the store.
-func deliver(tb testing.TB, b *bench, c worker.PublishingConfig) (stop func()) {
+func deliver(tb testing.TB, b *bench, c worker.PublishingConfig, changes ...func(*worker.Publishing)) (stop func()) {
 	tb.Helper()
 	var pairs []outbox.PublisherDefinition
 	for _, p := range c.Pairs {
@@ -96,6 +96,9 @@ func deliver(tb testing.TB, b *bench, c worker.PublishingConfig) (stop func()) {
 		tb.Fatal(err)
 	}
 	p := worker.NewPublishing(c)
+	for _, change := range changes {
+		change(p)
+	}
 	b.OnWork(p.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

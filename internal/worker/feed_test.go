@@ -1,0 +1,146 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/worker"
+)
+
+// A pair that waited for somebody else's read takes that for its own, but not
+// when it came to nothing.
+func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		var reads atomic.Int64
+		inReadOfAnother(t, func(context.Context, int64, int) ([]outbox.Event, error) {
+			if reads.Add(1) == 1 {
+				return nil, errors.New("cut off")
+			}
+			return []outbox.Event{{Position: 1}}, nil
+		}, 0, func(events []int64, _ bool, err error) {
+			if err == nil && len(events) == 0 {
+				t.Error("an event was there before the call, and it was told that there is none")
+			}
+		})
+	}
+}
+
+// large is a journal of n events that are so large that the store hands out
+// few of them at a time. It counts the reads.
+func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outbox.Event, error) {
+	payload := bytes.Repeat([]byte(" "), 256<<10)
+	return func(_ context.Context, after int64, limit int) (events []outbox.Event, err error) {
+		reads.Add(1)
+		for p := after + 1; p <= int64(n) && len(events) < min(limit, 32); p++ {
+			events = append(events, outbox.Event{Position: p, Payload: payload})
+		}
+		return events, nil
+	}
+}
+
+// A process that begins in the middle of a block does not read the large events
+// before it bit by bit.
+func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	feed := worker.NewFeed(large(1000, &reads))
+	for position := int64(900); position < 1000; {
+		events, end, more, err := feed.After(t.Context(), position)
+		if err != nil || !more || end < position || len(events) > 0 && events[0] != position+1 {
+			t.Fatalf("after %d: %v up to %d, more %v, %v", position, events, end, more, err)
+		}
+		position = end
+	}
+	if n := reads.Load(); n > 6 {
+		t.Errorf("100 events were had in %d reads", n)
+	}
+	if events, _, _, err := feed.After(t.Context(), 10); err != nil || len(events) == 0 || events[0] != 11 {
+		t.Errorf("what comes before is read all the same: got %v, %v", events, err)
+	}
+}
+
+// Of pairs that wait for a read that was cut off before it came to where they
+// are, none is told that there is nothing more.
+func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		var reads atomic.Int64
+		read := large(300, &reads)
+		inReadOfAnother(t, read, 100, func(events []int64, more bool, err error) {
+			if err != nil || !more {
+				t.Errorf("with 200 events to come it got %d, more %v, %v", len(events), more, err)
+			}
+		})
+	}
+}
+
+// inReadOfAnother lets several callers ask a feed for what comes after a
+// position while the first read, which another one began and which finds
+// nothing, is under way.
+func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]outbox.Event, error), position int64, judge func(events []int64, more bool, err error)) {
+	const waiting = 8
+	begun, release := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	feed := worker.NewFeed(func(ctx context.Context, after int64, limit int) (events []outbox.Event, err error) {
+		mine := false
+		first.Do(func() {
+			mine = true
+			close(begun)
+			<-release
+		})
+		if mine {
+			return nil, nil
+		}
+		return read(ctx, after, limit)
+	})
+	var callers sync.WaitGroup
+	callers.Go(func() { _, _, _, _ = feed.After(tb.Context(), position) })
+	<-begun
+	var entered atomic.Int64
+	for range waiting {
+		callers.Go(func() {
+			entered.Add(1)
+			events, _, more, err := feed.After(tb.Context(), position)
+			judge(events, more, err)
+		})
+	}
+	for entered.Load() < waiting {
+		runtime.Gosched()
+	}
+	close(release)
+	callers.Wait()
+}
+
+// An event that is larger than all that is kept of a block does not push out
+// those that were read with it before anybody has seen them.
+func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
+	t.Parallel()
+	feed := worker.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+		for p := after + 1; p <= 3; p++ {
+			events = append(events, outbox.Event{Position: p, Payload: make([]byte, 1+int(p/2)*(20<<20))})
+			if p == 2 {
+				break
+			}
+		}
+		return events, nil
+	})
+	var got []int64
+	for position, more := int64(0), true; more; {
+		events, end, again, err := feed.After(t.Context(), position)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, position, more = append(got, events...), end, again
+	}
+	if !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("of events 1 to 3 it told %v", got)
+	}
+}
