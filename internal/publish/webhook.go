@@ -253,8 +253,8 @@ func pointsTo(response *http.Response) string {
 // retryAfter reads seconds or a date, and is 0 when there is neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	var d time.Duration
-	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
-		d = time.Duration(min(seconds, int64(longestRetry/time.Second))) * time.Second
+	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		d = time.Duration(min(max(seconds, 0), int64(longestRetry/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		d = at.Sub(now)
 	}

@@ -228,7 +228,10 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 		{code: 429, header: []string{"Retry-After", "7"}, kind: destination, retry: 7 * time.Second, says: "answered 429 Too Many Requests"},
 		{code: 503, header: []string{"Retry-After", "9223372037"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", inHalfAnHour}, kind: destination, retry: 30 * time.Minute},
+		{code: 503, header: []string{"Retry-After", "99999999999999999999"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", "-3"}, kind: destination},
+		{code: 503, header: []string{"Retry-After", "-9223372037"}, kind: destination}, // overflows as nanoseconds
+		{code: 503, header: []string{"Retry-After", "1.5"}, kind: destination},
 		{code: 503, header: []string{"Retry-After", "soon"}, kind: destination},
 		{code: 410, kind: destination, gone: true, says: "does not want events any more"},
 		{code: 302, header: []string{"Location", "/elsewhere"}, kind: destination, says: "and points to https://127.0.0.1"},
