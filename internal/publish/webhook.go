@@ -172,6 +172,11 @@ func (w *webhook) head(request *http.Request, id, contentType string, body []byt
 	}
 	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("User-Agent", w.agent)
+	if request.Header.Get("Idempotency-Key") == "" {
+		// Not sent: it tells the transport that a request may be sent again on
+		// a new connection when the one that it kept turns out to be dead.
+		request.Header["Idempotency-Key"] = nil
+	}
 	if len(w.settings.signers) == 0 {
 		return nil
 	}

@@ -427,3 +427,27 @@ func TestWebhook_takesTestEvents(t *testing.T) {
 		t.Errorf("id %q", id)
 	}
 }
+
+// Servers and what stands before them close connections that they kept, and a
+// request may meet that.
+func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
+	t.Parallel()
+	died := map[string]bool{}
+	var server *receiver
+	server = newReceiver(t, func(w http.ResponseWriter, r request) {
+		if r.header["Idempotency-Key"] != nil {
+			t.Error("a header for the transport was sent")
+		}
+		server.mu.Lock()
+		second := !died[r.from] && slices.ContainsFunc(server.requests[:len(server.requests)-1], func(before request) bool { return before.from == r.from })
+		died[r.from] = died[r.from] || second
+		server.mu.Unlock()
+		if second {
+			panic(http.ErrAbortHandler) // no answer
+		}
+	})
+	deliver(t, server.hook(t), 1, 5)
+	if got := fmt.Sprint(server.positions(t)); got != "[1 2 2 3 3 4 4 5 5]" {
+		t.Errorf("got %s", got)
+	}
+}
