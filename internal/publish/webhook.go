@@ -23,9 +23,10 @@ const (
 	structuredType = "application/cloudevents+json"
 	batchType      = "application/cloudevents-batch+json"
 
-	largestRequest  = 1 << 20  // bytes of a batch of more than one event
-	largestAnswer   = 64 << 10 // bytes of an answer that are read
-	shownOfAnswer   = 500      // bytes of an answer that an error shows
+	largestRequest  = 1 << 20     // bytes of a batch of more than one event
+	largestAnswer   = 64 << 10    // bytes of an answer that are read
+	longestAnswer   = time.Second // of reading it
+	shownOfAnswer   = 500         // bytes of an answer that an error shows
 	longestRetry    = time.Hour
 	idleConnection  = time.Minute
 	largestHeadings = 64 << 10
@@ -161,7 +162,8 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 	}
 	defer func() { _ = response.Body.Close() }()
 	// What is read to its end lets the connection be used again. An answer
-	// that breaks off has been given all the same.
+	// that breaks off, or goes on and on, has been given all the same.
+	defer time.AfterFunc(longestAnswer, cancel).Stop()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
 	return judge(response, answer, w.now())
 }

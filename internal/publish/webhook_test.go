@@ -451,3 +451,24 @@ func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for code, kind := range map[int]outbox.DeliveryErrorKind{200: "", 422: outbox.EventError} {
+		release := make(chan struct{})
+		server := newReceiver(t, func(w http.ResponseWriter, r request) {
+			status(code)(w, r)
+			w.(http.Flusher).Flush()
+			<-release
+		})
+		start := time.Now()
+		n, err := server.hook(t, "timeout: 5m").Publish(t.Context(), journalEvents(1, 1))
+		close(release)
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("%d took %v", code, took)
+		}
+		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || publish.Blame(err).Kind != kind) {
+			t.Errorf("%d: delivered %d, %v", code, n, err)
+		}
+	}
+}
