@@ -40,6 +40,9 @@ type ConditionItem struct {
 // ParseCondition reads a condition from JSON and judges it. Errors are
 // *Refusal with ErrInvalid whose Field begins with condition.
 func ParseCondition(text []byte) (c AppendCondition, err error) {
+	if !utf8.Valid(text) { // decoding would look for the replacement character
+		return c, Invalid("condition", "the condition is not valid UTF-8 (byte %d)", invalidByte(text))
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
@@ -47,6 +50,9 @@ func ParseCondition(text []byte) (c AppendCondition, err error) {
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return c, Invalid("condition", "there is text after the condition")
+	}
+	if hasHalfCharacter(text) {
+		return c, Invalid("condition", "the condition spells half a character (a \\ud800 to \\udfff without its other half), which no event can have")
 	}
 	return c, c.Validate()
 }

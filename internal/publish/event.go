@@ -74,10 +74,12 @@ func (e *Event) encode() ([]byte, error) {
 	c.SetID(e.ID())
 	c.SetSource(e.source)
 	c.SetType(e.EventType)
+	attributes := c.Context.(*event.EventContextV1)
+	attributes.Type = e.EventType // the SDK cuts spaces of all kinds off
 	c.SetTime(e.OccurredAt)
 	c.SetDataContentType(event.ApplicationJSON)
 	if e.CampaignID != "" {
-		c.SetSubject(e.CampaignID)
+		attributes.Subject = &e.CampaignID
 		c.SetExtension("campaignid", e.CampaignID)
 		c.SetExtension("seq", strconv.FormatInt(e.Seq, 10))
 	}

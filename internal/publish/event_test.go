@@ -107,3 +107,21 @@ func BenchmarkCloudEvent(b *testing.B) {
 		}
 	}
 }
+
+// Names may begin and end with spaces, and then differ from those without.
+func TestCloudEvent_keepsSpaces(t *testing.T) {
+	t.Parallel()
+	e := journalEvent(3)
+	e.CampaignID, e.EventType = " c 1\u2028", "\u00a0created\u0085"
+	encoded, err := publish.NewEvent(e, publish.Source("j1")).CloudEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Type, Subject, CampaignID string }
+	if err := json.Unmarshal(encoded, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Subject != e.CampaignID || got.CampaignID != e.CampaignID || got.Type != e.EventType {
+		t.Errorf("got %+q of campaign %q, type %q", got, e.CampaignID, e.EventType)
+	}
+}

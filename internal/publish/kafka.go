@@ -91,8 +91,8 @@ func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, err
 		if i > 0 && time.Since(start) > patience {
 			return i, nil
 		}
-		n := 1
-		if i >= alone {
+		n := 1 // a client that knows no partition yet would tear a group apart
+		if i >= alone && k.client != nil {
 			n = k.fitting(events[i:], list[i:])
 		}
 		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])

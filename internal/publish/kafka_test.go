@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -372,5 +373,50 @@ func TestKafka_saysWhoItIs(t *testing.T) {
 	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain", "timeout: 1s"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
 	if strings.Contains(blame.Error(), "s3cret") {
 		t.Errorf("tells the password: %v", blame)
+	}
+}
+
+// A client learns of the partitions with its first record, and would send off
+// what it has of one while more of it is still to come. A group would then be
+// several record batches of a partition, of which one may be taken after one
+// before it was refused.
+func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t)
+	type sent struct {
+		producer  int64
+		partition int32
+		sequence  int32
+	}
+	var mu sync.Mutex
+	batches := map[sent]int32{} // with how many records
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
+			for _, partition := range topic.Partitions {
+				var batch kmsg.RecordBatch
+				if err := batch.ReadFrom(partition.Records); err != nil {
+					t.Error(err)
+				}
+				batches[sent{batch.ProducerID, partition.Partition, batch.FirstSequence}] = batch.NumRecords
+			}
+		}
+		return true
+	}})
+	const clients, events = 5, 500
+	for range clients {
+		deliver(t, openKafka(t, cluster), 1, events)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	alone := 0
+	for _, records := range batches {
+		if records == 1 {
+			alone++
+		}
+	}
+	if most := clients * (1 + partitions); alone != clients || len(batches) > most {
+		t.Errorf("%d record batches, %d of them of one event; want %d at the most, the first of each client of one event: %v", len(batches), alone, most, batches)
 	}
 }

@@ -28,6 +28,7 @@ type natsPublisher struct {
 	tls      *tls.Config // nil without TLS
 
 	conn   *nats.Conn // nil before the first Publish and after a failure
+	socket net.Conn   // of conn
 	stream jetstream.JetStream
 	said   serverWords
 }
@@ -88,12 +89,18 @@ func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error 
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
+	// The library would go on writing to a server that reads nothing.
+	socket := n.socket
+	defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
 	message := nats.NewMsg(n.settings.name)
 	message.Data = b
 	message.Header.Set("content-type", structuredType)
 	_, err := n.stream.PublishMsg(ctx, message, jetstream.WithMsgID(n.pair.String()+"/"+n.journal+"/"+id))
 	if err == nil {
 		return nil
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return n.judge(err, len(b))
 }
@@ -108,7 +115,7 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 	options := []nats.Option{
 		nats.Name("outboxweb " + n.pair.String()), nats.NoReconnect(), nats.DontRandomize(),
 		// Timeout bounds each server's greeting; the dialer ends with ctx.
-		nats.Timeout(n.timeout / time.Duration(len(n.settings.servers))), nats.SetCustomDialer(contextDialer{ctx}),
+		nats.Timeout(n.timeout / time.Duration(len(n.settings.servers))), nats.SetCustomDialer(contextDialer{ctx, &n.socket}),
 		nats.ErrorHandler(n.said.hear),
 	}
 	switch {
@@ -169,9 +176,14 @@ func (n *natsPublisher) Close() error {
 }
 
 // contextDialer ends a dial of the library with the context of the Publish
-// that needs it.
-type contextDialer struct{ ctx context.Context }
+// that needs it, and keeps what it made.
+type contextDialer struct {
+	ctx    context.Context
+	socket *net.Conn
+}
 
 func (d contextDialer) Dial(network, address string) (net.Conn, error) {
-	return new(net.Dialer).DialContext(d.ctx, network, address)
+	conn, err := new(net.Dialer).DialContext(d.ctx, network, address)
+	*d.socket = conn
+	return conn, err
 }

@@ -23,9 +23,10 @@ const (
 	structuredType = "application/cloudevents+json"
 	batchType      = "application/cloudevents-batch+json"
 
-	largestRequest  = 1 << 20  // bytes of a batch of more than one event
-	largestAnswer   = 64 << 10 // bytes of an answer that are read
-	shownOfAnswer   = 500      // bytes of an answer that an error shows
+	largestRequest  = 1 << 20     // bytes of a batch of more than one event
+	largestAnswer   = 64 << 10    // bytes of an answer that are read
+	longestAnswer   = time.Second // of reading it
+	shownOfAnswer   = 500         // bytes of an answer that an error shows
 	longestRetry    = time.Hour
 	idleConnection  = time.Minute
 	largestHeadings = 64 << 10
@@ -161,7 +162,8 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 	}
 	defer func() { _ = response.Body.Close() }()
 	// What is read to its end lets the connection be used again. An answer
-	// that breaks off has been given all the same.
+	// that breaks off, or goes on and on, has been given all the same.
+	defer time.AfterFunc(longestAnswer, cancel).Stop()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
 	return judge(response, answer, w.now())
 }
@@ -172,6 +174,11 @@ func (w *webhook) head(request *http.Request, id, contentType string, body []byt
 	}
 	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("User-Agent", w.agent)
+	if request.Header.Get("Idempotency-Key") == "" {
+		// Not sent: it tells the transport that a request may be sent again on
+		// a new connection when the one that it kept turns out to be dead.
+		request.Header["Idempotency-Key"] = nil
+	}
 	if len(w.settings.signers) == 0 {
 		return nil
 	}
@@ -253,8 +260,8 @@ func pointsTo(response *http.Response) string {
 // retryAfter reads seconds or a date, and is 0 when there is neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	var d time.Duration
-	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
-		d = time.Duration(min(seconds, int64(longestRetry/time.Second))) * time.Second
+	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		d = time.Duration(min(max(seconds, 0), int64(longestRetry/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		d = at.Sub(now)
 	}

@@ -228,7 +228,10 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 		{code: 429, header: []string{"Retry-After", "7"}, kind: destination, retry: 7 * time.Second, says: "answered 429 Too Many Requests"},
 		{code: 503, header: []string{"Retry-After", "9223372037"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", inHalfAnHour}, kind: destination, retry: 30 * time.Minute},
+		{code: 503, header: []string{"Retry-After", "99999999999999999999"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", "-3"}, kind: destination},
+		{code: 503, header: []string{"Retry-After", "-9223372037"}, kind: destination}, // overflows as nanoseconds
+		{code: 503, header: []string{"Retry-After", "1.5"}, kind: destination},
 		{code: 503, header: []string{"Retry-After", "soon"}, kind: destination},
 		{code: 410, kind: destination, gone: true, says: "does not want events any more"},
 		{code: 302, header: []string{"Location", "/elsewhere"}, kind: destination, says: "and points to https://127.0.0.1"},
@@ -422,5 +425,50 @@ func TestWebhook_takesTestEvents(t *testing.T) {
 	}
 	if id := server.got()[0].header.Get("Webhook-Id"); id != "scenes.p.test-1" {
 		t.Errorf("id %q", id)
+	}
+}
+
+// Servers and what stands before them close connections that they kept, and a
+// request may meet that.
+func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
+	t.Parallel()
+	died := map[string]bool{}
+	var server *receiver
+	server = newReceiver(t, func(w http.ResponseWriter, r request) {
+		if r.header["Idempotency-Key"] != nil {
+			t.Error("a header for the transport was sent")
+		}
+		server.mu.Lock()
+		second := !died[r.from] && slices.ContainsFunc(server.requests[:len(server.requests)-1], func(before request) bool { return before.from == r.from })
+		died[r.from] = died[r.from] || second
+		server.mu.Unlock()
+		if second {
+			panic(http.ErrAbortHandler) // no answer
+		}
+	})
+	deliver(t, server.hook(t), 1, 5)
+	if got := fmt.Sprint(server.positions(t)); got != "[1 2 2 3 3 4 4 5 5]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for code, kind := range map[int]outbox.DeliveryErrorKind{200: "", 422: outbox.EventError} {
+		release := make(chan struct{})
+		server := newReceiver(t, func(w http.ResponseWriter, r request) {
+			status(code)(w, r)
+			w.(http.Flusher).Flush()
+			<-release
+		})
+		start := time.Now()
+		n, err := server.hook(t, "timeout: 5m").Publish(t.Context(), journalEvents(1, 1))
+		close(release)
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("%d took %v", code, took)
+		}
+		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || publish.Blame(err).Kind != kind) {
+			t.Errorf("%d: delivered %d, %v", code, n, err)
+		}
 	}
 }

@@ -1,0 +1,63 @@
+package publish_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+)
+
+// stalled is a server that greets, and then reads nothing more.
+func stalled(tb testing.TB) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	release := make(chan struct{})
+	tb.Cleanup(func() {
+		close(release)
+		listener.Close()
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":67108864}\r\n")
+				lines := bufio.NewScanner(conn)
+				for lines.Scan() {
+					if strings.HasPrefix(lines.Text(), "PING") {
+						fmt.Fprint(conn, "PONG\r\n")
+						break
+					}
+				}
+				<-release
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	p := open(t, "url: nats://"+stalled(t)+"/scenes", "timeout: 1s")
+	start := time.Now()
+	n, err := p.Publish(t.Context(), []*publish.Event{publish.NewEvent(noisy(1, 30<<20), publish.Source("j1"))})
+	if n != 0 || !errors.Is(err, context.DeadlineExceeded) || publish.Blame(err).Kind != outbox.DestinationError {
+		t.Errorf("delivered %d: %v", n, err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
