@@ -71,13 +71,7 @@ func (l Links) SkipPublisherEvent(n outbox.PairName) URL {
 // that would do.
 func (l Links) SeekPublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "seek")...) }
 
-// seekTo is the page of a seek to the head or the beginning, or after a
-// position, which is text.
-func (l Links) seekTo(n outbox.PairName, to, position string) URL {
-	return l.at(values("to", to, "position", position), publisherPath(n, "seek")...)
-}
-
-// publisherAnchor is the id of a pair's row in lists, and of its forms.
+// publisherAnchor is the id of a pair's row in lists.
 func publisherAnchor(n outbox.PairName) string { return "publisher-" + n.String() }
 
 func publisherHue(s outbox.PublisherState) string {
@@ -272,26 +266,26 @@ func blame(p outbox.Publisher) string {
 	return "The destination is not reachable, overloaded or set up wrongly; no event is at fault."
 }
 
-// pairText is one condition of a match.
-type pairText struct {
+// matchCondition is one condition of a match, in words.
+type matchCondition struct {
 	name  string
 	items []string
 }
 
 // conditions are those of a match that are given.
-func conditions(m outbox.Match) []pairText {
+func conditions(m outbox.Match) []matchCondition {
 	var exact []string
 	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
 		exact = append(exact, name+" = "+m.ExactTags[name])
 	}
-	all := []pairText{
+	all := []matchCondition{
 		{"Event type is one of", m.EventTypes},
 		{"Campaign is one of", m.Campaigns},
 		{"Has all of the tags", m.RequiredTags},
 		{"Has any of the tags", m.AnyOfTags},
 		{"Has these tags with these values", exact},
 	}
-	return slices.DeleteFunc(all, func(c pairText) bool { return len(c.items) == 0 })
+	return slices.DeleteFunc(all, func(c matchCondition) bool { return len(c.items) == 0 })
 }
 
 // selects says what a topic selects, in a sentence.
@@ -305,7 +299,7 @@ func selects(m outbox.Match) string {
 	return "Events for which this holds:"
 }
 
-// pausable, resumable and resettable tell which acts the store would take.
+// pausablePublisher and its like tell which acts the store would take.
 func pausablePublisher(p outbox.Publisher) bool { return p.Status != outbox.PublisherPaused }
 
 func resumablePublisher(p outbox.Publisher) bool {
@@ -427,14 +421,14 @@ func seekFields(v SeekView) []namedText {
 	return fields
 }
 
-// seekBody and its like are what the API's acts on publishers read, in the
-// order shown.
+// seekShownBody is what a page has shown of a seek, as the API reads it.
 type seekShownBody struct {
 	Repeats int64 `json:"repeats"`
 	Skips   int64 `json:"skips"`
 	Capped  bool  `json:"capped,omitempty"`
 }
 
+// seekActBody is what the API's seek reads; its field order is the order shown.
 type seekActBody struct {
 	Position *int64         `json:"position,omitempty"`
 	Time     string         `json:"time,omitempty"`
