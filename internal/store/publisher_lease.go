@@ -127,8 +127,11 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []PublisherState {
 	var states []PublisherState
 	holdings := map[string]int{}
-	for _, p := range all {
-		if p.held(now) {
+	for _, p := range all { // what is asked for counts as given already
+		switch {
+		case p.wanted(now) && !p.idle():
+			holdings[p.wantedBy]++
+		case p.held(now):
 			holdings[p.owner]++
 		}
 	}
@@ -149,14 +152,13 @@ func prospects(all []*publisherRow, owner string, configured []outbox.PairName, 
 
 // prospect says what a process may do about the pair, whatever others hold.
 func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
-	wanted := p.wantedBy != "" && p.wantedBy != owner && now-p.wantedAt < askedFor.Microseconds()
-	idle := p.status == outbox.PublisherPaused || p.stopped
+	wanted := p.wanted(now) && p.wantedBy != owner
 	switch {
-	case p.owner == owner && (wanted || idle):
+	case p.owner == owner && (wanted || p.idle()):
 		return PublisherYield
 	case p.owner == owner:
 		return PublisherHold
-	case idle || p.held(now) || wanted && p.owner == "":
+	case p.idle() || p.held(now) || wanted && p.owner == "":
 		return PublisherLeave
 	default:
 		return PublisherClaim
@@ -166,8 +168,17 @@ func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
 // worthAsking reports whether the process that has the pair has at least two
 // more than the one that would ask.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
-	return p.held(now) && holdings[p.owner] >= holdings[owner]+2 && (p.wantedBy == "" || now-p.wantedAt >= askedFor.Microseconds())
+	return p.held(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
 }
+
+// wanted reports whether a process waits for the pair to be given to it.
+func (p *publisherRow) wanted(now int64) bool {
+	return p.wantedBy != "" && now-p.wantedAt < askedFor.Microseconds()
+}
+
+// idle reports whether there is nothing to be done for the pair until an
+// operator says so.
+func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
 
 // AskForPublisher tells the process that has the pair that owner would take
 // it. It may come to nothing.
