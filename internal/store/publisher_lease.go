@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -69,7 +70,7 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 		if _, err := t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
 			return err
 		}
-		for _, d := range pairs {
+		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.PairName { return d.PairName }) {
 			if err := t.registerPublisher(d, head, now); err != nil {
 				return err
 			}
@@ -232,6 +233,14 @@ func (s *Store) ClaimPublisher(ctx context.Context, owner string, name outbox.Pa
 	return claimed, err == nil, err
 }
 
+// byName puts what is to be changed of several pairs in the order in which all
+// transactions change them, so that none waits for another that waits for it.
+func byName[T any](all []T, name func(T) outbox.PairName) []T {
+	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
+		return cmp.Or(cmp.Compare(name(a).Topic, name(b).Topic), cmp.Compare(name(a).Publisher, name(b).Publisher))
+	})
+}
+
 // PublisherBeat is what the holder of a pair says about it from time to time.
 type PublisherBeat struct {
 	Lease           PublisherLease
@@ -253,7 +262,7 @@ func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, leas
 		lost = nil
 		until := s.now() + lease.Microseconds()
 		var b batch
-		for _, beat := range beats {
+		for _, beat := range byName(beats, func(beat PublisherBeat) outbox.PairName { return beat.Lease.PairName }) {
 			l := beat.Lease
 			b.exec(func(n int64) error {
 				if n == 0 {
