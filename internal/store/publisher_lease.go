@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -70,7 +71,7 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 		if err != nil {
 			return err
 		}
-		for _, d := range pairs {
+		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.PairName { return d.PairName }) {
 			if err := t.registerPublisher(d, head, now); err != nil {
 				return err
 			}
@@ -128,8 +129,11 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []PublisherState {
 	var states []PublisherState
 	holdings := map[string]int{}
-	for _, p := range all {
-		if p.held(now) {
+	for _, p := range all { // what is asked for counts as given already
+		switch {
+		case p.wanted(now) && !p.idle():
+			holdings[p.wantedBy]++
+		case p.held(now):
 			holdings[p.owner]++
 		}
 	}
@@ -150,14 +154,13 @@ func prospects(all []*publisherRow, owner string, configured []outbox.PairName, 
 
 // prospect says what a process may do about the pair, whatever others hold.
 func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
-	wanted := p.wantedBy != "" && p.wantedBy != owner && now-p.wantedAt < askedFor.Microseconds()
-	idle := p.status == outbox.PublisherPaused || p.stopped
+	wanted := p.wanted(now) && p.wantedBy != owner
 	switch {
-	case p.owner == owner && (wanted || idle):
+	case p.owner == owner && (wanted || p.idle()):
 		return PublisherYield
 	case p.owner == owner:
 		return PublisherHold
-	case idle || p.held(now) || wanted && p.owner == "":
+	case p.idle() || p.held(now) || wanted && p.owner == "":
 		return PublisherLeave
 	default:
 		return PublisherClaim
@@ -167,8 +170,17 @@ func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
 // worthAsking reports whether the process that has the pair has at least two
 // more than the one that would ask.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
-	return p.held(now) && holdings[p.owner] >= holdings[owner]+2 && (p.wantedBy == "" || now-p.wantedAt >= askedFor.Microseconds())
+	return p.held(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
 }
+
+// wanted reports whether a process waits for the pair to be given to it.
+func (p *publisherRow) wanted(now int64) bool {
+	return p.wantedBy != "" && now-p.wantedAt < askedFor.Microseconds()
+}
+
+// idle reports whether there is nothing to be done for the pair until an
+// operator says so.
+func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
 
 // AskForPublisher tells the process that has the pair that owner would take
 // it. It may come to nothing.
@@ -222,6 +234,14 @@ func (s *Store) ClaimPublisher(ctx context.Context, owner string, name outbox.Pa
 	return claimed, err == nil, err
 }
 
+// byName puts what is to be changed of several pairs in the order in which all
+// transactions change them, so that none waits for another that waits for it.
+func byName[T any](all []T, name func(T) outbox.PairName) []T {
+	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
+		return cmp.Or(cmp.Compare(name(a).Topic, name(b).Topic), cmp.Compare(name(a).Publisher, name(b).Publisher))
+	})
+}
+
 // PublisherBeat is what the holder of a pair says about it from time to time.
 type PublisherBeat struct {
 	Lease           PublisherLease
@@ -243,7 +263,7 @@ func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, leas
 		lost = nil
 		until := s.now() + lease.Microseconds()
 		var b batch
-		for _, beat := range beats {
+		for _, beat := range byName(beats, func(beat PublisherBeat) outbox.PairName { return beat.Lease.PairName }) {
 			l := beat.Lease
 			b.exec(func(n int64) error {
 				if n == 0 {

@@ -255,3 +255,51 @@ func TestPublisherStates_leasesSpread(t *testing.T) {
 		t.Errorf("a free pair: %v", got)
 	}
 }
+
+// Whoever is asked may take its time, while a call of a destination is under
+// way. What it will have given counts as given: who asks for more would be
+// asked to give it back.
+func TestPublisherStates_asksForNoMoreThanItsShare(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var names []outbox.PairName
+	for i := range 5 {
+		names = append(names, outbox.PairName{Topic: "t", Publisher: fmt.Sprint(i)})
+	}
+	f.register(names...)
+	for _, name := range names {
+		f.claimPair("one", name)
+	}
+	asked := map[string]int{}
+	for range 5 {
+		for _, owner := range []string{"two", "three"} {
+			for name, is := range f.prospects(owner, names...) {
+				if is != store.PublisherAsk {
+					continue
+				}
+				asked[owner]++
+				if err := f.AskForPublisher(f.ctx, owner, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if want := map[string]int{"two": 2, "three": 1}; !cmp.Equal(asked, want) {
+		t.Errorf("of 5 pairs that one process has the others ask for %v, want %v", asked, want)
+	}
+}
+
+// Nobody needs a pair that is paused.
+func TestPublisherStates_doesNotAskForAPausedPair(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(pairA, pairB)
+	f.claimPair("one", pairA)
+	f.claimPair("one", pairB)
+	if _, err := f.PausePublisher(f.ctx, ben, pairA); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.prospects("two", pairA, pairB); got[pairA] != store.PublisherLeave {
+		t.Errorf("another may %v", got)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -72,7 +74,9 @@ func (s *Store) samplePublishers(ctx context.Context, minute int64) error {
 	if err == nil && len(changed) > 0 {
 		err = s.journal.write(ctx, func(t *tx) error {
 			var b batch
-			for name, x := range changed {
+			names := slices.Collect(maps.Keys(changed))
+			for _, name := range byName(names, func(n outbox.PairName) outbox.PairName { return n }) {
+				x := changed[name]
 				b.exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
 			}
 			b.exec(nil, `delete from publisher_samples where minute < $1`, minute-samplesKept.Microseconds())

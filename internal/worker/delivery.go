@@ -62,8 +62,8 @@ const (
 	yieldGrace = 5 * time.Second
 	// wakePause is the least time between two polls that appends wake.
 	wakePause = 10 * time.Millisecond
-	// savePause is the wait before a position that could not be saved is
-	// saved again.
+	// savePause is the first wait before a position that could not be saved is
+	// saved again; it doubles up to faultPause.
 	savePause = 100 * time.Millisecond
 )
 
@@ -382,7 +382,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 	lease := d.lease
 	d.mu.Unlock()
 	a.Lease = d.Lease
-	for {
+	for pause := savePause; ; pause = min(2*pause, faultPause) {
 		began := time.Now()
 		acts, err := d.Store.AdvancePublisher(ctx, &lease, a)
 		switch {
@@ -405,11 +405,13 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 			return errYielded
 		}
 		d.log.Warn("a position could not be saved; it is tried again", "error", err)
+		timer, stop := d.Clock.After(pause)
 		select {
-		case <-time.After(savePause):
+		case <-timer:
+		case <-d.yield:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
+		stop()
 	}
 }
 

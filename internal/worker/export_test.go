@@ -158,3 +158,13 @@ func (f Feed) Kept() (bytes int64) {
 	}
 	return bytes
 }
+
+// Die has the process leave everything as it is, as one that is killed: no pair
+// is given back. Its Run is to be ended by its context.
+func (p *Publishing) Die() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.held {
+		d.lost(outbox.ErrLeaseLost)
+	}
+}

@@ -1,11 +1,14 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -89,4 +92,34 @@ func TestPublishing_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 		})
 	})
 	b.mustStandAt(t, pair.PairName, 1)
+}
+
+// A position that cannot be saved is saved later, without its batch being
+// delivered again; the tries do not crowd a database that is away.
+func TestPublishing_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	s := newSteps()
+	b := open(t, define(t, ledger), at(s.clock))
+	b.mustAppend(t, notes("c-1", 3)...)
+	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+		mustExec(t, b.journal, `alter table publisher_progress rename to away`)
+		return len(events), nil
+	}}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.PollInterval = time.Hour
+	deliver(t, b, s.on(r.config(b, "one", pair)))
+	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+		w := s.next(t)
+		if want *= time.Millisecond; w.long != want {
+			t.Errorf("wait %d is %s, want %s", i+1, w.long, want)
+		}
+		if i == 5 {
+			mustExec(t, b.journal, `alter table away rename to publisher_progress`)
+		}
+		s.pass(w)
+	}
+	b.mustStandAt(t, pair.PairName, 3)
+	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
+		t.Errorf("it got %v", got)
+	}
 }

@@ -1,0 +1,40 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// Processes change several pairs in one transaction. They take them in the same
+// order, so that none waits for another that waits for it.
+func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(pairA, pairB)
+	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
+	for what, change := range map[string]func() error{
+		"renewing": func() error {
+			_, err := f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: b}, {Lease: a}}, time.Minute)
+			return err
+		},
+		"registering": func() error {
+			return f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
+		},
+	} {
+		other := f.somebody(f.pair.Journal)
+		f.runs(other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
+		ended := make(chan error, 1)
+		go func() { ended <- change() }()
+		f.waiting(1)
+		if _, err := other.Exec(f.ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
+			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
+		}
+		f.runs(other, `rollback`)
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

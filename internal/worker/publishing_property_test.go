@@ -1,0 +1,338 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publish"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+var (
+	publishingSeed  = flag.Uint64("publishing-seed", 0, "the seed of the random history of publishers; 0 for another each time")
+	publishingSteps = flag.Int("publishing-steps", 150, "the length of the random history of publishers")
+)
+
+// stream judges what the receiver of a pair gets, event by event.
+type stream struct {
+	pair     publish.Pair
+	opened   func(position int64) bool // whether the event there is of that type
+	mu       sync.Mutex
+	dice     *rand.Rand
+	clumsy   bool  // it fails now and then
+	floor    int64 // all that the pair selects up to here has come, or was skipped by an operator
+	wrong    []string
+	received int
+}
+
+func (s *stream) selects(position int64) bool {
+	return s.pair.Match.EventTypes[0] == "*" || s.opened(position)
+}
+
+// take is what the receiver answers.
+func (s *stream) take(events []*publish.Event) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(events)
+	if s.clumsy && s.dice.IntN(3) == 0 {
+		n = s.dice.IntN(n)
+	}
+	for _, e := range events[:n] {
+		s.expect(e.Position)
+		s.floor = max(s.floor, e.Position)
+		s.received++
+	}
+	switch kind := outbox.EventError; {
+	case n == len(events) && (!s.clumsy || s.dice.IntN(8) > 0):
+		return n, nil
+	case s.dice.IntN(2) == 0:
+		kind = outbox.DestinationError
+		fallthrough
+	default:
+		if s.dice.IntN(8) == 0 {
+			n = 0 // they have arrived, and the answer does not
+		}
+		return min(n, len(events)-1), &publish.Error{Kind: kind, Err: errors.New("refused")}
+	}
+}
+
+// expect notes that what the pair selects before a position has not come.
+func (s *stream) expect(position int64) {
+	for p := s.floor + 1; p < position; p++ {
+		if s.selects(p) {
+			s.wrong = append(s.wrong, fmt.Sprintf("%s: %d is missing between %d and %d", s.pair.PairName, p, s.floor, position))
+			return
+		}
+	}
+}
+
+// skipped is called before an operator has the pair go on after a position.
+func (s *stream) skipped(position int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floor = max(s.floor, position)
+}
+
+func (s *stream) behave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clumsy = false
+}
+
+func (s *stream) verdict() (wrong []string, floor int64, received int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wrong, s.floor, s.received
+}
+
+// process is a server that delivers.
+type process struct {
+	publishing *worker.Publishing
+	cancel     context.CancelFunc
+	ended      chan error
+}
+
+// history is what happens to publishers at random. Two stores stand for two
+// machines, each with some processes.
+type history struct {
+	testing.TB
+	dice      *rand.Rand
+	stores    []*bench
+	ahead     atomic.Int64 // of the clock, in microseconds
+	mu        sync.Mutex
+	types     []bool // by position, from 1 on: whether it is opened
+	streams   map[outbox.PairName]*stream
+	pairs     []publish.Pair
+	processes []*process
+	started   int
+	came      chan struct{} // something has arrived
+}
+
+func (h *history) now() time.Time {
+	return time.Now().Add(time.Duration(h.ahead.Load()) * time.Microsecond)
+}
+
+func (h *history) opened(position int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.types[position-1]
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[outbox.PairName]*stream{}, came: make(chan struct{}, 1)}
+	clock := func(o *store.Options, _ *worker.Config) { o.Now = h.now }
+	first := open(t, define(t, ledger), clock)
+	h.stores = []*bench{first, first.beside(t, clock)}
+	var definitions []outbox.PublisherDefinition
+	for name, match := range map[string]outbox.Match{"all": everyEvent, "clumsy": everyEvent, "some": {EventTypes: []string{"opened"}}} {
+		pair := pairOf("t", name, match)
+		pair.PollInterval, pair.BatchSize, pair.MaxErrors = time.Millisecond, 7, 3
+		pair.Pause, pair.FailedRetry = outbox.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
+		h.pairs = append(h.pairs, pair)
+		h.streams[pair.PairName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
+		definitions = append(definitions, pair.Definition())
+	}
+	if err := first.RegisterPublishers(t.Context(), definitions); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *history) some() *bench { return h.stores[h.dice.IntN(len(h.stores))] }
+
+func (h *history) pair() *stream { return h.streams[h.pairs[h.dice.IntN(len(h.pairs))].PairName] }
+
+func (h *history) append() {
+	var events []outbox.Event
+	h.mu.Lock()
+	for range 1 + h.dice.IntN(30) {
+		is := h.dice.IntN(5) == 0
+		h.types = append(h.types, is)
+		if is {
+			events = append(events, opened("c-1", 1))
+		} else {
+			events = append(events, noted("c-2"))
+		}
+	}
+	h.mu.Unlock()
+	h.some().mustAppend(h, events...)
+}
+
+func (h *history) start() {
+	if len(h.processes) > 3 {
+		return
+	}
+	h.started++
+	b := h.some()
+	p := worker.NewPublishing(worker.PublishingConfig{Store: b.Store, Pairs: h.pairs, Metrics: metrics.New(b.Summary), ID: fmt.Sprint("process-", h.started),
+		PollInterval: 5 * time.Millisecond, Lease: leaseTime, Logger: slog.New(slog.DiscardHandler), Clock: worker.Clock{Now: h.now},
+		Open: func(pair publish.Pair, _ publish.Options) (publish.Publisher, error) {
+			s := h.streams[pair.PairName]
+			return &receiver{answer: func(_ context.Context, events []*publish.Event) (int, error) {
+				defer h.arrived()
+				return s.take(events)
+			}}, nil
+		}})
+	ctx, cancel := context.WithCancel(context.Background())
+	runs := &process{publishing: p, cancel: cancel, ended: make(chan error, 1)}
+	go func() { runs.ended <- p.Run(ctx) }()
+	h.processes = append(h.processes, runs)
+}
+
+func (h *history) arrived() {
+	select {
+	case h.came <- struct{}{}:
+	default:
+	}
+}
+
+// end stops a process, or kills it.
+func (h *history) end(kill bool) {
+	if len(h.processes) == 0 {
+		return
+	}
+	i := h.dice.IntN(len(h.processes))
+	p := h.processes[i]
+	h.processes = append(h.processes[:i:i], h.processes[i+1:]...)
+	if kill {
+		p.publishing.Die()
+	}
+	p.cancel()
+	if err := <-p.ended; err != nil {
+		h.Error(err)
+	}
+}
+
+// act lets an operator do something, which may be refused.
+func (h *history) act(do func(b *bench, o outbox.Order, s *stream) error) {
+	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: outbox.SkipAnyway}
+	var refusal *outbox.Refusal
+	if err := do(h.some(), o, h.pair()); err != nil && !errors.As(err, &refusal) {
+		h.Error(err)
+	}
+}
+
+func (h *history) seek(b *bench, o outbox.Order, s *stream) error {
+	to := h.dice.Int64N(int64(len(h.types)) + 1)
+	s.skipped(to)
+	_, err := b.SeekPublisher(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
+	return err
+}
+
+func (h *history) skip(b *bench, o outbox.Order, s *stream) error {
+	v, err := b.Publisher(h.Context(), s.pair.PairName)
+	if err != nil || v.ErrorPosition == 0 {
+		return err
+	}
+	s.mu.Lock()
+	s.expect(v.ErrorPosition)
+	s.mu.Unlock()
+	s.skipped(v.ErrorPosition)
+	_, err = b.SkipPublisherEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
+	return err
+}
+
+func (h *history) step() {
+	switch h.dice.IntN(14) {
+	case 0, 1, 2:
+		h.append()
+	case 3, 4:
+		h.start()
+	case 5:
+		h.end(false)
+	case 6, 7:
+		h.end(true)
+	case 8: // leases end, also those of processes that live
+		h.ahead.Add((leaseTime + time.Second).Microseconds())
+	case 9:
+		h.act(func(b *bench, o outbox.Order, s *stream) error {
+			_, err := b.PausePublisher(h.Context(), o, s.pair.PairName)
+			return err
+		})
+	case 10, 11:
+		h.act(func(b *bench, o outbox.Order, s *stream) error {
+			_, err := b.ResumePublisher(h.Context(), o, s.pair.PairName)
+			return err
+		})
+	case 12:
+		h.act(h.seek)
+	case 13:
+		h.act(h.skip)
+	}
+}
+
+// settle ends all trouble and waits until everything has arrived.
+func (h *history) settle() {
+	for _, s := range h.streams {
+		s.behave()
+		_, err := h.stores[0].ResumePublisher(h.Context(), operator, s.pair.PairName)
+		if err != nil && !errors.Is(err, outbox.ErrConflict) {
+			h.Fatal(err)
+		}
+	}
+	h.start()
+	h.append()
+	h.ahead.Add((leaseTime + time.Second).Microseconds())
+	for _, pair := range h.pairs {
+		h.stores[0].mustStandAt(h, pair.PairName, int64(len(h.types)))
+	}
+	for len(h.processes) > 0 {
+		h.end(false)
+	}
+}
+
+// Whatever happens to processes, destinations and pairs: what a receiver gets is
+// the journal's order, of which some may be sent again and nothing is missing.
+func TestPublishing_missesNothingWhateverHappened(t *testing.T) {
+	t.Parallel()
+	seed := *publishingSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	h := newHistory(t, seed)
+	defer func() {
+		for len(h.processes) > 0 {
+			h.end(false)
+		}
+	}()
+	h.start()
+	for range *publishingSteps {
+		h.step()
+		if h.dice.IntN(3) == 0 {
+			h.wait()
+		}
+	}
+	h.settle()
+	for _, s := range h.streams {
+		wrong, floor, received := s.verdict()
+		for p := floor + 1; p <= int64(len(h.types)); p++ {
+			if s.selects(p) {
+				wrong = append(wrong, fmt.Sprintf("%s: %d never came", s.pair.PairName, p))
+			}
+		}
+		if len(wrong) > 0 || received == 0 {
+			t.Errorf("%s got %d events, %v; try -publishing-seed %d", s.pair.PairName, received, wrong, seed)
+		}
+	}
+}
+
+// wait lets the processes come to something, if there is anything to do.
+func (h *history) wait() {
+	enough := time.NewTimer(15 * time.Millisecond)
+	defer enough.Stop()
+	select {
+	case <-h.came:
+	case <-enough.C:
+	}
+}
