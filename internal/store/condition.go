@@ -28,8 +28,11 @@ type search struct {
 
 // judge is an *outbox.Refusal with ErrConflict when an event is in the
 // way, and with ErrInvalid when that cannot be told without reading too much of
-// the journal.
+// the journal or from a position that the journal has not come to.
 func (t *tx) judge(c *outbox.AppendCondition) error {
+	if err := t.reached(c.AfterPosition); err != nil {
+		return err
+	}
 	s := &search{t: t, after: c.AfterPosition, below: lastPosition, budget: searchBudget}
 	for i := range c.Items {
 		if err := s.look(i, &c.Items[i]); err != nil {
@@ -43,6 +46,23 @@ func (t *tx) judge(c *outbox.AppendCondition) error {
 		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
 	refusal.InTheWay = s.found
 	return refusal
+}
+
+// reached refuses a position behind the journal's end: what comes up to there
+// would never be in the way.
+func (t *tx) reached(position int64) error {
+	if position == 0 {
+		return nil
+	}
+	var last int64
+	if _, err := t.one([]any{&last}, selectLastPosition); err != nil {
+		return fmt.Errorf("read the journal's position: %w", err)
+	}
+	if position > last {
+		return outbox.Invalid("condition.after_position",
+			"after_position is %d, but the journal ends at %d: it is of another journal, or of the time before an older backup was restored; ask for the journal's position, read and decide again", position, last)
+	}
+	return nil
 }
 
 // walk leads through entries of the journal in the order of positions: those

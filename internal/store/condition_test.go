@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -270,6 +271,31 @@ func TestCondition_isJudged(t *testing.T) {
 				t.Errorf("%s: the refusal is about %q (%s), want %q", name, r.Field, r.Detail, c.field)
 			}
 		})
+	}
+}
+
+// A writer that comes with the position of another journal, or of one that was
+// set back to an older backup, would overlook what comes up to there.
+func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	try := func(after int64) error {
+		_, err := f.unless(event("b", "noted"), after, item("other"))
+		return err
+	}
+	f.unchanged(func() {
+		refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0")
+	})
+	f.append("a", 2)
+	f.unchanged(func() {
+		for _, after := range []int64{3, math.MaxInt64} {
+			if r := refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2"); r.Field != "condition.after_position" {
+				t.Errorf("the refusal is about %q", r.Field)
+			}
+		}
+	})
+	if err := try(2); err != nil {
+		t.Error(err)
 	}
 }
 
