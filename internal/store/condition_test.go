@@ -331,6 +331,28 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	}
 }
 
+// A way that is short enough is found though it is long, in whatever order the
+// tags come.
+func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.untouchedJournal(100_200, `{"show":"x","hall":"1"}`)
+	for range 11 {
+		f.later(100, "seat", "1", "row", "2")
+	}
+	for range 5 {
+		if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1"), item("", "hall", "1", "row", "2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		f.later(1000, "seat", "1")
+	}
+	if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
 // The rarest tag decides what is read, and pages follow each other.
 func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	t.Parallel()
