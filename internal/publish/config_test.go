@@ -232,6 +232,16 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"header twice", hook("headers: {x-a: x, X-A: y} #!"), "the header X-A is there twice"},
 		{"header's variable", hook("headers: {a: \"${NOT_SET}\"} #!"), "the variable NOT_SET is not set"},
 		{"same file", publisher("url: file:///var/x") + "\n      q: {url: file:///var/../var/x} #!", "scenes/q writes the same file, or its rotated ones, as scenes/p"},
+		{"rotated file of another", publisher("url: file:///var/x") + "\n      q: {url: file:///var/x.000012} #!", "scenes/q writes the same file"},
+		{"waits", start[:len(start)-1] + " #!\n        url: 'log:'\n        retry_base: 10s\n        retry_max: 9s", "retry_max, 9s, must not be less than retry_base, 10s"},
+		{"NUL in a path", url("file:///var/x%00"), "must name a file"},
+		{"DEL in a URL", publisher(`url: "https://h/\x7f" #!`), "no control characters"},
+		{"long subject", url("nats://h/" + strings.Repeat("s", 251)), "the subject must follow"},
+		{"topic of dots", url("kafka://h/.."), "the topic must follow"},
+		{"parameter twice", url("kafka://h/t?tls=true&tls=false"), "once each"},
+		{"long secret", hook("secret: whsec_" + strings.Repeat("AAAA", 22) + " #!"), "24 to 64 bytes"},
+		{"header of signatures to come", hook("headers: {webhook-key: x} #!"), "Webhook-Key is set by outboxweb itself"},
+		{"number as a flag", hook("allow_private: 'true' #!"), "must be true or false"},
 		{"rotated file", publisher("url: file:///var/x.000012") + "\n      q: {url: file:///var/x} #!", "scenes/q writes the same file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

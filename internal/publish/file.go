@@ -208,14 +208,11 @@ func lastLine(f io.ReaderAt, size int64) (int64, error) {
 // rotate moves the file to its next free number and removes rotated files that
 // are too many.
 func (p *filePublisher) rotate() error {
-	rotated, err := rotatedFiles(p.settings.path)
+	rotated, last, err := rotatedFiles(p.settings.path)
 	if err != nil {
 		return err
 	}
-	next := int64(1)
-	if len(rotated) > 0 {
-		next = rotated[len(rotated)-1] + 1
-	}
+	next := last + 1
 	if err := os.Rename(p.settings.path, rotatedPath(p.settings.path, next)); err != nil {
 		return err
 	}
@@ -228,20 +225,27 @@ func (p *filePublisher) rotate() error {
 	return syncDirectory(p.settings.path)
 }
 
-// rotatedFiles are the numbers of the rotated files of a path, oldest first.
-func rotatedFiles(path string) ([]int64, error) {
+// rotatedFiles are the numbers of the rotated files of a path, oldest first, and
+// the last number given away: a tool may have compressed the file that bore it,
+// and would do the same to another of that name.
+func rotatedFiles(path string) (numbers []int64, last int64, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var numbers []int64
+	base := filepath.Base(path)
 	for _, e := range entries {
-		if n := rotationNumber(filepath.Base(path), e.Name()); n > 0 {
+		name := e.Name()
+		if n := rotationNumber(base, name); n > 0 {
 			numbers = append(numbers, n)
+		}
+		if suffix, found := strings.CutPrefix(name, base+"."); found {
+			digits, _, _ := strings.Cut(suffix, ".")
+			last = max(last, rotationNumber(base, base+"."+digits))
 		}
 	}
 	slices.Sort(numbers)
-	return numbers, nil
+	return numbers, last, nil
 }
 
 func rotatedPath(path string, number int64) string { return fmt.Sprintf("%s.%06d", path, number) }

@@ -212,6 +212,23 @@ func TestFile_rotatesBySize(t *testing.T) {
 	}
 }
 
+// A tool that compresses rotated files would write over the one of that number
+// that it compressed before.
+func TestFile_givesNoNumberTwice(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	p := openFile(t, path, "rotate_bytes: 1", "keep: 1")
+	deliver(t, p, 1, 1)
+	deliver(t, p, 2, 2)
+	if err := os.Rename(path+".000001", path+".000001.gz"); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, p, 3, 3)
+	wantLines(t, path+".000001.gz", 1, 1)
+	wantLines(t, path+".000002", 2, 2)
+	wantLines(t, path, 3, 3)
+}
+
 func TestFile_putsABatchThatIsTooLargeIntoAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")

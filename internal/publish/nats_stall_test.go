@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -14,8 +15,9 @@ import (
 	"outboxweb/internal/publish"
 )
 
-// stalled is a server that greets, and then reads nothing more.
-func stalled(tb testing.TB) string {
+// stalled is a server that greets and answers nothing more. after is called
+// then.
+func stalled(tb testing.TB, after func(net.Conn)) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,6 +44,7 @@ func stalled(tb testing.TB) string {
 						break
 					}
 				}
+				after(conn)
 				<-release
 			}()
 		}
@@ -51,7 +54,7 @@ func stalled(tb testing.TB) string {
 
 func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	p := open(t, "url: nats://"+stalled(t)+"/scenes", "timeout: 1s")
+	p := open(t, "url: nats://"+stalled(t, func(net.Conn) {})+"/scenes", "timeout: 1s")
 	start := time.Now()
 	n, err := p.Publish(t.Context(), []*publish.Event{publish.NewEvent(noisy(1, 30<<20), publish.Source("j1"))})
 	if n != 0 || !errors.Is(err, context.DeadlineExceeded) || publish.Blame(err).Kind != outbox.DestinationError {
@@ -59,5 +62,16 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	}
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+// An answer may still be under way: it must not be taken for that of the next
+// event.
+func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
+	t.Parallel()
+	p := open(t, "url: nats://"+stalled(t, func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() })+"/scenes", "timeout: 200ms")
+	refused(t, p, 1, 2, 0, outbox.DestinationError, "no acknowledgement from NATS")
+	if publish.Connected(p) {
+		t.Error("the connection was kept")
 	}
 }

@@ -229,6 +229,7 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 		{code: 503, header: []string{"Retry-After", "9223372037"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", inHalfAnHour}, kind: destination, retry: 30 * time.Minute},
 		{code: 503, header: []string{"Retry-After", "99999999999999999999"}, kind: destination, retry: time.Hour},
+		{code: 503, header: []string{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"}, kind: destination, retry: time.Hour},
 		{code: 503, header: []string{"Retry-After", "-3"}, kind: destination},
 		{code: 503, header: []string{"Retry-After", "-9223372037"}, kind: destination}, // overflows as nanoseconds
 		{code: 503, header: []string{"Retry-After", "1.5"}, kind: destination},
@@ -471,4 +472,34 @@ func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 			t.Errorf("%d: delivered %d, %v", code, n, err)
 		}
 	}
+}
+
+func TestWebhook_sendsAnEventThatIsLargerThanABatch(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, accept)
+	var events []*publish.Event
+	for position := int64(1); position <= 3; position++ {
+		events = append(events, publish.NewEvent(noisy(position, 1200_000), publish.Source("j1")))
+	}
+	if n, err := server.hook(t, "format: batch").Publish(t.Context(), events); n != 3 || err != nil {
+		t.Errorf("delivered %d: %v", n, err)
+	}
+	if got := len(server.got()); got != 3 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+func TestWebhook_sendsABatchOfOneEventOnce(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, status(422))
+	refused(t, server.hook(t, "format: batch"), 1, 1, 0, outbox.EventError, "answered 422")
+	if got := len(server.got()); got != 1 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+func TestWebhook_readsNoHeadingsWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, status(200, "X-Long", strings.Repeat("x", 200_000)))
+	refused(t, server.hook(t), 1, 1, 0, outbox.DestinationError, "no answer")
 }

@@ -13,7 +13,8 @@ import (
 const (
 	searchBudget = 1_000_000
 	readCost     = 10
-	countLimit   = 1000 // up to here ways are compared by their length
+	countShare   = 10   // so many entries that are counted cost one
+	countLimit   = 1000 // up to here ways are compared by their length at first
 )
 
 // search looks for the first event in the way of an append.
@@ -28,8 +29,11 @@ type search struct {
 
 // judge is an *outbox.Refusal with ErrConflict when an event is in the
 // way, and with ErrInvalid when that cannot be told without reading too much of
-// the journal.
+// the journal or from a position that the journal has not come to.
 func (t *tx) judge(c *outbox.AppendCondition) error {
+	if err := t.reached(c.AfterPosition); err != nil {
+		return err
+	}
 	s := &search{t: t, after: c.AfterPosition, below: lastPosition, budget: searchBudget}
 	for i := range c.Items {
 		if err := s.look(i, &c.Items[i]); err != nil {
@@ -43,6 +47,23 @@ func (t *tx) judge(c *outbox.AppendCondition) error {
 		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
 	refusal.InTheWay = s.found
 	return refusal
+}
+
+// reached refuses a position behind the journal's end: what comes up to there
+// would never be in the way.
+func (t *tx) reached(position int64) error {
+	if position == 0 {
+		return nil
+	}
+	last, err := t.headPosition()
+	if err != nil {
+		return err
+	}
+	if position > last {
+		return outbox.Invalid("condition.after_position",
+			"after_position is %d, but the journal ends at %d: it is of another journal, or of the time before an older backup was restored; ask for the journal's position, read and decide again", position, last)
+	}
+	return nil
 }
 
 // walk leads through entries of the journal in the order of positions: those
@@ -153,7 +174,7 @@ func cut(text string, limit int) string {
 
 // look looks for an event of item i below what was found.
 func (s *search) look(i int, item *outbox.ConditionItem) error {
-	way, err := s.shortest(item)
+	way, err := s.shortest(i, item)
 	if err != nil {
 		return err
 	}
@@ -167,8 +188,9 @@ func (s *search) look(i int, item *outbox.ConditionItem) error {
 
 // shortest is the way past every event of the item that has the fewest entries,
 // or one that is short enough. It is several walks where an event may be of any
-// of several types, and none where there is no event.
-func (s *search) shortest(item *outbox.ConditionItem) ([]walk, error) {
+// of several types, and none where there is no event. Ways are counted further
+// and further until one of them ends.
+func (s *search) shortest(number int, item *outbox.ConditionItem) ([]walk, error) {
 	ways, err := s.ways(item)
 	if err != nil {
 		return nil, err
@@ -176,23 +198,39 @@ func (s *search) shortest(item *outbox.ConditionItem) ([]walk, error) {
 	if len(ways) == 1 {
 		return ways[0], nil
 	}
-	best, fewest := ways[0], int64(countLimit)
+	for limit := int64(countLimit); ; limit *= 10 {
+		best, fewest, err := s.compare(ways, limit)
+		switch {
+		case err != nil:
+			return nil, err
+		case fewest == 0:
+			return nil, nil
+		case fewest < limit || limit >= searchBudget/readCost:
+			return best, nil
+		}
+		if s.budget -= len(ways) * int(limit) / countShare; s.budget < 0 {
+			return nil, s.tooMuch(number)
+		}
+	}
+}
+
+// compare is the way with the fewest entries, up to limit, or the first where
+// all of them have more.
+func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64, err error) {
+	best, fewest = ways[0], limit
 	for _, way := range ways {
 		n, err := s.length(way, fewest)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if n < fewest {
 			best, fewest = way, n
-		}
-		if fewest == 0 {
-			return nil, nil
 		}
 		if fewest <= firstEntries {
 			break // no other way is worth a question
 		}
 	}
-	return best, nil
+	return best, fewest, nil
 }
 
 // ways are the ways past every event of the item, the one to be preferred

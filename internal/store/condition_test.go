@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -273,6 +274,31 @@ func TestCondition_isJudged(t *testing.T) {
 	}
 }
 
+// A writer that comes with the position of another journal, or of one that was
+// set back to an older backup, would overlook what comes up to there.
+func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	try := func(after int64) error {
+		_, err := f.unless(event("b", "noted"), after, item("other"))
+		return err
+	}
+	f.unchanged(func() {
+		refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0")
+	})
+	f.append("a", 2)
+	f.unchanged(func() {
+		for _, after := range []int64{3, math.MaxInt64} {
+			if r := refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2"); r.Field != "condition.after_position" {
+				t.Errorf("the refusal is about %q", r.Field)
+			}
+		}
+	})
+	if err := try(2); err != nil {
+		t.Error(err)
+	}
+}
+
 // untouchedJournal puts n events into campaign x past the store.
 func (f *fixture) untouchedJournal(n int, tags string) {
 	f.tb.Helper()
@@ -302,6 +328,28 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		if _, err := f.unless(event("b", "counted"), c.after, c.item); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A way that is short enough is found though it is long, in whatever order the
+// tags come.
+func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.untouchedJournal(100_200, `{"show":"x","hall":"1"}`)
+	for range 11 {
+		f.later(100, "seat", "1", "row", "2")
+	}
+	for range 5 {
+		if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1"), item("", "hall", "1", "row", "2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		f.later(1000, "seat", "1")
+	}
+	if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1")); err != nil {
+		t.Error(err)
 	}
 }
 
