@@ -262,6 +262,7 @@ func TestCondition_isJudged(t *testing.T) {
 		"an empty type":     {0, []outbox.ConditionItem{{EventTypes: []string{""}}}, "condition.items[0].event_types"},
 		"a type too long":   {0, []outbox.ConditionItem{item(strings.Repeat("x", 201))}, "condition.items[0].event_types"},
 		"an empty field":    {0, []outbox.ConditionItem{item("", "actor_id", "")}, "condition.items[0].tags"},
+		"a field too long":  {0, []outbox.ConditionItem{item("", "actor_id", strings.Repeat("x", 201))}, "condition.items[0].tags"},
 		"a NUL":             {0, []outbox.ConditionItem{item("", "seat", "\x00")}, "condition.items[0].tags"},
 		"not UTF-8":         {0, []outbox.ConditionItem{item("", "seat", "\xff")}, "condition.items[0].tags"},
 	} {
