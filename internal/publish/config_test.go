@@ -371,3 +371,12 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A value behind the ? cannot add parameters of its own.
+func TestParse_escapesValuesBehindTheQuestionMark(t *testing.T) {
+	t.Parallel()
+	p := pairOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)
+	if want := "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken"; p.URL != want {
+		t.Errorf("got %s instead of %s", p.URL, want)
+	}
+}

@@ -249,6 +249,13 @@ func TestCondition_isJudged(t *testing.T) {
 	for i := range many {
 		many[i] = item("x")
 	}
+	types, tags := make([]string, outbox.MaxConditionTypes+1), map[string]string{}
+	for i := range types {
+		types[i] = "x"
+	}
+	for i := range outbox.MaxConditionTags + 1 {
+		tags[fmt.Sprint(i)] = "x"
+	}
 	for name, c := range map[string]struct {
 		after int64
 		items []outbox.ConditionItem
@@ -256,12 +263,15 @@ func TestCondition_isJudged(t *testing.T) {
 	}{
 		"no items":          {0, nil, "condition.items"},
 		"too many items":    {0, many, "condition.items"},
+		"too many types":    {0, []outbox.ConditionItem{{EventTypes: types}}, "condition.items[0].event_types"},
+		"too many tags":     {0, []outbox.ConditionItem{{Tags: tags}}, "condition.items[0].tags"},
 		"an empty item":     {0, []outbox.ConditionItem{item("x"), item("")}, "condition.items[1]"},
 		"negative position": {-1, []outbox.ConditionItem{item("x")}, "condition.after_position"},
 		"a pattern":         {0, []outbox.ConditionItem{item("seat.*")}, "condition.items[0].event_types"},
 		"an empty type":     {0, []outbox.ConditionItem{{EventTypes: []string{""}}}, "condition.items[0].event_types"},
 		"a type too long":   {0, []outbox.ConditionItem{item(strings.Repeat("x", 201))}, "condition.items[0].event_types"},
 		"an empty field":    {0, []outbox.ConditionItem{item("", "actor_id", "")}, "condition.items[0].tags"},
+		"a field too long":  {0, []outbox.ConditionItem{item("", "actor_id", strings.Repeat("x", 201))}, "condition.items[0].tags"},
 		"a NUL":             {0, []outbox.ConditionItem{item("", "seat", "\x00")}, "condition.items[0].tags"},
 		"not UTF-8":         {0, []outbox.ConditionItem{item("", "seat", "\xff")}, "condition.items[0].tags"},
 	} {
