@@ -11,7 +11,7 @@ import (
 // What a search for events in the way may cost, since appends wait for it: an
 // entry that is passed over costs one, an event that is read readCost.
 const (
-	searchBudget = 1_000_000
+	searchBudget = 200_000
 	readCost     = 10
 	countShare   = 10   // so many entries that are counted cost one
 	countLimit   = 1000 // up to here ways are compared by their length at first

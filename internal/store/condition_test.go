@@ -323,9 +323,9 @@ from numbers`, n, tags)
 func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.untouchedJournal(100_200, `{}`)
+	f.untouchedJournal(20_040, `{}`)
 	_, err := f.unless(event("a", "counted"), 0, item("", "entity_id", "e-1"))
-	if r := refused(t, err, outbox.ErrInvalid, "more than 100000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
+	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
 		t.Errorf("the refusal is about %q", r.Field)
 	}
 	for _, c := range []struct {
@@ -346,7 +346,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.untouchedJournal(100_200, `{"show":"x","hall":"1"}`)
+	f.untouchedJournal(20_040, `{"show":"x","hall":"1"}`)
 	for range 11 {
 		f.later(100, "seat", "1", "row", "2")
 	}
