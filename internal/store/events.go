@@ -65,12 +65,6 @@ func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) 
 	return events, t.readSkips(events)
 }
 
-func (t *tx) eventList(query string, args ...any) ([]outbox.Event, error) {
-	events := []outbox.Event{}
-	err := t.each(collectEvents(&events), query, args...)
-	return events, err
-}
-
 func collectEvents(into *[]outbox.Event) func(scanner) error {
 	return func(row scanner) error {
 		e, err := scanEvent(row)
