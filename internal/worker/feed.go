@@ -27,7 +27,7 @@ type feed struct {
 const (
 	blockLength = 1000    // positions
 	blockBytes  = 8 << 20 // a block that is larger forgets its first events before the next read
-	feedBlocks  = 8
+	feedBlocks  = 16
 	feedBytes   = 48 << 20 // of all blocks, about
 	// muchRead is how much one read brings at least when the store cut it off
 	// for its size.

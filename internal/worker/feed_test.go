@@ -144,3 +144,45 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 		t.Errorf("of events 1 to 3 it told %v", got)
 	}
 }
+
+// A long hole in the positions is gone over in one step.
+func TestFeed_crossesAHoleInOneRead(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	feed := worker.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+		reads.Add(1)
+		for _, p := range []int64{1, 2, 300_500, 300_501} {
+			if p > after {
+				events = append(events, outbox.Event{Position: p})
+			}
+		}
+		return events, nil
+	})
+	var got []int64
+	for position, more := int64(0), true; more; {
+		events, end, again, err := feed.After(t.Context(), position)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, position, more = append(got, events...), end, again
+	}
+	if !slices.Equal(got, []int64{1, 2, 300_500, 300_501}) || reads.Load() > 3 {
+		t.Errorf("it told %v in %d reads", got, reads.Load())
+	}
+}
+
+// What the feed keeps is bounded in bytes, whatever the size of the events.
+func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	feed := worker.NewFeed(large(9000, &reads))
+	for position := int64(0); position < 9000; {
+		var err error
+		if _, position, _, err = feed.After(t.Context(), position); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept := feed.Kept(); kept > 64<<20 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}

@@ -210,7 +210,11 @@ func (p *Publishing) settle(ctx context.Context, state store.PublisherState, opt
 		return p.Store.AskForPublisher(ctx, p.ID, state.PairName)
 	case store.PublisherHold, store.PublisherYield:
 		if d == nil { // its delivery ended without being able to give it back
-			return p.Store.ReleasePublisher(ctx, store.PublisherLease{PairName: state.PairName, Owner: p.ID, Epoch: state.Epoch})
+			err := p.Store.ReleasePublisher(ctx, store.PublisherLease{PairName: state.PairName, Owner: p.ID, Epoch: state.Epoch})
+			if err == nil {
+				nudge(p.wake) // to take it again, unless somebody else does
+			}
+			return err
 		}
 	}
 	return nil

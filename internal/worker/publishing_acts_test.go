@@ -2,12 +2,16 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/worker"
 )
 
 // A pause by another process is noticed after the batch in flight, however
@@ -60,8 +64,8 @@ func TestPublishing_aCallThatIsCutOffIsNoError(t *testing.T) {
 	if took := time.Since(began); took > leaseTime/2 {
 		t.Errorf("it took %s to stop", took)
 	}
-	if status, position, _, errors, owner := b.pairState(t, pair.PairName); status != "active" || position != 0 || errors != 0 || owner != "" {
-		t.Errorf("the pair is %s at %d with %d errors, held by %q", status, position, errors, owner)
+	if status, position, _, count, owner := b.pairState(t, pair.PairName); status != "active" || position != 0 || count != 0 || owner != "" {
+		t.Errorf("the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
 	}
 }
 
@@ -74,8 +78,8 @@ func TestPublishing_takingNothingIsAnError(t *testing.T) {
 	pair := pairOf("everything", "one", everyEvent)
 	deliver(t, b, r.config(b, "one", pair))
 	eventually(t, "it is noted", func() bool {
-		_, _, _, errors, _ := b.pairState(t, pair.PairName)
-		return errors > 0
+		_, _, _, count, _ := b.pairState(t, pair.PairName)
+		return count > 0
 	})
 }
 
@@ -102,5 +106,91 @@ func TestPublishing_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	mustExec(t, b.journal, `alter table away rename to publisher_progress`)
 	if _, position, _, _, _ := b.pairState(t, pair.PairName); position != 0 {
 		t.Errorf("the pair stands at %d", position)
+	}
+}
+
+// failing makes a pair that waits an hour until it is tried again, and whose
+// destination takes everything after its first error.
+func failing(t *testing.T, b *bench) (publish.Pair, *receiver, worker.PublishingConfig) {
+	t.Helper()
+	b.mustAppend(t, notes("c-1", 3)...)
+	var calls atomic.Int64
+	r := &receiver{answer: func(_ context.Context, events []*publish.Event) (int, error) {
+		if calls.Add(1) == 1 {
+			return 0, errors.New("connection refused")
+		}
+		return len(events), nil
+	}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.MaxErrors, pair.FailedRetry = 1, time.Hour
+	c := receivers{"one": r}.config(b, "one", pair)
+	c.Lease = time.Hour // so that nothing is noticed by renewing it
+	return pair, r, c
+}
+
+func mustHaveFailed(t *testing.T, b *bench, pair publish.Pair) {
+	t.Helper()
+	eventually(t, "the pair has failed", func() bool {
+		status, _, _, _, _ := b.pairState(t, pair.PairName)
+		return status == "failed"
+	})
+}
+
+// Acts of other processes are noticed at the next look, also by a pair that
+// waits.
+func TestPublishing_aPairThatWaitsIsResumedElsewhere(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	pair, r, c := failing(t, b)
+	deliver(t, b, c)
+	mustHaveFailed(t, b, pair)
+	if _, err := b.beside(t).ResumePublisher(t.Context(), operator, pair.PairName); err != nil {
+		t.Fatal(err)
+	}
+	b.mustStandAt(t, pair.PairName, 3)
+	if got := r.got(); !slices.Equal(got, upTo(3)) {
+		t.Errorf("it got %v", got)
+	}
+}
+
+func TestPublishing_aPairThatWaitsIsMovedElsewhere(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	pair, r, c := failing(t, b)
+	deliver(t, b, c)
+	mustHaveFailed(t, b, pair)
+	order, two := outbox.Order{By: operator.By, Reason: "they were wrong"}, int64(2)
+	if _, err := b.beside(t).SeekPublisher(t.Context(), order, pair.PairName, outbox.SeekTarget{Position: &two}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.mustStandAt(t, pair.PairName, 3)
+	if got := r.got(); !slices.Equal(got, []int64{3}) {
+		t.Errorf("it got %v, want what comes after the position", got)
+	}
+}
+
+// A pair that has nothing to do is held on to.
+func TestPublishing_renewsTheLeaseOfAnIdlePair(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	pair := pairOf("everything", "one", everyEvent)
+	pair.PollInterval = time.Hour
+	c := receivers{"one": {}}.config(b, "one", pair)
+	c.Lease = 3 * time.Second
+	deliver(t, b, c)
+	lease := func() (expires, epoch int64) {
+		if err := b.journal.QueryRow(`select lease_expires_at, lease_epoch from publisher_progress`).Scan(&expires, &epoch); err != nil {
+			t.Fatal(err)
+		}
+		return expires, epoch
+	}
+	eventually(t, "the pair is held", func() bool { expires, _ := lease(); return expires > 0 })
+	first, epoch := lease()
+	eventually(t, "the lease was renewed past its end", func() bool {
+		expires, _ := lease()
+		return expires > first+c.Lease.Microseconds()
+	})
+	if _, now := lease(); now != epoch {
+		t.Errorf("it was taken %d times", now-epoch+1)
 	}
 }

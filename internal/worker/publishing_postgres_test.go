@@ -1,0 +1,38 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/publish"
+)
+
+// The answer to a save may be lost when the save is not. The pair goes on at
+// once from where it stands, and nothing is delivered again.
+func TestPostgresPublishing_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
+	t.Parallel()
+	s := newSeverer(t)
+	b := openPair(t, s.between(dbtest.New(t)), define(t, ledger))
+	b.mustAppend(t, notes("c-1", 30)...)
+	var once sync.Once
+	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+		once.Do(s.arm)
+		return len(events), nil
+	}}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.BatchSize = 10
+	c := r.config(b, "one", pair)
+	c.PollInterval, c.Lease = time.Hour, time.Hour
+	deliver(t, b, c)
+	b.mustStandAt(t, pair.PairName, 30)
+	if n := s.severed.Load(); n != 1 {
+		t.Errorf("%d commits were left without an answer, want 1", n)
+	}
+	if got := r["one"].got(); !slices.Equal(got, upTo(30)) {
+		t.Errorf("it got %v", got)
+	}
+}
