@@ -33,6 +33,7 @@ type PublisherState struct {
 	RetryAt    time.Time // not before it; zero when nothing is wrong
 	Acts       int64     // operators' acts so far: another number means that one came between
 	Prospect   PublisherProspect
+	Head       int64 // the journal's last position that can be seen
 }
 
 // PublisherProspect is what a process may do about a pair now.
@@ -116,7 +117,14 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 	var states []PublisherState
 	err := s.journal.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
+		if err != nil {
+			return err
+		}
 		states = prospects(all, owner, configured, s.now())
+		head, err := t.headPosition()
+		for i := range states {
+			states[i].Head = head
+		}
 		return err
 	})
 	if err != nil {

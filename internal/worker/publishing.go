@@ -51,6 +51,7 @@ type Publishing struct {
 	names []outbox.PairName
 	pairs map[outbox.PairName]publish.Pair
 	wake  chan struct{}
+	head  int64 // of the journal, at the last look
 
 	mu       sync.Mutex
 	held     map[outbox.PairName]*delivery
@@ -90,6 +91,10 @@ func NewPublishing(c PublishingConfig) *Publishing {
 // acts. It never blocks.
 func (p *Publishing) Wake() {
 	nudge(p.wake)
+	p.wakePairs()
+}
+
+func (p *Publishing) wakePairs() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range p.held {
@@ -175,6 +180,10 @@ func (p *Publishing) tend(ctx context.Context, options publish.Options) error {
 	states, err := p.Store.PublisherStates(ctx, p.ID, p.names)
 	if err != nil {
 		return err
+	}
+	if len(states) > 0 && states[0].Head != p.head { // others append too, and need not say so
+		p.head = states[0].Head
+		p.wakePairs()
 	}
 	var faults []error
 	for _, state := range states {

@@ -408,6 +408,26 @@ func TestPublishing_sharesReads(t *testing.T) {
 	}
 }
 
+// Another process appends and tells nobody.
+func TestPublishing_noticesAppendsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	r := receivers{"one": {}}
+	pair := pairOf("everything", "one", everyEvent)
+	pair.PollInterval = time.Hour
+	deliver(t, b, r.config(b, "one", pair))
+	eventually(t, "the pair is held", func() bool {
+		_, _, _, _, owner := b.pairState(t, pair.PairName)
+		return owner == "one"
+	})
+	b.OnWork(func() {})
+	b.beside(t).mustAppend(t, notes("c-1", 3)...)
+	b.mustStandAt(t, pair.PairName, 3)
+	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestPublishing_takesOverWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := open(t, define(t, ledger))
