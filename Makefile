@@ -22,7 +22,7 @@ build: ## build bin/outboxweb
 test: ## install what the tests need and is missing, then vet and test everything
 	.ci/test-packages
 	go vet ./...
-	go test -timeout 10m $(PACKAGES)
+	go test -timeout 14m $(PACKAGES)
 
 .PHONY: test-race
 test-race: ## test everything with the race detector
@@ -54,7 +54,7 @@ bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages
-	go test -timeout 10m -count=1 ./e2e/...
+	go test -timeout 14m -count=1 ./e2e/...
 
 .PHONY: screenshots
 screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
