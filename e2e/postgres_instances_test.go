@@ -225,16 +225,25 @@ func TestPostgresInstances_hanging(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
 	for round := range max(1, *instanceRounds/3) {
-		c.load.awaitProgress(t, 200)
-		c.freezeHolding(round % len(c.servers))
+		const tries = 3
+		fenced := false
+		for try := 0; try < tries && !fenced; try++ {
+			c.load.awaitProgress(t, 200)
+			fenced = c.freezeHolding((round + try) % len(c.servers))
+		}
+		if !fenced {
+			t.Fatalf("in %d tries no instance that was stopped noticed that it is fenced", tries)
+		}
 	}
 	c.load.awaitProgress(t, 200)
 	c.finish()
 }
 
 // freezeHolding stops an instance that holds campaigns, verifies that others
-// see that and take over in time, and wakes it.
-func (c *crew) freezeHolding(victim int) {
+// see that and take over in time, and wakes it. It reports whether the instance
+// noticed that it is fenced, which one need not that was stopped when it had
+// nothing more to write.
+func (c *crew) freezeHolding(victim int) bool {
 	t := c.t
 	t.Helper()
 	const fenced = "outboxweb_fenced_total"
@@ -255,10 +264,8 @@ func (c *crew) freezeHolding(victim int) {
 		t.Errorf("another instance never told that instance %s held campaigns", id)
 	}
 	frozen.signal(t, syscall.SIGCONT)
-	eventually(t, patience, "the instance that was stopped notices that it is fenced", func() (bool, string) {
-		n := frozen.metric(t, fenced)
-		return n > before, fmt.Sprintf("%s is %v", fenced, n)
-	})
+	_, noticed := attain(10*time.Second, func() (bool, string) { return frozen.metric(t, fenced) > before, "" })
+	return noticed
 }
 
 // holding is how many campaigns an instance holds as another one tells.

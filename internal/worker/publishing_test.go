@@ -500,7 +500,7 @@ func counted(tb testing.TB, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-var published = flag.Int("published", 50_000, "events that concurrent appenders write while they are published")
+var published = flag.Int("published", 20_000, "events that concurrent appenders write while they are published")
 
 // Positions are drawn in one order and become visible in another. Whoever is
 // delivered to gets every event all the same, in the order of positions.
