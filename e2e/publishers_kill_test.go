@@ -27,7 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-var publishKills = flag.Int("publish-kills", 25, "how often the tests of publishers kill a server")
+var publishKills = flag.Int("publish-kills", 15, "how often the tests of publishers kill a server")
 
 // Two servers deliver to five destinations while events are appended, and one
 // or the other is killed again and again. What arrives is the journal in its
