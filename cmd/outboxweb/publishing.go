@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,12 +42,19 @@ func (c *Common) pair(name outbox.PairName) (publish.Pair, error) {
 	if err != nil {
 		return publish.Pair{}, err
 	}
-	for _, pair := range pairs {
-		if pair.PairName == name {
-			return pair, nil
-		}
+	pair, found := pairNamed(pairs, name)
+	if !found {
+		return pair, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
 	}
-	return publish.Pair{}, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+	return pair, nil
+}
+
+func pairNamed(pairs []publish.Pair, name outbox.PairName) (publish.Pair, bool) {
+	i := slices.IndexFunc(pairs, func(p publish.Pair) bool { return p.PairName == name })
+	if i < 0 {
+		return publish.Pair{}, false
+	}
+	return pairs[i], true
 }
 
 // publishOptions are what destinations need, but for the journal's id.
@@ -57,12 +65,11 @@ func (a *app) publishOptions() publish.Options {
 // publisherTester sends made-up events to the destinations of pairs.
 func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
-		for _, pair := range pairs {
-			if pair.PairName == name {
-				return testPublisher(ctx, st, pair, a.publishOptions(), c.EventSource)
-			}
+		pair, found := pairNamed(pairs, name)
+		if !found {
+			return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
 		}
-		return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
+		return testPublisher(ctx, st, pair, a.publishOptions(), c.EventSource)
 	}
 }
 

@@ -26,7 +26,8 @@ type delivery struct {
 	steered chan struct{} // an operator has changed something
 	yield   chan struct{} // closed when the pair is to be given back
 	yielded sync.Once
-	ended   chan struct{} // closed when it is given back, or lost
+	cutOff  context.CancelFunc // ends calls of the destination
+	ended   chan struct{}      // closed when it is given back, or lost
 
 	scanned int64 // read up to here; nothing of the topic is between the position and it
 	saved   time.Time
@@ -67,15 +68,17 @@ const (
 	savePause = 100 * time.Millisecond
 )
 
-// run delivers until ctx ends, or the pair is to be given back, or is lost.
-func (d *delivery) run(ctx context.Context) {
+// run delivers until ctx ends, or the pair is to be given back, or is lost. calls
+// is for calls of the destination: it ends with ctx, and soon after the pair is
+// to be given back.
+func (d *delivery) run(ctx, calls context.Context) {
 	defer close(d.ended)
 	defer func() {
 		if err := d.to.Close(); err != nil {
 			d.log.Warn("a destination could not be closed", "error", err)
 		}
 	}()
-	err := d.work(ctx)
+	err := d.work(ctx, calls)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
 		d.log.Info("the pair was taken over, or moved by an operator", "position", d.lease.Position)
@@ -89,12 +92,12 @@ func (d *delivery) run(ctx context.Context) {
 }
 
 // work polls, waits and polls again. Its error is why it ended.
-func (d *delivery) work(ctx context.Context) error {
+func (d *delivery) work(ctx, calls context.Context) error {
 	for {
 		if err := d.waitForRetry(ctx); err != nil {
 			return err
 		}
-		found, more, err := d.poll(ctx)
+		found, more, err := d.poll(ctx, calls)
 		switch {
 		case err != nil:
 			return err
@@ -218,14 +221,14 @@ func (d *delivery) look(ctx context.Context) error {
 
 // poll delivers the next batch. found says that there was one, more that there
 // may be another at once.
-func (d *delivery) poll(ctx context.Context) (found, more bool, err error) {
+func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if err != nil {
 		return false, true, d.excuse(ctx, err)
 	}
 	if len(batch) > 0 {
-		all, err := d.deliver(ctx, batch, upto)
+		all, err := d.deliver(ctx, calls, batch, upto)
 		return true, more || !all, err
 	}
 	d.scanned = upto
@@ -272,14 +275,12 @@ func (d *delivery) next(ctx context.Context) (batch []*publish.Event, upto int64
 
 // deliver hands a batch over and moves the position on by what was taken.
 // upto is how far the position goes when all was.
-func (d *delivery) deliver(ctx context.Context, batch []*publish.Event, upto int64) (all bool, err error) {
+func (d *delivery) deliver(ctx, calls context.Context, batch []*publish.Event, upto int64) (all bool, err error) {
 	if d.leaseEnded() {
 		return false, errLeaseExpired
 	}
-	call, cancel := d.callContext(ctx)
 	began := time.Now()
-	n, failure := d.publish(call, batch)
-	cancel()
+	n, failure := d.publish(leaseContext{calls, d}, batch)
 	d.Metrics.PublisherSeconds.WithLabelValues(d.pair.Topic, d.pair.Publisher).Observe(time.Since(began).Seconds())
 	d.Metrics.PublisherDelivered.WithLabelValues(d.pair.Topic, d.pair.Publisher).Add(float64(n))
 	if n > 0 {
@@ -322,33 +323,6 @@ func (d *delivery) publish(ctx context.Context, batch []*publish.Event) (n int, 
 		err = errors.New("the destination took nothing and did not say why")
 	}
 	return n, err
-}
-
-// callContext is for one call of the destination. It ends with ctx, and soon
-// after the pair is to be given back.
-func (d *delivery) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	call, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-d.yield:
-		case <-call.Done():
-			close(done)
-			return
-		}
-		timer := time.NewTimer(yieldGrace)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-call.Done():
-		}
-		close(done)
-	}()
-	return leaseContext{call, d}, func() {
-		cancel()
-		<-done
-	}
 }
 
 // leaseContext is over as soon as the lease is, also for a process that was
@@ -456,7 +430,12 @@ func (d *delivery) leaseEnded() bool {
 }
 
 // giveBack asks for the pair to be given back once the batch in flight is done.
-func (d *delivery) giveBack() { d.yielded.Do(func() { close(d.yield) }) }
+func (d *delivery) giveBack() {
+	d.yielded.Do(func() {
+		close(d.yield)
+		time.AfterFunc(yieldGrace, d.cutOff)
+	})
+}
 
 // beat is what is told when leases are renewed.
 func (d *delivery) beat() store.PublisherBeat {

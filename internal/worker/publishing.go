@@ -245,7 +245,8 @@ func (p *Publishing) claim(ctx context.Context, state store.PublisherState, opti
 	pair := p.pairs[state.PairName]
 	to := &destination{open: func() (publish.Publisher, error) { return p.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
-	d := &delivery{Publishing: p, pair: pair, to: to, lease: lease, lost: lost, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
+	calls, cutOff := context.WithCancel(work)
+	d := &delivery{Publishing: p, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
 		log:  p.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
 		wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), yield: make(chan struct{}), ended: make(chan struct{})}
 	d.expiry = time.AfterFunc(p.Lease, func() { lost(errLeaseExpired) })
@@ -256,7 +257,7 @@ func (p *Publishing) claim(ctx context.Context, state store.PublisherState, opti
 	go func() {
 		defer lost(nil)
 		defer d.expiry.Stop()
-		d.run(work)
+		d.run(work, calls)
 		nudge(p.wake)
 	}()
 	return nil
