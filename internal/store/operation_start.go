@@ -327,10 +327,6 @@ where id = $1`
 // freeze writes the operation, its groups and its rows. Rows that another
 // operation took in this moment are left out.
 func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
-	canary := 0
-	if op.Canary {
-		canary = 1
-	}
 	filter := ""
 	if op.Filter != nil {
 		text, err := json.Marshal(op.Filter)
@@ -339,7 +335,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 		}
 		filter = string(text)
 	}
-	_, err := t.one([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), canary, filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
+	_, err := t.one([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
 	if err != nil {
 		return fmt.Errorf("start an operation: %w", err)
 	}

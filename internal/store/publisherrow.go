@@ -187,11 +187,3 @@ func (s *Store) JournalID(ctx context.Context) (id string, err error) {
 	}
 	return id, nil
 }
-
-// truth is a condition as both databases store it.
-func truth(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}

@@ -254,12 +254,11 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 		}
 		texts[i] = string(text)
 	}
-	all := 0
 	scope := r.CampaignIDs
 	if r.All {
-		all, scope = 1, []string{""}
+		scope = []string{""}
 	}
-	_, err := t.one([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], all, texts[1], texts[2], r.UntilSeq, r.Rate,
+	_, err := t.one([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
 		r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
 	if err != nil {
 		return fmt.Errorf("start a run: %w", err)

@@ -192,6 +192,14 @@ func atOrNil(micros sql.NullInt64) *time.Time {
 	return &t
 }
 
+// truth is a condition as both databases store it.
+func truth(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func (s *Store) refuseReadOnly() error {
 	if s.options.ReadOnly {
 		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
