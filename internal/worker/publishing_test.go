@@ -3,20 +3,16 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
@@ -498,115 +494,4 @@ func counted(tb testing.TB, c prometheus.Counter) float64 {
 		tb.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
-}
-
-var published = flag.Int("published", 20_000, "events that concurrent appenders write while they are published")
-
-// Positions are drawn in one order and become visible in another. Whoever is
-// delivered to gets every event all the same, in the order of positions.
-func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
-	t.Parallel()
-	b := open(t, define(t, ledger))
-	r := receivers{"tight": {}}
-	pair := pairOf("everything", "tight", everyEvent)
-	pair.PollInterval = time.Millisecond
-	deliver(t, b, r.config(b, "one", pair))
-	var appenders sync.WaitGroup
-	for i := range 8 {
-		appenders.Go(func() { b.appendWithRefusals(t, fmt.Sprintf("c-%d", i), *published/8) })
-	}
-	done := make(chan struct{})
-	var rollbacks sync.WaitGroup
-	if dbtest.Postgres() {
-		for range 2 {
-			rollbacks.Go(func() { b.rollBack(t, done) })
-		}
-	}
-	appenders.Wait()
-	close(done)
-	rollbacks.Wait()
-	var want []int64
-	rows, err := b.journal.Query(`select position from events order by position`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var position int64
-		if err := rows.Scan(&position); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, position)
-	}
-	if len(want) < *published/8*8 {
-		t.Fatalf("only %d events were appended", len(want))
-	}
-	b.mustStandAt(t, pair.PairName, want[len(want)-1])
-	got := r["tight"].got()
-	if !slices.Equal(got, want) {
-		t.Errorf("%d events were delivered of %d, or not in order: %s", len(got), len(want), cmp.Diff(want, got))
-	}
-	if dbtest.Postgres() && want[len(want)-1] == int64(len(want)) {
-		t.Error("no append was rolled back after it had drawn a position")
-	}
-}
-
-// appendWithRefusals appends n events, a few at a time, and in between some
-// that are refused.
-func (b *bench) appendWithRefusals(tb testing.TB, campaign string, n int) {
-	for left, i := n, 0; left > 0; i++ {
-		events := notes(campaign, min(left, 1+i%20))
-		if i%3 == 0 {
-			refused := append(slices.Clone(events), noted(campaign))
-			refused[len(refused)-1].Seq = 1 << 40
-			if _, err := b.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, outbox.ErrConflict) {
-				tb.Errorf("append to %s with a wrong seq: %v", campaign, err)
-				return
-			}
-		}
-		if _, err := b.Append(context.Background(), store.Append{Events: events}); err != nil {
-			tb.Errorf("append to %s: %v", campaign, err)
-			return
-		}
-		left -= len(events)
-	}
-}
-
-// rollBack appends as other programs of the same kind would, whose appends
-// draw a position each, stand open while somebody counts, and come to
-// nothing.
-func (b *bench) rollBack(tb testing.TB, done <-chan struct{}) {
-	var schema string
-	if err := b.journal.QueryRow(`select current_schema()`).Scan(&schema); err != nil {
-		tb.Error(err)
-		return
-	}
-	h := fnv.New32a()
-	h.Write([]byte(schema))
-	for {
-		select {
-		case <-done:
-			return
-		default:
-		}
-		tx, err := b.journal.Begin()
-		if err != nil {
-			tb.Error(err)
-			return
-		}
-		_, err = tx.Exec(`select pg_advisory_xact_lock_shared($1, $2)`, 0x6f757462, int32(h.Sum32()))
-		if err == nil {
-			_, err = tx.Exec(`
-insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
-  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
-values ('rolled back', 1, '1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
-		}
-		if err == nil {
-			_, err = tx.Exec(`select count(*) from events`)
-		}
-		if err := errors.Join(err, tx.Rollback()); err != nil {
-			tb.Error(err)
-			return
-		}
-	}
 }
