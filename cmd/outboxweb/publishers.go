@@ -91,7 +91,7 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 		if c.JSON {
 			return a.printJSON(p)
 		}
-		acts, err := st.PublisherActs(ctx, p.PairName, publisherActsShown)
+		acts, err := st.ActsOn(ctx, outbox.PublisherTarget(p.PairName), publisherActsShown)
 		if err != nil {
 			return err
 		}

@@ -168,7 +168,7 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 		t.Errorf("what was sent: %s, %v", text, err)
 	}
 	d.fails("there is no publisher", "test", "scenes/x")
-	acts, err := d.st.PublisherActs(t.Context(), archive.PairName, 10)
+	acts, err := d.st.ActsOn(t.Context(), outbox.PublisherTarget(archive.PairName), 10)
 	if err != nil || len(acts) != 2 {
 		t.Errorf("acts %+v, %v", acts, err)
 	}

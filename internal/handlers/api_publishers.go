@@ -184,6 +184,9 @@ func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target out
 	if body.DryRun {
 		return s.Store.PreviewSeek(r.Context(), name, target)
 	}
+	if err := needs(r, outbox.ActPublisherSeek.Role()); err != nil {
+		return outbox.Seek{}, err
+	}
 	if err := s.refuseReadOnly(); err != nil {
 		return outbox.Seek{}, err
 	}

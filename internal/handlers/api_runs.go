@@ -109,7 +109,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", fmt.Sprintf("%s/runs/%d", s.links.API().Base(), run.ID))
+	w.Header().Set("Location", fmt.Sprintf("%s/runs/%d", s.linksOf(r).API().Base(), run.ID))
 	return writeJSON(w, http.StatusAccepted, run)
 }
 

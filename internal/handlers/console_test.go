@@ -167,7 +167,7 @@ func (s *site) twice(page, form, target, body, action string) {
 	}
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
-	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: action}); err != nil || len(acts.Items) != 1 {
+	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.Action(action)}); err != nil || len(acts.Items) != 1 {
 		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
 	}
 }

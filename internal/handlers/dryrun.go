@@ -69,6 +69,6 @@ func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, templates.DryRunTitle(v), "Rows")
-	p.Twin = s.links.API().DryRun(v.CampaignID, v.Seq, v.Next)
+	p.Twin = s.linksOf(r).API().DryRun(v.CampaignID, v.Seq, v.Next)
 	return s.render(w, r, http.StatusOK, templates.DryRunPage(p, v))
 }

@@ -84,10 +84,12 @@ func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	}
 	filter.Cursor = ""
 	return export(s, w, r, s.Store.ActsInPages(r.Context(), filter), table[outbox.Act]{
-		name:   "audit",
-		header: []any{"id", "at", "actor", "via", "from", "action", "campaign_id", "seq", "reason", "request_id", "before", "after"},
+		name: "audit",
+		header: []any{"id", "at", "actor", "auth", "role", "via", "from", "action", "campaign_id", "seq", "target", "outcome", "refusal", "reason", "request_id",
+			"before", "after"},
 		cells: func(a outbox.Act) []any {
-			return []any{a.ID, a.At, a.Actor, a.Via, a.From, a.Action, a.CampaignID, a.Seq, a.Reason, a.RequestID, string(a.Before), string(a.After)}
+			return []any{a.ID, a.At, a.Actor, string(a.Auth), string(a.Role), a.Via, a.From, string(a.Action), a.CampaignID, a.Seq, string(a.Target), string(a.Outcome),
+				a.Refusal, a.Reason, a.RequestID, string(a.Before), string(a.After)}
 		},
 		view: func(a outbox.Act) any { return a },
 	})

@@ -71,7 +71,7 @@ type auditQuery struct {
 	paging
 	ordering
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
-	Action   string `json:"action" validate:"omitempty,oneof=requeue requeue_many retry retry_many pause resume replay repair_gaps note_errors skip unskip operation_start operation_cancel operation_acknowledge projection_pause projection_resume run_start run_cancel run_resume publisher_pause publisher_resume publisher_reset publisher_seek publisher_skip publisher_test"`
+	Action   string `json:"action" validate:"omitempty,action"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
 	Since    string `json:"since"`
@@ -91,7 +91,7 @@ func actFilter(r *http.Request) (outbox.ActFilter, error) {
 	if err != nil {
 		return outbox.ActFilter{}, err
 	}
-	return outbox.ActFilter{Actor: q.Actor, Action: q.Action, CampaignID: q.Campaign, Seq: q.Seq, Since: since, Until: until,
+	return outbox.ActFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Since: since, Until: until,
 		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
@@ -196,7 +196,7 @@ type actForm struct {
 // order makes the instruction that a store method gets.
 func (s *server) order(r *http.Request, via, reason string, seen *expected) outbox.Order {
 	o := outbox.Order{
-		By:             outbox.Operator{Name: "local", Via: via, From: remoteHost(r)},
+		By:             me(r).Operator(via, remoteHost(r)),
 		Reason:         reason,
 		RequestID:      requestID(r),
 		IdempotencyKey: idempotencyKey(r),

@@ -36,6 +36,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -71,6 +72,8 @@ type Config struct {
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
+	// Auth tells who asks. nil lets everybody in as the local operator.
+	Auth *auth.Gate
 	// Settings are how this process was set up, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
@@ -80,8 +83,9 @@ type Config struct {
 
 type server struct {
 	Config
-	links     templates.Links
+	links     templates.Links // below the base path; linksOf also knows what a proxy puts before it
 	router    *chi.Mux
+	routes    map[string]route // what the router knows, by method and pattern
 	overviews map[outbox.Span]*overviewCache
 	cost      cost
 	reading   chan struct{} // room for the documents that are in memory
@@ -98,7 +102,7 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(),
+	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders), trying: make(chan struct{}, dryRunsAtATime)}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
@@ -135,139 +139,136 @@ func (s *server) stream(h handler) http.HandlerFunc {
 }
 
 func (s *server) routeSystem() {
-	s.router.Get("/healthz", s.handle(s.healthz))
-	s.router.Get("/readyz", s.handle(s.readyz))
-	s.router.Method(http.MethodGet, "/metrics", s.Metrics.Handler())
-	s.router.Get("/static/*", s.handle(s.asset))
+	s.open("/healthz", s.handle(s.healthz))
+	s.open("/readyz", s.handle(s.readyz))
+	s.open("/static/*", s.handle(s.asset))
+	s.view(outbox.RoleViewer, "/metrics", s.Metrics.Handler())
 }
 
 func (s *server) routePages() {
-	get := func(pattern string, h handler) { s.router.Get(pattern, s.handle(h)) }
-	post := func(pattern string, h handler) { s.router.Post(pattern, s.handle(s.form(h))) }
-	get("/", s.overviewPage)
-	get("/rows", s.rowsPage)
-	get("/rows/requeue", s.requeueDeadPage)
-	get("/rows/{campaign}/{seq}", s.rowPage)
-	get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
-	post("/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
-	post("/rows/{campaign}/{seq}/retry", s.retryRowForm)
-	post("/rows/{campaign}/{seq}/skip", s.skipForm)
-	get("/campaigns", s.campaignsPage)
-	get("/campaigns/{campaign}", s.campaignPage)
-	get("/campaigns/{campaign}/events/{seq}", s.eventPage)
-	get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
-	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
-	post("/campaigns/{campaign}/events/{seq}/unskip", s.unskipForm)
-	post("/campaigns/{campaign}/pause", s.pauseForm)
-	post("/campaigns/{campaign}/resume", s.resumeForm)
-	post("/campaigns/{campaign}/replay", s.replayForm)
-	get("/failures", s.failuresPage)
-	post("/failures/groups/note", s.noteGroupForm)
-	post("/failures/groups/retry", s.retryGroupForm)
-	get("/operations", s.operationsPage)
-	get("/operations/new", s.newOperationPage)
-	post("/operations", s.startOperationForm)
-	get("/operations/{operation}", s.operationPage)
-	post("/operations/{operation}/cancel", s.cancelOperationForm)
-	post("/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
-	get("/runs", s.runsPage)
-	get("/runs/new", s.newRunPage)
-	post("/runs", s.startRunForm)
-	get("/runs/{run}", s.runPage)
-	post("/runs/{run}/cancel", s.cancelRunForm)
-	post("/runs/{run}/resume", s.resumeRunForm)
-	get("/runs/{run}/results/{campaign}", s.runResultPage)
-	get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage)
-	get("/projections", s.projectionsPage)
-	get("/projections/{name}", s.projectionPage)
-	post("/projections/{name}/pause", s.pauseProjectionForm)
-	post("/projections/{name}/resume", s.resumeProjectionForm)
-	s.routePublishers(get, post)
-	get("/instances", s.instancesPage)
-	get("/audit", s.auditPage)
-	get("/about", s.aboutPage)
-	get("/operating", s.operatingPage)
+	s.get("/", s.overviewPage)
+	s.get("/rows", s.rowsPage)
+	s.get("/rows/requeue", s.requeueDeadPage)
+	s.get("/rows/{campaign}/{seq}", s.rowPage)
+	s.get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
+	s.formAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
+	s.formAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.retryRowForm)
+	s.formAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.skipForm)
+	s.get("/campaigns", s.campaignsPage)
+	s.get("/campaigns/{campaign}", s.campaignPage)
+	s.get("/campaigns/{campaign}/events/{seq}", s.eventPage)
+	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
+	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	s.formAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.unskipForm)
+	s.formAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.pauseForm)
+	s.formAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.resumeForm)
+	s.formAct(outbox.ActReplay, "/campaigns/{campaign}/replay", s.replayForm)
+	s.get("/failures", s.failuresPage)
+	s.formAct(outbox.ActNoteErrors, "/failures/groups/note", s.noteGroupForm)
+	s.formAct(outbox.ActRetryMany, "/failures/groups/retry", s.retryGroupForm)
+	s.get("/operations", s.operationsPage)
+	s.get("/operations/new", s.newOperationPage)
+	s.formAct(outbox.ActOperationStart, "/operations", s.startOperationForm)
+	s.get("/operations/{operation}", s.operationPage)
+	s.formAct(outbox.ActOperationCancel, "/operations/{operation}/cancel", s.cancelOperationForm)
+	s.formAct(outbox.ActOperationAcknowledge, "/operations/{operation}/acknowledge", s.acknowledgeOperationForm)
+	s.get("/runs", s.runsPage)
+	s.get("/runs/new", s.newRunPage)
+	s.formAct(outbox.ActRunStart, "/runs", s.startRunForm)
+	s.get("/runs/{run}", s.runPage)
+	s.formAct(outbox.ActRunCancel, "/runs/{run}/cancel", s.cancelRunForm)
+	s.formAct(outbox.ActRunResume, "/runs/{run}/resume", s.resumeRunForm)
+	s.get("/runs/{run}/results/{campaign}", s.runResultPage)
+	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage)
+	s.get("/projections", s.projectionsPage)
+	s.get("/projections/{name}", s.projectionPage)
+	s.formAct(outbox.ActProjectionPause, "/projections/{name}/pause", s.pauseProjectionForm)
+	s.formAct(outbox.ActProjectionResume, "/projections/{name}/resume", s.resumeProjectionForm)
+	s.routePublishers()
+	s.get("/instances", s.instancesPage)
+	s.get("/audit", s.auditPage)
+	s.get("/about", s.aboutPage)
+	s.get("/operating", s.operatingPage)
 	s.routeExports("")
 }
 
 // routeExports adds the lists as files. They have a place of their own, since
 // /campaigns/export is the page of a campaign of that name.
 func (s *server) routeExports(prefix string) {
-	s.router.Get(prefix+"/export/rows", s.stream(s.exportRows))
-	s.router.Get(prefix+"/export/campaigns", s.stream(s.exportCampaigns))
-	s.router.Get(prefix+"/export/audit", s.stream(s.exportAudit))
+	s.view(outbox.RoleViewer, prefix+"/export/rows", s.stream(s.exportRows))
+	s.view(outbox.RoleViewer, prefix+"/export/campaigns", s.stream(s.exportCampaigns))
+	s.view(outbox.RoleViewer, prefix+"/export/audit", s.stream(s.exportAudit))
 }
 
 // apiPrefix is where the JSON API lives, below the base path.
 const apiPrefix = "/api/v1"
 
 func (s *server) routeAPI() {
-	get := func(pattern string, h handler) { s.router.Get(apiPrefix+pattern, s.handle(h)) }
-	post := func(pattern string, h handler) { s.router.Post(apiPrefix+pattern, s.handle(s.jsonBody(h))) }
-	get("/summary", s.apiSummary)
-	get("/history", s.apiHistory)
-	get("/rows", s.apiRows)
-	post("/rows/requeue", s.apiRequeueDead)
-	post("/rows/retry", s.apiRetryFailed)
-	get("/rows/{campaign}/{seq}", s.apiRow)
-	post("/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
-	post("/rows/{campaign}/{seq}/retry", s.apiRetryRow)
-	post("/rows/{campaign}/{seq}/skip", s.apiSkipEvent)
-	get("/campaigns", s.apiCampaigns)
-	get("/campaigns/{campaign}", s.apiCampaign)
-	get("/campaigns/{campaign}/events", s.apiEvents)
-	post("/campaigns/{campaign}/events", s.apiAppend)
-	get("/campaigns/{campaign}/events/{seq}", s.apiEvent)
-	get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
-	get("/campaigns/{campaign}/projections", s.apiCursors)
-	post("/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)
-	get("/campaigns/{campaign}/skips", s.apiSkips)
-	post("/campaigns/{campaign}/pause", s.apiPause)
-	post("/campaigns/{campaign}/resume", s.apiResume)
-	post("/campaigns/{campaign}/replay", s.apiReplay)
-	get("/campaigns/{campaign}/history", s.apiCampaignHistory)
-	get("/failures/groups", s.apiFailureGroups)
-	post("/failures/groups/note", s.apiNoteGroup)
-	get("/operations", s.apiOperations)
-	post("/operations", s.apiStartOperation)
-	s.router.Post(apiPrefix+"/operations/preview", s.handle(s.jsonInput(s.apiPreviewOperation)))
-	get("/operations/{operation}", s.apiOperation)
-	get("/operations/{operation}/rows", s.apiOperationRows)
-	post("/operations/{operation}/cancel", s.apiCancelOperation)
-	post("/operations/{operation}/acknowledge", s.apiAcknowledgeOperation)
-	get("/runs", s.apiRuns)
-	post("/runs", s.apiStartRun)
-	get("/runs/{run}", s.apiRun)
-	post("/runs/{run}/cancel", s.apiCancelRun)
-	post("/runs/{run}/resume", s.apiResumeRun)
-	get("/runs/{run}/results", s.apiRunResults)
-	get("/runs/{run}/results/{campaign}", s.apiRunResult)
-	get("/runs/{run}/log", s.apiRunLog)
-	get("/campaigns/{campaign}/verifications", s.apiVerifications)
-	get("/rows/{campaign}/{seq}/dry-run", s.apiDryRun)
-	get("/journal", s.apiJournal)
-	get("/gaps", s.apiGaps)
-	post("/gaps/repair", s.apiRepairGaps)
-	get("/projections", s.apiProjections)
-	get("/projections/{name}", s.apiProjection)
-	get("/projections/{name}/cursors", s.apiProjectionCursors)
-	post("/projections/{name}/pause", s.apiPauseProjection)
-	post("/projections/{name}/resume", s.apiResumeProjection)
-	get("/failures", s.apiFailures)
-	get("/failures/{failure}", s.apiFailure)
-	get("/publishers", s.apiPublishers)
-	get("/publishers/{topic}/{publisher}", s.apiPublisher)
-	get("/publishers/{topic}/{publisher}/history", s.apiPublisherHistory)
-	post("/publishers/{topic}/{publisher}/pause", s.apiPausePublisher)
-	post("/publishers/{topic}/{publisher}/resume", s.apiResumePublisher)
-	post("/publishers/{topic}/{publisher}/reset", s.apiResetPublisher)
-	post("/publishers/{topic}/{publisher}/skip", s.apiSkipPublisherEvent)
-	post("/publishers/{topic}/{publisher}/test", s.apiTestPublisher)
-	s.router.Post(apiPrefix+"/publishers/{topic}/{publisher}/seek", s.handle(s.jsonInput(s.apiSeekPublisher)))
-	get("/instances", s.apiInstances)
-	get("/audit", s.apiAudit)
-	get("/about", s.apiAbout)
-	get("/openapi.json", s.apiDocument)
+	s.apiGet("/summary", s.apiSummary)
+	s.apiGet("/history", s.apiHistory)
+	s.apiGet("/rows", s.apiRows)
+	s.apiAct(outbox.ActRequeueMany, "/rows/requeue", s.apiRequeueDead)
+	s.apiAct(outbox.ActRetryMany, "/rows/retry", s.apiRetryFailed)
+	s.apiGet("/rows/{campaign}/{seq}", s.apiRow)
+	s.apiAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
+	s.apiAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.apiRetryRow)
+	s.apiAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.apiSkipEvent)
+	s.apiGet("/campaigns", s.apiCampaigns)
+	s.apiGet("/campaigns/{campaign}", s.apiCampaign)
+	s.apiGet("/campaigns/{campaign}/events", s.apiEvents)
+	s.apiAct(outbox.ActAppend, "/campaigns/{campaign}/events", s.apiAppend)
+	s.apiGet("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	s.apiGet("/campaigns/{campaign}/projections", s.apiCursors)
+	s.apiAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)
+	s.apiGet("/campaigns/{campaign}/skips", s.apiSkips)
+	s.apiAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.apiPause)
+	s.apiAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.apiResume)
+	s.apiAct(outbox.ActReplay, "/campaigns/{campaign}/replay", s.apiReplay)
+	s.apiGet("/campaigns/{campaign}/history", s.apiCampaignHistory)
+	s.apiGet("/failures/groups", s.apiFailureGroups)
+	s.apiAct(outbox.ActNoteErrors, "/failures/groups/note", s.apiNoteGroup)
+	s.apiGet("/operations", s.apiOperations)
+	s.apiAct(outbox.ActOperationStart, "/operations", s.apiStartOperation)
+	s.apiQuestion(outbox.RoleViewer, "/operations/preview", s.apiPreviewOperation)
+	s.apiGet("/operations/{operation}", s.apiOperation)
+	s.apiGet("/operations/{operation}/rows", s.apiOperationRows)
+	s.apiAct(outbox.ActOperationCancel, "/operations/{operation}/cancel", s.apiCancelOperation)
+	s.apiAct(outbox.ActOperationAcknowledge, "/operations/{operation}/acknowledge", s.apiAcknowledgeOperation)
+	s.apiGet("/runs", s.apiRuns)
+	s.apiAct(outbox.ActRunStart, "/runs", s.apiStartRun)
+	s.apiGet("/runs/{run}", s.apiRun)
+	s.apiAct(outbox.ActRunCancel, "/runs/{run}/cancel", s.apiCancelRun)
+	s.apiAct(outbox.ActRunResume, "/runs/{run}/resume", s.apiResumeRun)
+	s.apiGet("/runs/{run}/results", s.apiRunResults)
+	s.apiGet("/runs/{run}/results/{campaign}", s.apiRunResult)
+	s.apiGet("/runs/{run}/log", s.apiRunLog)
+	s.apiGet("/campaigns/{campaign}/verifications", s.apiVerifications)
+	s.apiGet("/rows/{campaign}/{seq}/dry-run", s.apiDryRun)
+	s.apiGet("/journal", s.apiJournal)
+	s.apiGet("/gaps", s.apiGaps)
+	s.apiAct(outbox.ActRepairGaps, "/gaps/repair", s.apiRepairGaps)
+	s.apiGet("/projections", s.apiProjections)
+	s.apiGet("/projections/{name}", s.apiProjection)
+	s.apiGet("/projections/{name}/cursors", s.apiProjectionCursors)
+	s.apiAct(outbox.ActProjectionPause, "/projections/{name}/pause", s.apiPauseProjection)
+	s.apiAct(outbox.ActProjectionResume, "/projections/{name}/resume", s.apiResumeProjection)
+	s.apiGet("/failures", s.apiFailures)
+	s.apiGet("/failures/{failure}", s.apiFailure)
+	s.apiGet("/publishers", s.apiPublishers)
+	s.apiGet("/publishers/{topic}/{publisher}", s.apiPublisher)
+	s.apiGet("/publishers/{topic}/{publisher}/history", s.apiPublisherHistory)
+	s.apiAct(outbox.ActPublisherPause, "/publishers/{topic}/{publisher}/pause", s.apiPausePublisher)
+	s.apiAct(outbox.ActPublisherResume, "/publishers/{topic}/{publisher}/resume", s.apiResumePublisher)
+	s.apiAct(outbox.ActPublisherReset, "/publishers/{topic}/{publisher}/reset", s.apiResetPublisher)
+	s.apiAct(outbox.ActPublisherSkip, "/publishers/{topic}/{publisher}/skip", s.apiSkipPublisherEvent)
+	s.apiAct(outbox.ActPublisherTest, "/publishers/{topic}/{publisher}/test", s.apiTestPublisher)
+	s.add(route{method: http.MethodPost, pattern: apiPrefix + "/publishers/{topic}/{publisher}/seek", role: outbox.RoleViewer, action: outbox.ActPublisherSeek},
+		s.handle(s.jsonInput(s.apiSeekPublisher))) // it asks for the act's role itself, unless it only asks what would be
+	s.apiGet("/instances", s.apiInstances)
+	s.apiGet("/audit", s.apiAudit)
+	s.apiGet("/about", s.apiAbout)
+	s.apiGet("/openapi.json", s.apiDocument)
 	s.routeExports(apiPrefix)
 }
 

@@ -176,7 +176,7 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", string(s.links.API().Operation(op.ID, outbox.OperationRowFilter{})))
+	w.Header().Set("Location", string(s.linksOf(r).API().Operation(op.ID, outbox.OperationRowFilter{})))
 	return writeJSON(w, http.StatusAccepted, op)
 }
 
@@ -274,7 +274,7 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Operations", "Operations")
-	p.Self, p.Twin = s.links.Operations(filter), s.links.API().Operations(filter)
+	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
 	view := templates.OperationsView{Filter: filter, Page: page}
 	return s.renderLive(w, r, p, templates.OperationsPage(p, view), templates.OperationsLive(p, view))
 }
@@ -297,7 +297,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, templates.OperationTitle(detail.Operation), "Operations")
-	p.Self, p.Twin = s.links.Operation(id, filter), s.links.API().Operation(id, outbox.OperationRowFilter{})
+	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, outbox.OperationRowFilter{})
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.Operation(op.ID, outbox.OperationRowFilter{}))
+	return s.done(w, r, s.linksOf(r).Operation(op.ID, outbox.OperationRowFilter{}))
 }
 
 func (s *server) cancelOperationForm(w http.ResponseWriter, r *http.Request) error {
@@ -364,7 +364,7 @@ func (s *server) operationActForm(w http.ResponseWriter, r *http.Request, act op
 	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id, outbox.OperationStatus(form.Status)); err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.Operation(id, outbox.OperationRowFilter{}))
+	return s.done(w, r, s.linksOf(r).Operation(id, outbox.OperationRowFilter{}))
 }
 
 // requeueDeadPage leads to the operation that requeues the dead rows of a
@@ -378,7 +378,7 @@ func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", string(s.links.NewOperation(order.Selection)))
+	w.Header().Set("Location", string(s.linksOf(r).NewOperation(order.Selection)))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }

@@ -19,7 +19,7 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Campaigns", "Campaigns")
 	p.Around = s.around(r.Context())
-	p.Self, p.Twin = s.links.Campaigns(filter), s.links.API().Campaigns(filter)
+	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
 	view := templates.CampaignsView{Filter: filter, Page: list}
 	return s.renderLive(w, r, p, templates.CampaignsPage(p, view), templates.CampaignsLive(p, view))
 }
@@ -48,9 +48,9 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Campaign "+id, "Campaigns")
 	p.Around = s.around(r.Context())
-	p.Self, p.Twin = s.links.Campaign(id), s.links.API().Campaign(id)
+	p.Self, p.Twin = s.linksOf(r).Campaign(id), s.linksOf(r).API().Campaign(id)
 	if q.AfterSeq != nil {
-		p.Self = s.links.CampaignAfter(id, *q.AfterSeq)
+		p.Self = s.linksOf(r).CampaignAfter(id, *q.AfterSeq)
 	}
 	if err := s.flash(r, &p); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
-	p.Twin = s.links.API().Event(campaign, seq)
+	p.Twin = s.linksOf(r).API().Event(campaign, seq)
 	return s.render(w, r, http.StatusOK, templates.EventPage(p, view))
 }
 
@@ -139,7 +139,7 @@ func (s *server) campaignForm(w http.ResponseWriter, r *http.Request, act func(c
 	if err != nil {
 		return err
 	}
-	order, to, err := s.formOrder(r, s.links.Campaign(id), s.links.Campaign(id))
+	order, to, err := s.formOrder(r, s.linksOf(r).Campaign(id), s.linksOf(r).Campaign(id))
 	if err != nil {
 		return err
 	}

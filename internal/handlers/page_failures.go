@@ -23,7 +23,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Failures", "Failures")
-	p.Self, p.Twin = s.links.FailuresOf(filter), s.links.API().FailureGroups()
+	p.Self, p.Twin = s.linksOf(r).FailuresOf(filter), s.linksOf(r).API().FailureGroups()
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *server) noteGroupForm(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.Store.NoteGroup(r.Context(), s.order(r, "page", form.Reason, nil), form.Fingerprint, form.Note); err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.FailureGroup(form.Fingerprint))
+	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
 }
 
 // maxRetried is how many failed rows the pages retry at once.
@@ -63,7 +63,7 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.Store.RetryFailed(r.Context(), s.order(r, "page", form.Reason, nil), filter); err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.FailureGroup(form.Fingerprint))
+	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
 }
 
 // noted is the answer to pinning a note.

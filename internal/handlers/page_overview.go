@@ -141,7 +141,7 @@ func readSpan(r *http.Request) (outbox.Span, error) {
 func (s *server) overviewFrame(r *http.Request, v templates.Overview) templates.Page {
 	p := s.page(r, "Overview", "Overview")
 	p.Around = v.Summary.Surroundings()
-	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.links.OverviewOver(v.History.Span), s.links.API().Summary()
+	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).OverviewOver(v.History.Span), s.linksOf(r).API().Summary()
 	return p
 }
 

@@ -17,17 +17,17 @@ import (
 // pairActs is how many acts about it the page of a pair shows.
 const pairActs = 20
 
-func (s *server) routePublishers(get, post func(pattern string, h handler)) {
+func (s *server) routePublishers() {
 	const pair = "/publishers/{topic}/{publisher}"
-	get("/publishers", s.publishersPage)
-	get(pair, s.publisherPage)
-	post(pair+"/pause", s.pausePublisherForm)
-	post(pair+"/resume", s.resumePublisherForm)
-	post(pair+"/reset", s.resetPublisherForm)
-	post(pair+"/skip", s.skipPublisherForm)
-	post(pair+"/test", s.testPublisherForm)
-	get(pair+"/seek", s.seekPage)
-	post(pair+"/seek", s.seekForm)
+	s.get("/publishers", s.publishersPage)
+	s.get(pair, s.publisherPage)
+	s.formAct(outbox.ActPublisherPause, pair+"/pause", s.pausePublisherForm)
+	s.formAct(outbox.ActPublisherResume, pair+"/resume", s.resumePublisherForm)
+	s.formAct(outbox.ActPublisherReset, pair+"/reset", s.resetPublisherForm)
+	s.formAct(outbox.ActPublisherSkip, pair+"/skip", s.skipPublisherForm)
+	s.formAct(outbox.ActPublisherTest, pair+"/test", s.testPublisherForm)
+	s.get(pair+"/seek", s.seekPage)
+	s.formAct(outbox.ActPublisherSeek, pair+"/seek", s.seekForm)
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
@@ -36,7 +36,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Publishers", "Publishers")
-	p.Self, p.Twin = s.links.Publishers(), s.links.API().Publishers()
+	p.Self, p.Twin = s.linksOf(r).Publishers(), s.linksOf(r).API().Publishers()
 	list := slices.Clone(shared)
 	outbox.SortPublishers(list, p.Now)
 	return s.renderLive(w, r, p, templates.PublishersPage(p, list), templates.PublishersLive(p, list))
@@ -57,11 +57,11 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Points, err = s.Store.PublisherHistory(r.Context(), name, view.Span); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.PublisherActs(r.Context(), name, pairActs); err != nil {
+	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), pairActs); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
-	p.Self, p.Twin = s.links.PublisherOver(name, view.Span), s.links.API().Publisher(name)
+	p.Self, p.Twin = s.linksOf(r).PublisherOver(name, view.Span), s.linksOf(r).API().Publisher(name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func publisherForm[R any](s *server, w http.ResponseWriter, r *http.Request, act
 	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), name); err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.Publisher(name))
+	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
 // seekQuery is seekBody as the pages name it. Position and time count only
@@ -182,7 +182,7 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.Publisher(name))
+	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
 func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery) error {

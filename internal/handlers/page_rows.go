@@ -19,7 +19,7 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Rows", "Rows")
-	p.Self, p.Twin = s.links.Rows(filter), s.links.API().Rows(filter)
+	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
 	p := s.page(r, templates.RowTitle(campaign, seq), "Rows")
 	p.Around = s.around(r.Context())
-	p.Self, p.Twin = s.links.Row(campaign, seq), s.links.API().Row(campaign, seq)
+	p.Self, p.Twin = s.linksOf(r).Row(campaign, seq), s.linksOf(r).API().Row(campaign, seq)
 	return p
 }
 
@@ -64,7 +64,7 @@ func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates
 	if err != nil {
 		return err
 	}
-	p.Twin = s.links.API().Event(campaign, seq)
+	p.Twin = s.linksOf(r).API().Event(campaign, seq)
 	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, Acts: acts.Items}
 	return s.renderLive(w, r, p, templates.RowGonePage(p, gone), templates.RowGoneLive(p, gone))
 }
@@ -95,7 +95,7 @@ func (s *server) rowForm(w http.ResponseWriter, r *http.Request, act func(contex
 	if err != nil {
 		return err
 	}
-	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *server) formOrder(r *http.Request, own, campaign templates.URL) (outbox
 	to := own
 	switch form.ReturnTo {
 	case "overview":
-		to = s.links.Overview()
+		to = s.linksOf(r).Overview()
 	case "campaign":
 		to = campaign
 	}

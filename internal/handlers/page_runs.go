@@ -52,7 +52,7 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Runs", "Runs")
-	p.Self, p.Twin = s.links.Runs(filter), s.links.API().Runs(filter)
+	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
 	view := templates.RunsView{Filter: filter, Page: page}
 	return s.renderLive(w, r, p, templates.RunsPage(p, view), templates.RunsLive(p, view))
 }
@@ -76,7 +76,7 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, templates.RunTitle(view.Run), "Runs")
-	p.Self, p.Twin = s.links.Run(view.Run.ID, filter, log.Cursor), s.links.API().RunOf(view.Run.ID)
+	p.Self, p.Twin = s.linksOf(r).Run(view.Run.ID, filter, log.Cursor), s.linksOf(r).API().RunOf(view.Run.ID)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, templates.RunResultTitle(view), "Runs")
-	p.Twin = s.links.API().RunResult(id, campaign)
+	p.Twin = s.linksOf(r).API().RunResult(id, campaign)
 	return s.render(w, r, http.StatusOK, templates.RunResultPage(p, view))
 }
 
@@ -157,7 +157,7 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.RunOf(run.ID))
+	return s.done(w, r, s.linksOf(r).RunOf(run.ID))
 }
 
 func (s *server) cancelRunForm(w http.ResponseWriter, r *http.Request) error {
@@ -181,5 +181,5 @@ func (s *server) runActForm(w http.ResponseWriter, r *http.Request, act func(con
 	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id); err != nil {
 		return err
 	}
-	return s.done(w, r, s.links.RunOf(id))
+	return s.done(w, r, s.linksOf(r).RunOf(id))
 }

@@ -18,7 +18,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Instances", "Instances")
-	p.Self, p.Twin = s.links.Instances(), s.links.API().Instances()
+	p.Self, p.Twin = s.linksOf(r).Instances(), s.linksOf(r).API().Instances()
 	return s.renderLive(w, r, p, templates.InstancesPage(p, list), templates.InstancesLive(p, list))
 }
 
@@ -32,7 +32,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Audit", "Audit")
-	p.Twin = s.links.API().Audit(filter)
+	p.Twin = s.linksOf(r).API().Audit(filter)
 	return s.render(w, r, http.StatusOK, templates.AuditPage(p, templates.AuditView{Filter: filter, Page: list}))
 }
 
@@ -110,6 +110,6 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 		},
 	}
 	p := s.page(r, "About", "About")
-	p.Twin = s.links.API().About()
+	p.Twin = s.linksOf(r).API().About()
 	return s.render(w, r, http.StatusOK, templates.AboutPage(p, setup))
 }

@@ -35,6 +35,7 @@ func newChecker() *validator.Validate {
 		limit, err := strconv.Atoi(fl.Param())
 		return err == nil && len(fl.Field().String()) <= limit
 	})
+	v.RegisterAlias("action", "oneof="+actionNames())
 	if err == nil {
 		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool { return isText(fl.Field().String()) })
 	}
@@ -42,6 +43,14 @@ func newChecker() *validator.Validate {
 		panic(err)
 	}
 	return v
+}
+
+func actionNames() string {
+	var names []string
+	for _, a := range outbox.AuditedActions() {
+		names = append(names, string(a))
+	}
+	return strings.Join(names, " ")
 }
 
 // isText reports whether every database can store and compare s.
@@ -65,7 +74,7 @@ func check(params any) error {
 
 // rule says what a field must be.
 func rule(f validator.FieldError) string {
-	switch f.Tag() {
+	switch f.ActualTag() {
 	case "required":
 		return "is required"
 	case "oneof":

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"outboxweb/internal/auth"
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
 )
@@ -43,6 +44,8 @@ var statuses = []struct {
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "busy"},
 	{errMethod, http.StatusMethodNotAllowed, "method"},
 	{errHost, http.StatusMisdirectedRequest, "host"},
+	{auth.ErrUnidentified, http.StatusUnauthorized, "unidentified"},
+	{auth.ErrNoRole, http.StatusForbidden, "role"},
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
 	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
@@ -153,16 +156,16 @@ func (s *server) back(r *http.Request) templates.URL {
 		return ""
 	}
 	if pair, err := pairParam(r); err == nil && pair.Topic != "" {
-		return s.links.Publisher(pair)
+		return s.linksOf(r).Publisher(pair)
 	}
 	campaign, err := campaignParam(r)
 	if err != nil {
 		return ""
 	}
 	if seq, err := seqParam(r); err == nil {
-		return s.links.Row(campaign, seq)
+		return s.linksOf(r).Row(campaign, seq)
 	}
-	return s.links.Campaign(campaign)
+	return s.linksOf(r).Campaign(campaign)
 }
 
 // wantsJSON reports whether a request is to the API, whose errors are JSON.

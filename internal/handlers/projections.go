@@ -130,7 +130,7 @@ func (s *server) holdForm(w http.ResponseWriter, r *http.Request, act holdAct) e
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	order, to, err := s.formOrder(r, s.links.Projection(name), s.links.Campaign(form.CampaignID))
+	order, to, err := s.formOrder(r, s.linksOf(r).Projection(name), s.linksOf(r).Campaign(form.CampaignID))
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Projections", "Projections")
-	p.Self, p.Twin = s.links.Projections(), s.links.API().Projections()
+	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Projection "+view.Name, "Projections")
-	p.Self, p.Twin = s.links.ProjectionCursors(view.Filter), s.links.API().Projection(view.Name)
+	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -235,6 +235,6 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
-	v.Acts, err = s.Store.ProjectionActs(r.Context(), v.Name, projectionActs)
+	v.Acts, err = s.Store.ActsOn(r.Context(), outbox.ProjectionTarget(v.Name), projectionActs)
 	return v, err
 }

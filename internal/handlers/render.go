@@ -42,7 +42,8 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	}
 	return templates.Page{
 		Key:        requestID(r),
-		Links:      s.links,
+		Links:      s.linksOf(r),
+		Me:         me(r),
 		Origin:     scheme + "://" + r.Host,
 		Title:      title,
 		Nav:        nav,

@@ -166,7 +166,7 @@ func (s *server) protectOrigin(next http.Handler) http.Handler {
 func (s *server) form(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-			return &outbox.Refusal{Err: errOrigin, Detail: "a form must say where it comes from: the request has neither an Origin nor a Sec-Fetch-Site header. Scripts use the JSON API under " + string(s.links.API().Base())}
+			return &outbox.Refusal{Err: errOrigin, Detail: "a form must say where it comes from: the request has neither an Origin nor a Sec-Fetch-Site header. Scripts use the JSON API under " + string(s.linksOf(r).API().Base())}
 		}
 		if !hasMediaType(r, "application/x-www-form-urlencoded") {
 			return &outbox.Refusal{Err: errMediaType, Detail: "a form is sent as application/x-www-form-urlencoded"}

@@ -79,7 +79,7 @@ func (s *server) skipForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&fields, r.PostForm); err != nil {
 		return err
 	}
-	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *server) unskipForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order, to, err := s.formOrder(r, s.links.Row(campaign, seq), s.links.Campaign(campaign))
+	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
 	if err != nil {
 		return err
 	}

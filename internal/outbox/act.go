@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,6 +13,8 @@ type Operator struct {
 	Name string // shown and recorded, such as "ana" or "local"
 	Via  string // how the act came in: "page", "api", "cli", "system"
 	From string // where from: a remote address, or empty
+	Auth Auth   // how it is known who it is
+	Role Role   // what that one may do
 }
 
 // Order is an operator's instruction as a store method receives it: who, why,
@@ -58,29 +61,58 @@ type Expected struct {
 	HeadSeq      int64  `json:"head_seq,omitempty"`
 }
 
-// Act is the audit record of one operator's act, written in the act's own
-// transaction.
+// ActOutcome is what became of an act.
+type ActOutcome string
+
+// The outcomes of acts.
+const (
+	ActDone    ActOutcome = "done"
+	ActRefused ActOutcome = "refused"
+)
+
+// Act is the audit record of one operator's act: written in the act's own
+// transaction or, when it was refused, in one of its own.
 type Act struct {
 	ID         int64           `json:"id"`
 	At         time.Time       `json:"at"`
 	Actor      string          `json:"actor"`
+	Auth       Auth            `json:"auth"` // how it was known who that is; empty in records of older versions
+	Role       Role            `json:"role"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
-	Action     string          `json:"action"` // such as requeue or pause
+	Action     Action          `json:"action"`
 	CampaignID string          `json:"campaign_id"`
-	Seq        int64           `json:"seq"` // 0 when the act is not about one row
+	Seq        int64           `json:"seq"`     // 0 when the act is not about one row
+	Target     Target          `json:"target"`  // what it was about besides; empty when that is all
+	Outcome    ActOutcome      `json:"outcome"` // done or refused
+	Refusal    string          `json:"refusal"` // why it was refused, or empty
 	Before     json.RawMessage `json:"before"`
 	After      json.RawMessage `json:"after"`
 	Reason     string          `json:"reason"`
 	RequestID  string          `json:"request_id"`
 }
 
+// Target names what an act was about, where that is not a campaign or row:
+// "run 7", "operation 3", "projection NAME", "publisher TOPIC/NAME", "token 4".
+type Target string
+
+// The targets of acts.
+func RunTarget(id int64) Target            { return Target("run " + strconv.FormatInt(id, 10)) }
+func OperationTarget(id int64) Target      { return Target("operation " + strconv.FormatInt(id, 10)) }
+func ProjectionTarget(name string) Target  { return Target("projection " + name) }
+func PublisherTarget(name PairName) Target { return Target("publisher " + name.String()) }
+func TokenTarget(id int64) Target          { return Target("token " + strconv.FormatInt(id, 10)) }
+
 // ActFilter selects audit records for a page. Zero fields select all.
 type ActFilter struct {
 	Actor      string
-	Action     string
+	Action     Action
 	CampaignID string
 	Seq        int64
+	Target     Target
+	Outcome    ActOutcome
+	Auth       Auth
+	RequestID  string
 	Since      time.Time // acts at or after it
 	Until      time.Time // acts before it
 	Reverse    bool      // the oldest first
@@ -145,6 +177,10 @@ func (f ActFilter) Matches(a Act) bool {
 		(f.Action == "" || a.Action == f.Action) &&
 		(f.CampaignID == "" || a.CampaignID == f.CampaignID) &&
 		(f.Seq == 0 || a.Seq == f.Seq) &&
+		(f.Target == "" || a.Target == f.Target) &&
+		(f.Outcome == "" || a.Outcome == f.Outcome) &&
+		(f.Auth == "" || a.Auth == f.Auth) &&
+		(f.RequestID == "" || a.RequestID == f.RequestID) &&
 		(f.Since.IsZero() || !a.At.Before(f.Since)) &&
 		(f.Until.IsZero() || a.At.Before(f.Until))
 }
@@ -152,7 +188,7 @@ func (f ActFilter) Matches(a Act) bool {
 // Filtered reports whether acts must be looked at one by one to know whether
 // they match, beyond what their order already selects.
 func (f ActFilter) Filtered() bool {
-	return f.Actor != "" || f.Action != "" || !f.Since.IsZero() || !f.Until.IsZero()
+	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
 // RequeueFilter selects dead rows to requeue, in order of next attempt, then

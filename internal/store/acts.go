@@ -15,9 +15,10 @@ import (
 // record will say.
 type act struct {
 	order    outbox.Order
-	action   string
+	action   outbox.Action
 	campaign string
 	seq      int64
+	target   outbox.Target // what it is about besides
 	before   any
 	after    any
 	// asked is what the act was asked to do where its action and target do not
@@ -105,7 +106,8 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	if a.order.IdempotencyKey == "" {
 		return false, nil
 	}
-	var action, campaign, stored, before, after string
+	var action outbox.Action
+	var campaign, stored, before, after string
 	var seq int64
 	found, err := t.one([]any{&action, &campaign, &seq, &stored, &before, &after},
 		`select action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
@@ -128,9 +130,9 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 }
 
 // targetOf is the target of an act by its audit record.
-func targetOf(action, campaign string, seq int64, before string) string {
+func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
 	var asked publisherOrder
-	if strings.HasPrefix(action, publisherActs) && json.Unmarshal([]byte(before), &asked) == nil {
+	if strings.HasPrefix(string(action), publisherActs) && json.Unmarshal([]byte(before), &asked) == nil {
 		return "publisher " + asked.String()
 	}
 	return target(campaign, seq)
@@ -148,8 +150,8 @@ func target(campaign string, seq int64) string {
 }
 
 const insertAct = `
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 func (t *tx) record(a *act, result any, now int64) error {
 	var texts [3]string
@@ -161,8 +163,8 @@ func (t *tx) record(a *act, result any, now int64) error {
 		texts[i] = string(text)
 	}
 	o := a.order
-	_, err := t.exec(insertAct, now, o.By.Name, o.By.Via, o.By.From, a.action, a.campaign, a.seq,
-		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2])
+	_, err := t.exec(insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
+		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.target))
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.action, err)
 	}
@@ -179,7 +181,7 @@ func (t *tx) lastAct(campaign string, seq, now int64) string {
 	for _, of := range []string{campaign, ""} {
 		found := last
 		ok, err := t.one([]any{&found.id, &found.action, &found.actor, &found.at},
-			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and action <> 'note_errors' and substr(action, 1, 10) <> 'publisher_' order by id desc limit 1`, of, seq)
+			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and outcome = 'done' and action <> 'note_errors' and substr(action, 1, 10) <> 'publisher_' order by id desc limit 1`, of, seq)
 		if err == nil && ok && found.id > last.id {
 			last = found
 		}
@@ -291,23 +293,16 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 	return page, nil
 }
 
-// ProjectionActs lists the latest acts that paused or resumed a projection,
-// newest first, among the last few thousand of all.
-func (s *Store) ProjectionActs(ctx context.Context, projection string, limit int) ([]outbox.Act, error) {
-	l := actList(outbox.ActFilter{})
-	l.match = func(a outbox.Act) bool {
-		var asked struct {
-			Projection string `json:"projection"`
-		}
-		return strings.HasPrefix(a.Action, "projection_") && json.Unmarshal(a.Before, &asked) == nil && asked.Projection == projection
-	}
+// ActsOn lists the latest acts on a target, newest first, the refused ones
+// among them.
+func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]outbox.Act, error) {
 	var found stretch[outbox.Act]
 	err := s.journal.read(ctx, func(t *tx) (err error) {
-		found, err = l.read(t, place{}, limit)
+		found, err = actList(outbox.ActFilter{Target: target}).read(t, place{}, limit)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the acts on projection %q: %w", projection, err)
+		return nil, fmt.Errorf("list the acts on %s: %w", target, err)
 	}
 	return found.items, nil
 }
@@ -326,7 +321,7 @@ func micros(t time.Time) int64 {
 }
 
 const selectActs = `
-select id, at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id
+select id, at, actor, auth, role, via, origin, action, campaign_id, seq, target, outcome, refusal, before, after, reason, request_id
 from operator_acts
 `
 
@@ -340,6 +335,12 @@ limit $2`)
   and (cast($3 as bigint) = 0 or seq = $3)
 order by id{desc}
 limit $4`)
+
+	actsOnTarget = bothWays(selectActs + `where id {>} $1
+  and target = $2
+  and target <> ''
+order by id{desc}
+limit $3`)
 )
 
 func actList(f outbox.ActFilter) *list[outbox.Act] {
@@ -348,10 +349,13 @@ func actList(f outbox.ActFilter) *list[outbox.Act] {
 		low: []any{int64(0)}, high: []any{int64(farFuture)},
 		key: func(a outbox.Act) []any { return []any{a.ID} },
 	}
-	if f.CampaignID != "" {
+	switch {
+	case f.CampaignID != "":
 		l.query, l.args = actsOfCampaign, []any{f.CampaignID, f.Seq}
+	case f.Target != "":
+		l.query, l.args = actsOnTarget, []any{string(f.Target)}
 	}
-	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 {
+	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
 		l.match = f.Matches
 	}
 	return l
@@ -361,8 +365,8 @@ func scanAct(rows scanner) (outbox.Act, error) {
 	var a outbox.Act
 	var when int64
 	var before, after string
-	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
-		&before, &after, &a.Reason, &a.RequestID)
+	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
+		&a.Target, &a.Outcome, &a.Refusal, &before, &after, &a.Reason, &a.RequestID)
 	a.At, a.Before, a.After = at(when), json.RawMessage(before), json.RawMessage(after)
 	return a, err
 }

@@ -173,7 +173,7 @@ func TestAct_leavesOneAuditRecord(t *testing.T) {
 			t.Fatalf("audit records are %+v, want one", acts)
 		}
 		a := acts[0]
-		if a.Action != op.action || a.Actor != "ana" || a.Via != "page" || a.From != "10.0.0.7" || a.Reason != "the cause is mended" || a.RequestID != "r-1" || a.At != f.clock.now() {
+		if string(a.Action) != op.action || a.Actor != "ana" || a.Via != "page" || a.From != "10.0.0.7" || a.Reason != "the cause is mended" || a.RequestID != "r-1" || a.At != f.clock.now() {
 			t.Errorf("audit record is %+v", a)
 		}
 		if !json.Valid(a.Before) || !json.Valid(a.After) || string(a.After) == "null" {

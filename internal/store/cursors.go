@@ -147,7 +147,7 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 // that dies between the two leaves a pause that says itself who made it, and
 // why.
 func (s *Store) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, "projection_pause", projection, campaign, loaded, s.pauseEverywhere, (*ApplyTx).pauseCursor)
+	return s.holdAct(ctx, o, outbox.ActProjectionPause, projection, campaign, loaded, s.pauseEverywhere, (*ApplyTx).pauseCursor)
 }
 
 // ResumeProjection lets a paused projection go on, in one campaign or, where
@@ -156,7 +156,7 @@ func (s *Store) PauseProjection(ctx context.Context, o outbox.Order, projection,
 // is not paused there is outbox.ErrConflict, and so is one campaign while it is
 // paused for all; errors are else those of PauseProjection.
 func (s *Store) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, "projection_resume", projection, campaign, loaded, s.resumeEverywhere, (*ApplyTx).resumeCursor)
+	return s.holdAct(ctx, o, outbox.ActProjectionResume, projection, campaign, loaded, s.resumeEverywhere, (*ApplyTx).resumeCursor)
 }
 
 // holding is a pause or resume under way.
@@ -167,9 +167,9 @@ type holding struct {
 	outbox.ProjectionHold
 }
 
-func (s *Store) holdAct(ctx context.Context, o outbox.Order, action, projection, campaign string, loaded []outbox.ProjectionInfo,
+func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
 	everywhere func(*holding) error, inOne func(*ApplyTx, *holding) error) (outbox.ProjectionHold, error) {
-	a := &act{order: o, action: action, campaign: campaign, asked: map[string]string{"projection": projection}}
+	a := &act{order: o, action: action, campaign: campaign, target: outbox.ProjectionTarget(projection), asked: map[string]string{"projection": projection}}
 	a.before = a.asked
 	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
 		h := &holding{o, loaded, now, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}}

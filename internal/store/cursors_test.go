@@ -100,7 +100,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	acts, err := f.Acts(f.ctx, outbox.ActFilter{})
 	var actions []string
 	for _, a := range acts.Items {
-		actions = append(actions, strings.Join([]string{a.Action, a.CampaignID, string(a.Before)}, " "))
+		actions = append(actions, strings.Join([]string{string(a.Action), a.CampaignID, string(a.Before)}, " "))
 	}
 	want := []string{`projection_resume a {"projection":"roster"}`, `projection_resume  {"projection":"roster"}`,
 		`projection_pause  {"projection":"roster"}`, `projection_pause a {"projection":"roster"}`}

@@ -212,7 +212,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
-	a := &act{order: o, action: "note_errors", after: pinned, asked: pinned}
+	a := &act{order: o, action: outbox.ActNoteErrors, after: pinned, asked: pinned}
 	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote
 		err := t.each(func(row scanner) (err error) {

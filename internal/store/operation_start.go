@@ -230,7 +230,7 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		return outbox.Operation{}, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode)
 	}
 	asked := askedOf(order)
-	a := &act{order: o, action: "operation_start", campaign: order.Filter.CampaignID, before: asked, asked: asked}
+	a := &act{order: o, action: outbox.ActOperationStart, campaign: order.Filter.CampaignID, before: asked, asked: asked}
 	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
@@ -254,6 +254,7 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if op.Totals.Chosen == 0 { // all of it was taken in this moment
 			return outbox.Operation{}, t.nothingToRequeue(order, now)
 		}
+		a.target = outbox.OperationTarget(op.ID)
 		a.after = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
 		return op, nil
 	})
@@ -400,7 +401,7 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
 func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, "operation_cancel", id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if op.Status != outbox.OperationRunning {
 			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.lastAct("", 0, now))
 		}
@@ -421,7 +422,7 @@ func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, s
 // AcknowledgeOperation notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
 func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, "operation_acknowledge", id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Status == outbox.OperationRunning:
 			return outbox.Conflict("operation %d is still running; it is acknowledged once it has ended", id)
@@ -435,8 +436,8 @@ func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int
 }
 
 // changeOperation is an act on one operation that is as the operator saw it.
-func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action string, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &act{order: o, action: action}
+func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+	a := &act{order: o, action: action, target: outbox.OperationTarget(id)}
 	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {

@@ -530,6 +530,7 @@ from operator_acts
 where campaign_id = $1
   and (seq = $2 or seq = 0)
   and at >= $3
+  and outcome = 'done'
   and action not in ('operation_start', 'operation_cancel', 'operation_acknowledge')
 order by id desc
 limit 1`

@@ -60,7 +60,7 @@ func (f *fixture) operation(id int64) outbox.OperationDetail {
 
 func (f *fixture) actsOf(action string) []outbox.Act {
 	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: action})
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: outbox.Action(action)})
 	if err != nil {
 		f.tb.Fatal(err)
 	}

@@ -66,7 +66,6 @@ var sqliteScans = []scan{
 	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
 	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
 	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
-	{"SCAN operator_acts", "limit 1000", "the newest, up to the first on a pair, for a refusal"},
 	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
@@ -205,7 +204,7 @@ func (f *fixture) everything() {
 func (f *fixture) usePublishers(must func(...error)) {
 	failedPair(f)
 	f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 0)
-	_, err := f.PublisherActs(f.ctx, archive, 10)
+	_, err := f.ActsOn(f.ctx, outbox.PublisherTarget(archive), 10)
 	must(err)
 	_, err = f.Publishers(f.ctx)
 	must(err)

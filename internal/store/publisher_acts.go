@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -42,8 +41,8 @@ type publisherChange struct {
 
 // changePublisher changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
-func (s *Store) changePublisher(ctx context.Context, o outbox.Order, action string, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
-	a := &act{order: o, action: action, before: asked, asked: asked}
+func (s *Store) changePublisher(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+	a := &act{order: o, action: action, target: outbox.PublisherTarget(asked.PairName), before: asked, asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Publisher, error) {
 		p, err := t.changedPublisher(a, asked.PairName, change, now)
 		if err != nil {
@@ -73,7 +72,7 @@ func (t *tx) changedPublisher(a *act, name outbox.PairName, change func(*tx, *pu
 // batch in flight. One that is paused already is outbox.ErrConflict, a missing
 // one outbox.ErrNotFound.
 func (s *Store) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, "publisher_pause", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+	return s.changePublisher(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherPaused {
 			return outbox.Conflict("publisher %s is paused already, by %s since %s ago%s", name, p.pausedBy,
 				outbox.Age(at(now).Sub(at(p.pausedAt.Int64))), t.lastPublisherAct(name, now))
@@ -88,7 +87,7 @@ func (s *Store) PausePublisher(ctx context.Context, o outbox.Order, name outbox.
 // no errors counted. One with nothing to resume is outbox.ErrConflict, a missing
 // one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, "publisher_resume", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+	return s.changePublisher(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherActive && p.errors == 0 {
 			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastPublisherAct(name, now))
 		}
@@ -105,7 +104,7 @@ func (s *Store) ResumePublisher(ctx context.Context, o outbox.Order, name outbox
 // at once; a pause stays. One without errors is outbox.ErrConflict, a missing
 // one outbox.ErrNotFound.
 func (s *Store) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, "publisher_reset", publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+	return s.changePublisher(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.errors == 0 && p.lastError == "" && p.status != outbox.PublisherFailed {
 			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastPublisherAct(name, now))
 		}
@@ -121,7 +120,7 @@ func (s *Store) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.
 // event would get through either.
 func (s *Store) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
 	asked := publisherOrder{PairName: name, Position: &position}
-	return s.changePublisher(ctx, o, "publisher_skip", asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+	return s.changePublisher(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 		event, err := t.eventInTheWay(p, position, now)
 		if err != nil {
 			return err
@@ -172,48 +171,27 @@ func (p *publisherRow) moveTo(position int64) {
 }
 
 // lastPublisherAct says who did what last to a pair, for a refusal; empty when
-// nobody did anything lately.
-func (t *tx) lastPublisherAct(name outbox.PairName, now int64) (last string) {
-	_ = t.each(func(row scanner) error {
-		var action, actor, asked string
-		var when int64
-		if err := row.Scan(&action, &actor, &when, &asked); err != nil {
-			return err
-		}
-		if !asksOf(action, []byte(asked), name) {
-			return nil
-		}
-		last = fmt.Sprintf("; last act: %s by %s %s ago", strings.TrimPrefix(action, publisherActs), actor, outbox.Age(at(now).Sub(at(when))))
-		return errEnough
-	}, `select action, actor, at, before from operator_acts order by id desc limit 1000`) // without it the refusal says all that matters
-	return last
+// nobody did anything.
+func (t *tx) lastPublisherAct(name outbox.PairName, now int64) string {
+	var action outbox.Action
+	var actor string
+	var when int64
+	found, err := t.one([]any{&action, &actor, &when}, `
+select action, actor, at
+from operator_acts
+where target = $1
+  and target <> ''
+  and outcome = 'done'
+order by id desc
+limit 1`, string(outbox.PublisherTarget(name)))
+	if err != nil || !found { // without it the refusal says all that matters
+		return ""
+	}
+	return fmt.Sprintf("; last act: %s by %s %s ago", strings.TrimPrefix(string(action), publisherActs), actor, outbox.Age(at(now).Sub(at(when))))
 }
 
 // publisherActs begin the actions of acts on pairs.
 const publisherActs = "publisher_"
-
-func asksOf(action string, before []byte, name outbox.PairName) bool {
-	var asked publisherOrder
-	return strings.HasPrefix(action, publisherActs) && json.Unmarshal(before, &asked) == nil && asked.PairName == name
-}
-
-// PublisherActs lists the latest acts on a pair, newest first, among the last few
-// thousand of all.
-func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName, limit int) ([]outbox.Act, error) {
-	l := actList(outbox.ActFilter{})
-	l.match = func(a outbox.Act) bool { return asksOf(a.Action, a.Before, name) }
-	var found stretch[outbox.Act]
-	err := s.journal.read(ctx, func(t *tx) (err error) {
-		found, err = l.read(t, place{}, limit)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the acts on publisher %s: %w", name, err)
-	}
-	return found.items, nil
-}
-
-const testAct = "publisher_test"
 
 // AdmitTest is asked before a test delivery is sent: it refuses what
 // RecordTestDelivery would. Where the order's idempotency key was used for a test
@@ -229,7 +207,7 @@ func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairN
 	err = s.journal.read(ctx, func(t *tx) error {
 		var before outbox.TestDelivery
 		asked := publisherOrder{PairName: name}
-		repeated, err := t.repeatedAct(&act{order: o, action: testAct, asked: asked}, &before)
+		repeated, err := t.repeatedAct(&act{order: o, action: outbox.ActPublisherTest, asked: asked}, &before)
 		if err != nil {
 			return err
 		}
@@ -247,7 +225,7 @@ func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairN
 // The pair itself stays as it is. A missing one is outbox.ErrNotFound.
 func (s *Store) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
 	asked := publisherOrder{PairName: d.PairName}
-	a := &act{order: o, action: testAct, before: asked, asked: asked, after: d}
+	a := &act{order: o, action: outbox.ActPublisherTest, target: outbox.PublisherTarget(d.PairName), before: asked, asked: asked, after: d}
 	_, err := perform(ctx, s, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
 		if _, err := t.publisher(d.PairName); err != nil {
 			return d, err

@@ -246,7 +246,7 @@ func TestPublisherActs_listsThoseOnOnePair(t *testing.T) {
 	f.drain()
 	f.append("a", 1)
 	f.kill("a")
-	acts, err := f.PublisherActs(f.ctx, archive, 10)
+	acts, err := f.ActsOn(f.ctx, outbox.PublisherTarget(archive), 10)
 	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
 		t.Errorf("acts %+v, %v", acts, err)
 	}

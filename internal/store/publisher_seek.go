@@ -33,7 +33,7 @@ func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.P
 		return outbox.Seek{}, err
 	}
 	asked := seekOrder(name, target)
-	a := &act{order: o, action: "publisher_seek", before: asked, asked: asked}
+	a := &act{order: o, action: outbox.ActPublisherSeek, target: outbox.PublisherTarget(name), before: asked, asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
 		_, err = t.changedPublisher(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 			if seek, err = t.seek(p, target, head); err != nil {

@@ -22,7 +22,7 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (
 }
 
 func (s *Store) replayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
-	a := &act{order: o, action: "replay", campaign: id}
+	a := &act{order: o, action: outbox.ActReplay, campaign: id}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Repaired, error) {
 		c, err := t.existingCampaign(id)
 		if err != nil {
@@ -90,7 +90,7 @@ func whenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
 // transaction of its own, with one audit record for all.
 func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
-	a := &act{order: o, action: "repair_gaps"}
+	a := &act{order: o, action: outbox.ActRepairGaps}
 	if err := s.admit(o); err != nil {
 		return outbox.Repaired{}, err
 	}

@@ -19,7 +19,7 @@ where campaign_id = $1
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	return s.changeRow(ctx, o, "requeue", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	return s.changeRow(ctx, o, outbox.ActRequeue, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
@@ -35,7 +35,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 
 // changeRow is an act on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, o outbox.Order, action, campaign string, seq int64, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+func (s *Store) changeRow(ctx context.Context, o outbox.Order, action outbox.Action, campaign string, seq int64, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	a := &act{order: o, action: action, campaign: campaign, seq: seq}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(campaign, seq, now)
@@ -100,7 +100,7 @@ const maxRequeue = 10_000
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &act{order: o, action: "requeue_many", campaign: f.CampaignID, before: f, asked: f}
+	a := &act{order: o, action: outbox.ActRequeueMany, campaign: f.CampaignID, before: f, asked: f}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.deadRows(f)
 		if err != nil {
@@ -225,7 +225,7 @@ func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
 // that would not be released by itself, so it asks for no phrase. A row that is
 // not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	return s.changeRow(ctx, o, "retry", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	return s.changeRow(ctx, o, outbox.ActRetry, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
@@ -261,7 +261,7 @@ func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
 // RetryFailed makes failed heads that match f due now, in order of next
 // attempt, in one transaction. Their attempts stay.
 func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &act{order: o, action: "retry_many", campaign: f.CampaignID, before: f}
+	a := &act{order: o, action: outbox.ActRetryMany, campaign: f.CampaignID, before: f}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
 		if err := s.require(o, 0); err != nil {
@@ -296,7 +296,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 // PauseCampaign stops a campaign: no worker claims it until it is resumed. A
 // wave under way ends first. One that is paused already is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &act{order: o, action: "pause", campaign: id}, func(t *tx, c *campaignRow, now int64) error {
+	return s.setPaused(ctx, &act{order: o, action: outbox.ActPause, campaign: id}, func(t *tx, c *campaignRow, now int64) error {
 		if c.pausedAt.Valid {
 			return outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
 		}
@@ -309,7 +309,7 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (o
 // ResumeCampaign lets a paused campaign go on. One that is not paused is
 // outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &act{order: o, action: "resume", campaign: id}, func(t *tx, c *campaignRow, now int64) error {
+	return s.setPaused(ctx, &act{order: o, action: outbox.ActResume, campaign: id}, func(t *tx, c *campaignRow, now int64) error {
 		if !c.pausedAt.Valid {
 			return outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
 		}

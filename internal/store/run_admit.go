@@ -22,13 +22,13 @@ import (
 func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := askedOfRun(order)
-	a := &act{order: o, action: "run_start", before: asked, asked: asked}
+	a := &act{order: o, action: outbox.ActRunStart, before: asked, asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.campaign = order.Campaigns[0]
 	}
 	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
-		a.after = map[string]any{"run_id": run.ID, "scope": run.Scope()}
+		a.after, a.target = map[string]any{"run_id": run.ID, "scope": run.Scope()}, outbox.RunTarget(run.ID)
 		return run, err
 	})
 	if err == nil {
@@ -284,7 +284,7 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or is being cancelled already, is outbox.ErrConflict.
 func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.changeRun(ctx, o, "run_cancel", id, func(t *tx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case !r.Status.Active():
 			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(at(now).Sub(*r.FinishedAt)))
@@ -320,7 +320,7 @@ group by outcome`
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
 func (s *Store) ResumeRun(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return s.changeRun(ctx, o, "run_resume", id, func(t *tx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
 			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
 		}
@@ -392,12 +392,12 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (s *Store) changeRun(ctx context.Context, o outbox.Order, action string, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := s.Run(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
-	a := &act{order: o, action: action, campaign: of.CampaignID}
+	a := &act{order: o, action: action, campaign: of.CampaignID, target: outbox.RunTarget(id)}
 	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err

@@ -149,7 +149,7 @@ where campaign_id = $1
 // next claims pass.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	return whenFree(ctx, func() (outbox.Row, error) {
-		return s.changeRow(ctx, o, "skip", campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+		return s.changeRow(ctx, o, outbox.ActSkip, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
@@ -291,7 +291,7 @@ func (a *ApplyTx) PassOver(e *outbox.Event) error {
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
 	skip, err := whenFree(ctx, func() (outbox.Skip, error) {
-		a := &act{order: o, action: "unskip", campaign: campaign, seq: seq}
+		a := &act{order: o, action: outbox.ActUnskip, campaign: campaign, seq: seq}
 		return perform(ctx, s, a, func(t *tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {

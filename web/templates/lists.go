@@ -22,7 +22,7 @@ func campaignValues(f outbox.CampaignFilter) url.Values {
 }
 
 func actValues(f outbox.ActFilter) url.Values {
-	return values("actor", f.Actor, "action", f.Action, "campaign", f.CampaignID, "seq", positive(f.Seq),
+	return values("actor", f.Actor, "action", string(f.Action), "campaign", f.CampaignID, "seq", positive(f.Seq),
 		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor,
 		"limit", positive(int64(f.Limit)))
 }

@@ -347,7 +347,7 @@ func operationSentence(a outbox.Act) string {
 		Totals      outbox.OperationTotals `json:"totals"`
 	}
 	if json.Unmarshal(a.After, &d) != nil {
-		return "Done: " + a.Action + "."
+		return "Done: " + string(a.Action) + "."
 	}
 	switch a.Action {
 	case "operation_start":

@@ -108,7 +108,7 @@ func holdAction(p Page, projection string, paused bool) URL {
 func holdSentence(a outbox.Act) string {
 	var h outbox.ProjectionHold
 	if json.Unmarshal(a.After, &h) != nil {
-		return "Done: " + a.Action + "."
+		return "Done: " + string(a.Action) + "."
 	}
 	where := "for all campaigns"
 	if h.CampaignID != "" {

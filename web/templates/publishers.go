@@ -475,7 +475,7 @@ func seekTwins(p Page, v SeekView) Twins {
 
 // actPair is the pair that an act was about; false when it was about none.
 func actPair(a outbox.Act) (name outbox.PairName, ok bool) {
-	if !strings.HasPrefix(a.Action, "publisher_") || json.Unmarshal(a.Before, &name) != nil {
+	if !strings.HasPrefix(string(a.Action), "publisher_") || json.Unmarshal(a.Before, &name) != nil {
 		return name, false
 	}
 	return name, name.Topic != "" && name.Publisher != ""

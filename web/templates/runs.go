@@ -386,7 +386,7 @@ func runTwins(p Page, r outbox.Run) Twins {
 // actRun is the run that an act was about, from its audit record; 0 when it was
 // about none.
 func actRun(a outbox.Act) int64 {
-	if !strings.HasPrefix(a.Action, "run_") {
+	if !strings.HasPrefix(string(a.Action), "run_") {
 		return 0
 	}
 	var d struct {

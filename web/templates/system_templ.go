@@ -80,7 +80,7 @@ func AuditPage(p Page, v AuditView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = textField("f-action", "action", "What", v.Filter.Action, "such as requeue").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = textField("f-action", "action", "What", string(v.Filter.Action), "such as requeue").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

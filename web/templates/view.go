@@ -24,6 +24,7 @@ type Page struct {
 	Nav      string // the entry of the navigation that is marked
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // for why campaigns do or do not move
+	Me       outbox.Identity     // who reads it
 	ReadOnly bool
 	DryRun   bool // whether what applying a row would do can be tried
 	// ReasonFrom is the number of released rows from which an act needs a
@@ -231,7 +232,7 @@ func actSentence(a outbox.Act) string {
 	case "replay", "repair_gaps":
 		return repairSentence(a)
 	}
-	return "Done: " + a.Action + "."
+	return "Done: " + string(a.Action) + "."
 }
 
 func repairSentence(a outbox.Act) string {

@@ -1,0 +1,119 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/internal/auth"
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// route is an address that the server answers, with the least role that may
+// ask there.
+type route struct {
+	method, pattern string
+	role            outbox.Role   // RoleNone: whoever asks
+	action          outbox.Action // what a POST does; empty when it changes nothing
+}
+
+func (r route) key() string { return r.method + " " + r.pattern }
+
+// add makes a route known to the router and to the table of roles. There is no
+// other way to the router: what is not in the table is open to nobody.
+func (s *server) add(t route, h http.Handler) {
+	s.routes[t.key()] = t
+	s.router.Method(t.method, t.pattern, s.admit(t, h))
+}
+
+// open adds what everybody may read: probes, and the files that an error page
+// needs.
+func (s *server) open(pattern string, h http.Handler) {
+	s.add(route{method: http.MethodGet, pattern: pattern}, h)
+}
+
+// view adds what a role may read.
+func (s *server) view(role outbox.Role, pattern string, h http.Handler) {
+	s.add(route{method: http.MethodGet, pattern: pattern, role: role}, h)
+}
+
+// get adds what every viewer may read, with the time it takes bounded.
+func (s *server) get(pattern string, h handler) { s.view(outbox.RoleViewer, pattern, s.handle(h)) }
+
+// formAct adds an act that a page's form asks for.
+func (s *server) formAct(action outbox.Action, pattern string, h handler) {
+	s.add(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.form(h)))
+}
+
+// apiGet adds what every viewer may read of the API.
+func (s *server) apiGet(pattern string, h handler) { s.get(apiPrefix+pattern, h) }
+
+// apiAct adds an act of the API.
+func (s *server) apiAct(action outbox.Action, pattern string, h handler) {
+	s.add(route{method: http.MethodPost, pattern: apiPrefix + pattern, role: action.Role(), action: action}, s.handle(s.jsonBody(h)))
+}
+
+// apiQuestion adds a question to the API that is too long for an address.
+func (s *server) apiQuestion(role outbox.Role, pattern string, h handler) {
+	s.add(route{method: http.MethodPost, pattern: apiPrefix + pattern, role: role}, s.handle(s.jsonInput(h)))
+}
+
+type identityKey struct{}
+
+// me is who makes the request.
+func me(r *http.Request) outbox.Identity {
+	who, _ := r.Context().Value(identityKey{}).(outbox.Identity)
+	return who
+}
+
+// admit lets those through whom the route's role is granted.
+func (s *server) admit(t route, h http.Handler) http.Handler {
+	if t.role == outbox.RoleNone {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := s.Auth.Identify(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), identityKey{}, who))
+		if err := needs(r, t.role); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// needs refuses whoever makes the request without a role that includes least.
+func needs(r *http.Request, least outbox.Role) error {
+	who := me(r)
+	if who.Role.Includes(least) {
+		return nil
+	}
+	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: fmt.Sprintf("this needs the role %s, and %s has the role %s", least, who.Name, who.Role)}
+}
+
+type linksKey struct{}
+
+// linksOf makes links as the one who asks can follow them: below the base path,
+// and below the prefix under which a trusted proxy offers it.
+func (s *server) linksOf(r *http.Request) templates.Links {
+	if links, told := r.Context().Value(linksKey{}).(templates.Links); told {
+		return links
+	}
+	return s.links
+}
+
+// routeOf finds the table's entry of the route that was taken.
+func (s *server) routeOf(r *http.Request) route {
+	rc := chi.RouteContext(r.Context())
+	if rc == nil {
+		return route{}
+	}
+	return s.routes[r.Method+" "+rc.RoutePattern()]
+}

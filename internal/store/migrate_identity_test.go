@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// takeIdentityBack makes the journal database one of the version before audit
+// records said what they were about.
+func (f *fixture) takeIdentityBack() {
+	f.tb.Helper()
+	if dbtest.Postgres() {
+		f.raw(`drop function operator_acts_refuse_loss() cascade`)
+	} else {
+		f.raw(`drop trigger operator_acts_refuse_delete`)
+	}
+	f.raw(`drop index operator_acts_by_target`)
+	for _, column := range []string{"auth", "role", "target", "outcome", "refusal"} {
+		f.raw(`alter table operator_acts drop column ` + column)
+	}
+	for _, statement := range []string{`drop table audit_horizon`, `drop table tokens`, `delete from goose_db_version where version_id = 9`} {
+		f.raw(statement)
+	}
+}
+
+func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	activePair(f)
+	f.append("a", 1)
+	run := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
+	loaded := f.withProjections("roster")
+	for _, act := range []func() error{
+		func() error { _, err := f.CancelRun(f.ctx, ana(""), run.ID); return err },
+		func() error { _, err := f.PausePublisher(f.ctx, ana(""), archive); return err },
+		func() error { _, err := f.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
+		func() error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err },
+	} {
+		if err := act(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []outbox.Target
+	for _, a := range f.acts() {
+		want = append(want, a.Target)
+	}
+	f.Close()
+	f.takeIdentityBack()
+	g := f.beside()
+	var got []outbox.Target
+	for _, a := range g.acts() {
+		got = append(got, a.Target)
+		if a.Outcome != outbox.ActDone || a.Auth != "" {
+			t.Errorf("%s: %+v", a.Action, a)
+		}
+	}
+	if !slices.Equal(want, got) || !slices.Contains(want, outbox.RunTarget(run.ID)) || !slices.Contains(want, outbox.PublisherTarget(archive)) {
+		t.Errorf("the records are about %q, and were about %q", got, want)
+	}
+	for _, change := range []string{`update operator_acts set actor = 'nobody'`, `delete from operator_acts`} {
+		if _, err := g.journal.Exec(change); err == nil {
+			t.Errorf("the database does: %s", change)
+		}
+	}
+}
