@@ -83,7 +83,7 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	if err := response.Write(&body); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 1`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
+	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 2`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
 		if !strings.Contains(body.String(), line) {
 			t.Errorf("the scrape lacks %s", line)
 		}
