@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
@@ -102,7 +103,7 @@ func (f *authFlags) gate(st *store.Store, collectors *metrics.Metrics, log *slog
 	c.Logger = log
 	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) {
 		token, err := st.TokenByHash(ctx, hash)
-		if err == nil && token.RevokedAt == nil {
+		if err == nil && token.State(time.Now()) == "valid" {
 			st.NoteTokenUse(ctx, token)
 		}
 		return token, err
