@@ -174,8 +174,9 @@ func (p *pace) take(who outbox.Identity, now time.Time) (wait time.Duration) {
 	return time.Duration((1 - l.TokensAt(now)) / float64(p.limit) * float64(time.Second))
 }
 
-// makeRoom forgets those who have their whole burst again, of whom nothing need
-// be known, once there are many; and if that is nobody, who has most of it.
+// makeRoom forgets, once there are many, those of whom little need be known:
+// who has the whole burst again but for an act. If that is nobody, it is who has
+// most of it.
 func (p *pace) makeRoom(now time.Time) {
 	if len(p.known) < maxPaced {
 		return
@@ -184,7 +185,7 @@ func (p *pace) makeRoom(now time.Time) {
 	most := math.Inf(-1)
 	for who, l := range p.known {
 		tokens := l.TokensAt(now)
-		if tokens >= float64(p.burst) {
+		if tokens >= float64(max(1, p.burst-1)) {
 			delete(p.known, who)
 		}
 		if tokens > most {
@@ -206,7 +207,7 @@ func (s *server) checkPace(w http.ResponseWriter, r *http.Request, t route) erro
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	return &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
-		"%s acts faster than the %g acts a second that are taken from one; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
+		"too many acts at once by %s: this server takes %g a second of one; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
 }
 
 // limits are what /about tells of what this server takes.
