@@ -364,6 +364,9 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	if p.take(who("ana"), now) == 0 {
 		t.Error("others make ana forgotten")
 	}
+	for i := 0; len(p.known) < maxPaced; i++ {
+		p.take(who("more"+fmt.Sprint(i)), now)
+	}
 	now = now.Add(time.Minute)
 	p.take(who("new"), now)
 	if len(p.known) != 1 {
