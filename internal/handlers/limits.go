@@ -3,9 +3,11 @@ package handlers
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -40,8 +42,9 @@ var defaultPatience = Patience{Header: 5 * time.Second, Read: 30 * time.Second, 
 // NewHTTPServer makes the server that clients reach the handler through. What
 // it has to say of connections goes to log as warnings.
 //
-// The number of connections has no limit but the system's of open files: one
-// that waits costs some 20 KB, and holds nothing that others wait for.
+// The number of connections has no limit but the system's of open files. One
+// that waits costs some 20 KB, one that takes an answer slowly the rest of that
+// answer, and neither holds what others wait for.
 func NewHTTPServer(h http.Handler, p Patience, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -51,7 +54,25 @@ func NewHTTPServer(h http.Handler, p Patience, log *slog.Logger) *http.Server {
 		IdleTimeout:       cmp.Or(p.Idle, defaultPatience.Idle),
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ConnContext:       limitAhead,
 	}
+}
+
+// sendAhead is about how much of an answer the system may take before the client
+// does, in bytes. By itself it takes megabytes, and an export to somebody who
+// reads nothing is read and encoded that far.
+const sendAhead = 128 << 10
+
+// limitAhead bounds the send buffer of a new connection. Where that cannot be
+// done the connection is as good as any.
+func limitAhead(ctx context.Context, conn net.Conn) context.Context {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = c.SetWriteBuffer(sendAhead)
+	}
+	return ctx
 }
 
 // limitHead refuses requests whose address is too long or whose headers are
@@ -77,7 +98,7 @@ func (s *server) limitHead(next http.Handler) http.Handler {
 // little, though not as long as the database may take, and are then told to
 // come back.
 const (
-	exportsAtATime  = 4 // that read a page of theirs; while a client takes it, others read
+	exportsAtATime  = 4 // that read and encode a page of theirs; while a client takes it, others do
 	previewsAtATime = 4 // of operations, runs and seeks
 	dryRunsAtATime  = 2 // they copy rows
 	documentReaders = 8 // with a whole document in memory

@@ -165,6 +165,38 @@ func TestSlowClients_areCutOffAndOthersAreAnswered(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"paused":null`)
 }
 
+// What a client does not take is not made far ahead of it.
+func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	sent := make(chan int, 1)
+	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) {
+		part, n := make([]byte, 4<<10), 0
+		for n < 64<<20 {
+			more, err := w.Write(part)
+			if n += more; err != nil {
+				break
+			}
+		}
+		sent <- n
+	})
+	conn := connect(t, s.listenWith(Patience{Write: 500 * time.Millisecond}), "")
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-sent:
+		if n > 6*sendAhead {
+			t.Errorf("%d bytes were taken for a client that read none", n)
+		}
+	case <-time.After(allowance):
+		t.Error("the handler still writes")
+	}
+}
+
 func TestPanic_beforeTheAnswerIsAPageWithTheRequestsID(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
