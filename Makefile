@@ -51,6 +51,10 @@ bench-publish: ## measure the recorded journal on its way to five files at a tim
 bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows (takes minutes and 6 GB)
 	go test ./cmd/outboxweb -run '^$$' -bench Tabs -benchtime 1x -bench.rows $(BENCH_ROWS) -bench.real 1700 -timeout 30m
 
+.PHONY: bench-slow
+bench-slow: ## measure pages beside 500 connections that are slow in five ways
+	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
+
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages

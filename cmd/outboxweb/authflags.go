@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -34,25 +33,6 @@ type authFlags struct {
 	Operator         []string `placeholder:"ENTRY" help:"Who may also repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who may also skip events, show what is hidden and handle tokens. Repeatable."`
 	TrustedProxy     []string `placeholder:"CIDR|unix" help:"From where a proxy asks, by the socket's address; unix for whoever reaches the Unix socket. Repeatable."`
-	InsecureNoAuth   bool     `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
-}
-
-// checkPlace refuses to be reachable by others without knowing who asks.
-// listen is HOST:PORT, or the name of a socket of this machine.
-func (f *authFlags) checkPlace(listen string, readOnly bool) error {
-	local := strings.HasPrefix(listen, "unix:") || listen == "systemd"
-	host, _, err := net.SplitHostPort(listen)
-	switch {
-	case err != nil && !local:
-		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080", listen)
-	case f.InsecureNoAuth && f.kind() != auth.KindNone:
-		return usagef("--insecure-no-auth contradicts --auth %s, which asks who it is", f.Auth)
-	case f.InsecureNoAuth && !readOnly:
-		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
-	case !local && !isLoopback(host) && f.kind() == auth.KindNone && !f.InsecureNoAuth:
-		return usagef("--listen: %s is not a loopback address, and nobody would know who asks; say with --auth how that is known, or use 127.0.0.1, or --read-only with --insecure-no-auth", listen)
-	}
-	return nil
 }
 
 func (f *authFlags) kind() auth.Kind {

@@ -114,12 +114,19 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 		{"10.0.0.7:80", authFlags{Auth: "jwt"}, true},
 		{"nonsense", authFlags{Auth: "token"}, false},
 	} {
-		if err := c.flags.checkPlace(c.listen, false); (err == nil) != c.fine {
+		serve := serveCmd{Listening: Listening{Listen: c.listen}, authFlags: c.flags}
+		if err := serve.checkListening(); (err == nil) != c.fine {
 			t.Errorf("%s with %q: %v", c.listen, c.flags.Auth, err)
 		}
 	}
-	open := authFlags{InsecureNoAuth: true}
-	if open.checkPlace("0.0.0.0:80", false) == nil || open.checkPlace("0.0.0.0:80", true) != nil {
-		t.Error("--insecure-no-auth does not go with --read-only alone")
+	open := serveCmd{Listening: Listening{Listen: "0.0.0.0:80", InsecureNoAuth: true}}
+	if open.checkListening() == nil {
+		t.Error("--insecure-no-auth goes without --read-only")
+	}
+	if open.ReadOnly = true; open.checkListening() != nil {
+		t.Error("--insecure-no-auth does not go with --read-only")
+	}
+	if open.Auth = "token"; open.checkListening() == nil {
+		t.Error("--insecure-no-auth goes with --auth token")
 	}
 }

@@ -35,7 +35,12 @@ var (
 // claim reads their events.
 func deepQueue(b *testing.B, rows, campaigns int) *store.Store {
 	b.Helper()
-	dir := b.TempDir()
+	return deepQueueIn(b, b.TempDir(), rows, campaigns)
+}
+
+// deepQueueIn is deepQueue with its databases in a directory.
+func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *store.Store {
+	b.Helper()
 	path := filepath.Join(dir, "journal.db")
 	s, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
 	if err != nil {

@@ -62,7 +62,7 @@ func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
 	defer server.Close()
 	limit := bareFold(b, s, set)
 	debug.FreeOSMemory()
-	before := residentMB(b)
+	before := residentMB(b, os.Getpid())
 	run := startRun(b, s, set, outbox.RunRebuild)
 	looking, stop := context.WithCancel(b.Context())
 	times := map[string][]time.Duration{}
@@ -80,7 +80,7 @@ func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
 		})
 	}
 	lookers.Go(func() {
-		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b)) })
+		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b, os.Getpid())) })
 	})
 	run = awaitRun(b, s, run.ID)
 	stop()
@@ -274,9 +274,9 @@ func awaitRun(b *testing.B, s *store.Store, id int64) outbox.Run {
 	return run
 }
 
-// residentMB is how much memory the process has, in megabytes.
-func residentMB(b *testing.B) float64 {
-	text, err := os.ReadFile("/proc/self/statm")
+// residentMB is how much memory a process has, in megabytes.
+func residentMB(b *testing.B, pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,7 +29,7 @@ const shutdownLimit = 15 * time.Second
 
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
-	Listen       string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen. Port 0 takes a free one."`
+	Listening
 	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
 	BasePath     string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
 	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
@@ -61,32 +61,42 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector()
-	listener, err := net.Listen("tcp", c.Listen)
+	tlsConfig, err := c.tlsConfig(a.logger())
 	if err != nil {
-		return fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))
+		return err
+	}
+	tuneCollector()
+	listener, err := c.listen(ctx)
+	if err != nil {
+		return err
 	}
 	defer listener.Close()
-	options := a.storeOptions()
-	options.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(pairs) > 0)
-	options.EventTimeout, options.Lease, options.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
-	options.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
-	st, set, err := a.openBothWith(ctx, options)
+	st, set, err := a.openBothWith(ctx, c.storeOptions(a, len(pairs) > 0))
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	s, err := c.newServer(a, st, set, pairs)
+	s, err := c.newServer(a, st, set, pairs, listener.Addr())
 	if err != nil {
 		return err
 	}
+	s.http.TLSConfig = tlsConfig
 	if c.Sample {
 		if err := s.fillWithSample(ctx); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(a.out, "listening on http://%s\n", listener.Addr())
+	fmt.Fprintln(a.out, "listening on", c.address(listener.Addr()))
 	return s.run(ctx, listener)
+}
+
+// storeOptions are the store's options as serve needs them.
+func (c *serveCmd) storeOptions(a *app, publishers bool) store.Options {
+	o := a.storeOptions()
+	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && publishers)
+	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
+	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
+	return o
 }
 
 // tuneCollector lets the heap grow further between collections. What lives is
@@ -101,9 +111,6 @@ func tuneCollector() {
 
 // check judges the flags that kong cannot.
 func (c *serveCmd) check() error {
-	if err := c.checkPlace(c.Listen, c.ReadOnly); err != nil {
-		return err
-	}
 	if _, err := c.gate(nil, nil, nil); err != nil {
 		return err
 	}
@@ -124,6 +131,9 @@ func (c *serveCmd) check() error {
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
+	}
+	if err := c.checkListening(); err != nil {
+		return err
 	}
 	return c.checkDurations()
 }
@@ -152,29 +162,6 @@ func isURI(text string) bool {
 	return err == nil
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// hosts are the names under which browsers may ask, the address listened on
-// among them where it is a particular one.
-func (c *serveCmd) hosts() []string {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		return c.Host
-	}
-	return append([]string{host}, c.Host...)
-}
-
-// unwrapAll is the innermost cause, such as "address already in use".
-func unwrapAll(err error) error {
-	for errors.Unwrap(err) != nil {
-		err = errors.Unwrap(err)
-	}
-	return err
-}
-
 // server is what serve wires together.
 type server struct {
 	store   *store.Store
@@ -185,7 +172,7 @@ type server struct {
 	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
@@ -209,24 +196,23 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 		w.Wake()
 		p.Wake()
 	})
-	var inline func(context.Context, string) error
+	config := c.handlerConfig(a, st, set, addr)
+	config.TestPublisher = c.publisherTester(a, st, pairs)
+	config.Auth, config.Metrics, config.Logger = gate, collectors, log
 	if st.Mode() == outbox.ModeInline {
-		inline = w.ApplyInline
+		config.InlineApply = w.ApplyInline
 	}
 	stopping := make(chan struct{})
-	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Auth: gate, Metrics: collectors, Logger: log})
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      90 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}}
+	config.Stopping = stopping
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
+}
+
+// handlerConfig is what the flags say to the handlers.
+func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
+	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr),
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, DryRun: dryRunner(st, set)}
 }
 
 // dryRunner tries events on copies of what the stores have.
@@ -243,7 +229,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	defer stop()
 	served, worked, published := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() {
-		err := s.http.Serve(listener)
+		err := serveOn(s.http, listener)
 		stop()
 		served <- err
 	}()

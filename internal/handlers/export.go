@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,12 +116,12 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	if err := file.extend(); err != nil {
 		return err
 	}
-	for items, err := range pages {
+	for part, err := range inTurns(r.Context(), s.exporting, encoded(pages, encode)) {
 		if err == nil && s.stopping() {
 			err = errors.New("the server is stopping")
 		}
 		if err == nil {
-			err = file.send(encode(items))
+			err = file.send(part, nil)
 		}
 		if err != nil {
 			return s.cut(r, file, err)
@@ -130,6 +131,47 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 		return s.cut(r, file, err)
 	}
 	return nil
+}
+
+// encoded are the parts of a file that pages make.
+func encoded[T any](pages iter.Seq2[[]T, error], encode func([]T) ([]byte, error)) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for items, err := range pages {
+			var part []byte
+			if err == nil {
+				part, err = encode(items)
+			}
+			if !yield(part, err) {
+				return
+			}
+		}
+	}
+}
+
+// inTurns makes each part in a place of the room, and gives the place back
+// while the part is on its way: a client that takes it slowly holds nobody up.
+func inTurns(ctx context.Context, m room, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		leave, err := m.enter(ctx, roomWait)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { leave() }()
+		for part, err := range parts {
+			leave()
+			leave = func() {}
+			if !yield(part, err) || err != nil {
+				return
+			}
+			again, err := m.enter(ctx, exportPatience)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			leave = again
+		}
+	}
 }
 
 // cut ends an export that failed. It does not return once the file has begun.

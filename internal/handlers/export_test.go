@@ -212,8 +212,14 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 // listen serves the site on a port of its own, with little patience for whoever
 // reads or writes slowly.
 func (s *site) listen(patience time.Duration) *httptest.Server {
-	server := httptest.NewUnstartedServer(s.http)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = patience, patience
+	return s.listenWith(Patience{Read: patience, Write: patience})
+}
+
+// listenWith serves the site on a port of its own, by the server that the
+// program has.
+func (s *site) listenWith(p Patience) *httptest.Server {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewHTTPServer(s.http, p, s.srv.Logger)
 	server.Start()
 	s.t.Cleanup(server.Close)
 	return server

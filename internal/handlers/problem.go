@@ -24,6 +24,10 @@ var (
 	errOrigin    = errors.New("cross-origin request")
 	errMediaType = errors.New("unsupported media type")
 	errRange     = errors.New("no such range")
+	errAddress   = errors.New("address too long")
+	errHeaders   = errors.New("too many headers")
+	errSlow      = errors.New("request sent too slowly")
+	errRate      = errors.New("too many acts")
 )
 
 // statuses is the one table from kinds of error to answers, the first that
@@ -48,6 +52,10 @@ var statuses = []struct {
 	{auth.ErrNoRole, http.StatusForbidden, "role"},
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
+	{errAddress, http.StatusRequestURITooLong, "address"},
+	{errHeaders, http.StatusRequestHeaderFieldsTooLarge, "headers"},
+	{errSlow, http.StatusRequestTimeout, "slow"},
+	{errRate, http.StatusTooManyRequests, "rate"},
 	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 }
 

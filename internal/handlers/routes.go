@@ -81,7 +81,11 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), identityKey{}, who))
-		if err := needs(r, t.role); err != nil {
+		err = needs(r, t.role)
+		if err == nil {
+			err = s.checkPace(w, r, t)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}

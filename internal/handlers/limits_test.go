@@ -1,0 +1,413 @@
+package handlers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// allowance is how long a test waits for what should happen soon.
+const allowance = 30 * time.Second
+
+// connect opens a connection to a server, and says something there.
+func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(allowance)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// saying says something to a server on a connection of its own and returns
+// the status and the body of the answer.
+func saying(t *testing.T, server *httptest.Server, text string) (status int, body string) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(connect(t, server, text)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	all, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(all)
+}
+
+func TestHead_hasLimits(t *testing.T) {
+	t.Parallel()
+	server := newSite(t).listen(0)
+	many := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "X-H%d: 1\r\n", i)
+		}
+		return b.String()
+	}
+	const host = "Host: 127.0.0.1\r\nConnection: close\r\n"
+	for name, c := range map[string]struct {
+		head   string
+		status int
+		text   string
+	}{
+		"as it should be":       {"GET /api/v1/about HTTP/1.1\r\n" + host, 200, "version"},
+		"bytes":                 {"GET /api/v1/about HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", maxHeader+8<<10) + "\r\n", 431, ""},
+		"headers":               {"GET /api/v1/about HTTP/1.1\r\n" + host + many(maxHeaders), 431, "urn:outboxweb:headers"},
+		"as many as there may":  {"GET /api/v1/about HTTP/1.1\r\n" + host + many(maxHeaders-1), 200, "version"}, // Connection is one
+		"one header many times": {"GET /api/v1/about HTTP/1.1\r\n" + host + strings.Repeat("X: 1\r\n", maxHeaders), 431, "urn:outboxweb:headers"},
+		"address":               {"GET /api/v1/rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "urn:outboxweb:address"},
+		"address of a page":     {"GET /rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "the limit is 16384"},
+	} {
+		if status, body := saying(t, server, c.head+"\r\n"); status != c.status || !strings.Contains(body, c.text) {
+			t.Errorf("%s: %d %.300s", name, status, body)
+		}
+	}
+}
+
+// closedBy waits until the server ends a connection, and returns what it said.
+func closedBy(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	said, err := io.ReadAll(conn)
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("the connection is still open after %s", allowance)
+	}
+	return string(said)
+}
+
+// trickle says a byte at a time on a connection until that fails.
+func trickle(conn net.Conn) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return
+		}
+	}
+}
+
+func TestSlowClients_areCutOffAndOthersAreAnswered(t *testing.T) {
+	t.Parallel()
+	const patience = 300 * time.Millisecond
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 64<<20)) })
+	server := s.listenWith(Patience{Header: patience, Read: patience, Write: 3 * patience, Idle: patience})
+	const head = " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+	const each = 25
+	var ends sync.WaitGroup
+	slow := func(text string, further func(net.Conn), want string) {
+		for range each {
+			conn := connect(t, server, text)
+			if further != nil {
+				go further(conn)
+			}
+			ends.Go(func() {
+				if said := closedBy(t, conn); !strings.Contains(said, want) {
+					t.Errorf("%.60q ends with %.300q", text, said)
+				}
+			})
+		}
+	}
+	slow("", nil, "")
+	slow("GET /rows"+head+"X-Slow: ", trickle, "")
+	slow("POST /api/v1/campaigns/c-1/pause"+head+"Content-Length: 1000\r\n\r\n{\"reason\":\"", trickle, "408 Request Timeout")
+	slow("GET /healthz"+head+"\r\n", nil, "200 OK") // and then idle
+	var unread []net.Conn
+	for range each {
+		unread = append(unread, connect(t, server, "GET /test/large"+head+"\r\n"))
+	}
+	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
+		response, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	ends.Wait()
+	deadline := time.After(allowance) // by then the server has given up on those who read nothing
+	for s.srv.cost.requests.Load() < 3*each {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("handlers still write to those who read nothing")
+		}
+	}
+	for _, conn := range unread {
+		if n, err := io.Copy(io.Discard, conn); err == nil && n >= 64<<20 {
+			t.Error("who read nothing has the whole answer")
+		}
+	}
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"paused":null`)
+}
+
+// What a client does not take is not made far ahead of it.
+func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	sent := make(chan int, 1)
+	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) {
+		part, n := make([]byte, 4<<10), 0
+		for n < 64<<20 {
+			more, err := w.Write(part)
+			if n += more; err != nil {
+				break
+			}
+		}
+		sent <- n
+	})
+	conn := connect(t, s.listenWith(Patience{Write: 500 * time.Millisecond}), "")
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-sent:
+		if n > 6*sendAhead {
+			t.Errorf("%d bytes were taken for a client that read none", n)
+		}
+	case <-time.After(allowance):
+		t.Error("the handler still writes")
+	}
+}
+
+func TestPanic_beforeTheAnswerIsAPageWithTheRequestsID(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newSite(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s.srv.router.Get("/test/panic", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Disposition", "attachment")
+		w.Header().Set("Content-Length", "3")
+		panic("secret")
+	})
+	response, err := http.Get(s.listen(0).URL + "/test/panic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	id := response.Header.Get("X-Request-Id")
+	if err != nil || response.StatusCode != 500 || id == "" || !strings.Contains(string(body), id) || strings.Contains(string(body), "secret") {
+		t.Errorf("%s, %v: %s", response.Status, err, body)
+	}
+	if response.Header.Get("Content-Disposition") != "" || response.Header.Get("Content-Security-Policy") == "" {
+		t.Errorf("headers %v", response.Header)
+	}
+	if !strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), id) {
+		t.Errorf("the log has %s", &log)
+	}
+}
+
+func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for path, begin := range map[string]func(http.ResponseWriter){
+		"/test/written": func(w http.ResponseWriter) { io.WriteString(w, "<p>half a page") },
+		"/test/flushed": func(w http.ResponseWriter) {
+			io.WriteString(w, "<p>half a page")
+			w.(http.Flusher).Flush()
+		},
+		"/test/status": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
+	} {
+		s.srv.router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
+			begin(w)
+			panic("secret")
+		})
+	}
+	server := s.listen(0)
+	for _, path := range []string{"/test/written", "/test/flushed", "/test/status"} {
+		response, err := http.Get(server.URL + path)
+		if err == nil {
+			var body []byte
+			body, err = io.ReadAll(response.Body)
+			response.Body.Close()
+			if bytes.Contains(body, []byte("request id")) {
+				t.Errorf("%s: an error page is behind what was written: %s", path, body)
+			}
+		}
+		if err == nil {
+			t.Errorf("%s looks whole", path)
+		}
+	}
+	s.get("/healthz").want(t, 200)
+}
+
+func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
+		numbers := make([]int, 50_000)
+		for yield(numbers, nil) {
+		}
+	})
+	server := s.listen(time.Minute)
+	for range 3 * exportsAtATime {
+		response, err := http.Get(server.URL + "/test/endless?format=json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if _, err := io.CopyN(io.Discard, response.Body, 10_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.get("/export/rows?format=csv").want(t, 200, "c-1")
+}
+
+func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for _, m := range []room{s.srv.exporting, s.srv.previewing} {
+		for range cap(m.places) {
+			m.places <- struct{}{}
+		}
+	}
+	type ask struct {
+		name string
+		do   func() answer
+	}
+	asks := []ask{
+		{"export", func() answer { return s.get("/api/v1/export/rows") }},
+		{"export page", func() answer { return s.get("/export/campaigns") }},
+		{"operation", func() answer { return s.post("/api/v1/operations/preview", `{"filter":{}}`) }},
+		{"operation page", func() answer { return s.get("/operations/new") }},
+		{"run page", func() answer { return s.get("/runs/new?kind=verify&all=1") }},
+	}
+	var done sync.WaitGroup
+	for _, a := range asks {
+		done.Go(func() {
+			if got := a.do(); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.body, "try again in a moment") || got.Header.Get("Content-Disposition") != "" {
+				t.Errorf("%s: %d %v %s", a.name, got.StatusCode, got.Header, got.body)
+			}
+		})
+	}
+	done.Wait()
+	<-s.srv.exporting.places
+	<-s.srv.previewing.places
+	for _, a := range asks { // each gives its place back
+		a.do()
+		if got := a.do(); got.StatusCode == 503 {
+			t.Errorf("%s: %s", a.name, got.body)
+		}
+	}
+	s.get("/export/rows?format=xml").want(t, 422)
+	if len(s.srv.exporting.places) != exportsAtATime-1 || len(s.srv.previewing.places) != previewsAtATime-1 {
+		t.Errorf("%d exports and %d previews go on", len(s.srv.exporting.places), len(s.srv.previewing.places))
+	}
+}
+
+func TestRoom_givesUpWithItsRequest(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := newRoom(0, "testing").enter(ctx, time.Hour); !errors.Is(err, outbox.ErrBusy) {
+		t.Error(err)
+	}
+}
+
+func TestActRate_holdsEachIdentityToIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ActRate = 2.5 })
+	s.seed("c-1", "a")
+	const burst = 5
+	act := func(i int) answer {
+		return s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}")
+	}
+	for i := range burst {
+		act(i).want(t, 200)
+	}
+	over := act(burst).want(t, 429, "urn:outboxweb:rate", "too many acts at once by local: this server takes 2.5 a second of one; nothing was done")
+	if got := over.Header.Get("Retry-After"); got != "1" {
+		t.Errorf("Retry-After %q", got)
+	}
+	s.submit("/campaigns/c-1/resume", "").want(t, 429, "oo many acts at once by local")
+	s.get("/api/v1/audit?action=pause").want(t, 200)
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // no act
+	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200)                     // no act
+	s.clock = s.clock.Add(400 * time.Millisecond)                                          // one more
+	act(burst).want(t, 200)
+	act(burst+1).want(t, 429)
+	acts := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/audit"))
+	if len(acts.Items) < burst+1 {
+		t.Errorf("%d acts are recorded", len(acts.Items))
+	}
+}
+
+func TestActRate_isNoneUnlessItIsSet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	for i := range 300 {
+		s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}").want(t, 200)
+	}
+}
+
+func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
+	t.Parallel()
+	p, now := newPace(1), time.Now()
+	who := func(name string) outbox.Identity { return outbox.Identity{Name: name, Auth: outbox.AuthJWT} }
+	exhaust := func(i outbox.Identity) (taken int) {
+		for p.take(i, now) == 0 {
+			taken++
+		}
+		return taken
+	}
+	token := outbox.Identity{Name: "ana", Auth: outbox.AuthToken}
+	if a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token); a != 2 || b != 2 || c != 2 {
+		t.Errorf("bursts of %d, %d and %d", a, b, c)
+	}
+	if wait := p.take(who("ana"), now); wait <= 0 || wait > time.Second {
+		t.Errorf("ana waits for %s", wait)
+	}
+	for i := range 3 * maxPaced { // all at once, so that nobody is idle
+		p.take(who(fmt.Sprint(i)), now)
+		if len(p.known) > maxPaced {
+			t.Fatalf("%d are known", len(p.known))
+		}
+	}
+	if p.take(who("ana"), now) == 0 {
+		t.Error("others make ana forgotten")
+	}
+	for i := 0; len(p.known) < maxPaced; i++ {
+		p.take(who("more"+fmt.Sprint(i)), now)
+	}
+	now = now.Add(time.Minute)
+	p.take(who("new"), now)
+	if len(p.known) != 1 {
+		t.Errorf("%d are known of whom nothing need be", len(p.known))
+	}
+}
+
+func TestAbout_tellsTheLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.ActRate = 50 })
+	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 a second, 100 at once", "30s for each page of an export", "4 pages of exports")
+}
