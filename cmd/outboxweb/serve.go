@@ -49,6 +49,7 @@ type serveCmd struct {
 	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
 	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+	KeepAudit      daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
 }
 
 // Run serves until ctx ends, then finishes what is under way.
@@ -119,6 +120,8 @@ func (c *serveCmd) check() error {
 		return usagef("--concurrency must lie between 1 and 32")
 	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
+	case c.KeepAudit != 0 && time.Duration(c.KeepAudit) < 24*time.Hour:
+		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records for good")
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
 	}
@@ -178,6 +181,7 @@ type server struct {
 	worker  *worker.Worker
 	work    bool // run the worker's loop
 	publish *worker.Publishing
+	audit   auditKeeper
 	http    *http.Server
 	log     *slog.Logger
 }
@@ -209,7 +213,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
 		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, audit: auditKeeper{st, time.Duration(c.KeepAudit), log}, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -234,7 +238,11 @@ func dryRunner(st *store.Store, set *projection.Set) func(context.Context, strin
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	served, worked, published := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	served, worked, published, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1), make(chan struct{})
+	go func() {
+		s.audit.run(ctx)
+		close(kept)
+	}()
 	go func() {
 		err := s.http.Serve(listener)
 		stop()
@@ -258,6 +266,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.http.Close()
 	}
 	serveErr, workErr, publishErr := <-served, <-worked, <-published
+	<-kept
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}

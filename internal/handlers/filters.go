@@ -205,6 +205,9 @@ func (s *server) order(r *http.Request, via, reason string, seen *expected) outb
 	if seen != nil {
 		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}
 	}
+	if a := attemptOf(r); a != nil {
+		a.order = &o
+	}
 	return o
 }
 
