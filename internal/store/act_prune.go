@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// pruneActs is how many audit records one transaction deletes at the most.
+// pruneActs is how many audit records one transaction deletes, or a few more.
 const pruneActs = 5000
 
 const (
-	selectOldestAct = `
-select at
+	selectOldAct = `
+select id
 from operator_acts
+where at < $1
 order by at
 limit 1`
 
@@ -22,14 +23,18 @@ set removed_before = $1
 where id = 1
   and removed_before < $1`
 
+	// Records of one microsecond go together.
 	deleteActs = `
 delete from operator_acts
-where id in (
-    select id
-    from operator_acts
-    where at < $1
-    order by at
-    limit $2)`
+where at <= (
+    select max(at)
+    from (
+      select at
+      from operator_acts
+      where at < $1
+      order by at
+      limit $2
+    ) as oldest)`
 
 	selectHorizon = `
 select removed_before
@@ -48,15 +53,13 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 		return false, err
 	}
 	limit := before.UnixMicro()
-	var oldest int64
+	old := false
 	err = s.journal.read(ctx, func(t *tx) error {
-		found, err := t.one([]any{&oldest}, selectOldestAct)
-		if !found {
-			oldest = limit
-		}
+		var id int64
+		old, err = t.one([]any{&id}, selectOldAct, limit)
 		return err
 	})
-	if err != nil || oldest >= limit {
+	if err != nil || !old {
 		return false, wrapPrune(err)
 	}
 	err = s.journal.write(ctx, func(t *tx) error {
@@ -64,7 +67,7 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 			return err
 		}
 		n, err := t.exec(deleteActs, limit, pruneActs)
-		more = n == pruneActs
+		more = n >= pruneActs
 		return err
 	})
 	return more && err == nil, wrapPrune(err)

@@ -198,6 +198,10 @@ func (f *fixture) everything() {
 	f.useSwaps(must)
 	f.usePublishers(must)
 	f.useConditions(must)
+	_, err := f.ActsRemovedBefore(f.ctx)
+	must(err)
+	_, err = f.PruneActs(f.ctx, f.clock.now().Add(time.Hour))
+	must(err)
 }
 
 // usePublishers acts on publishers and asks for them.
@@ -580,6 +584,8 @@ func (f *fixture) useLists(must func(...error)) {
 		must(err)
 		for _, campaign := range []string{"", "dead"} {
 			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			must(err)
+			_, err = f.Acts(f.ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
 			must(err)
 		}
 	}
