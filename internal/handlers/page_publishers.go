@@ -174,6 +174,8 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	err = s.seekAsAsked(r, name, q)
 	if errors.Is(err, outbox.ErrInvalid) || errors.Is(err, outbox.ErrConflict) {
 		w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+		refusal, _ := explain(err)
+		s.leaveRefusal(r, refusal, err)
 		return s.askSeek(w, r, name, q, err)
 	}
 	if err != nil {

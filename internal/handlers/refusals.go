@@ -15,6 +15,7 @@ type attempt struct {
 	action   outbox.Action
 	order    *outbox.Order // nil until the request was read
 	question bool          // it asks what the act would do, and changes nothing
+	recorded bool          // its refusal
 }
 
 type attemptKey struct{}
@@ -61,17 +62,21 @@ func isRefused(status int) bool {
 // logged and answered all the same.
 func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 	a := attemptOf(r)
-	if a == nil || a.question || !isRefused(p.Status) || refusalAct(err) != 0 {
+	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
+		return
+	}
+	a.recorded = true
+	if refusalAct(err) != 0 {
 		return
 	}
 	if s.ReadOnly {
-		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", p.RequestID, "why", p.Detail)
+		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
 		return
 	}
 	refused := refusedAct(r, a.action)
 	refused.Refusal = p.Detail
 	if _, err := s.Store.RecordRefusal(r.Context(), s.refusedOrder(r, a), refused); err != nil {
-		s.Logger.Warn("a refused act leaves no record", "action", a.action, "request_id", p.RequestID, "err", err)
+		s.Logger.Warn("a refused act leaves no record", "action", a.action, "request_id", requestID(r), "err", err)
 	}
 }
 
