@@ -12,6 +12,13 @@ import (
 // deleted.
 const keepAuditEvery = time.Hour
 
+func (c *serveCmd) checkKeepAudit() error {
+	if c.KeepAudit != 0 && time.Duration(c.KeepAudit) < 24*time.Hour {
+		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records for good")
+	}
+	return nil
+}
+
 // auditKeeper deletes audit records that are older than they are kept. It is
 // the server's, not the worker's: a server without one keeps records too.
 type auditKeeper struct {

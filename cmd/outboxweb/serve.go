@@ -120,10 +120,11 @@ func (c *serveCmd) check() error {
 		return usagef("--concurrency must lie between 1 and 32")
 	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
-	case c.KeepAudit != 0 && time.Duration(c.KeepAudit) < 24*time.Hour:
-		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records for good")
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
+	}
+	if err := c.checkKeepAudit(); err != nil {
+		return err
 	}
 	return c.checkDurations()
 }
