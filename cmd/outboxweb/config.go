@@ -184,6 +184,8 @@ func kindOf(flag *kong.Flag) string {
 		return "a list of texts"
 	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
 		return "a duration such as 2s"
+	case flag.Target.Type() == reflect.TypeFor[daysFlag]():
+		return "a span of time such as 36h or 365d"
 	case isWhole(flag):
 		return "a whole number"
 	case flag.Target.CanFloat():

@@ -115,7 +115,11 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nthe last acts on it")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", act.At.Format(time.RFC3339), act.Actor, act.Action, firstLine(act.Reason, 120))
+		did := string(act.Action)
+		if act.Outcome == outbox.ActRefused {
+			did += " (refused)"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", act.At.Format(time.RFC3339), act.Actor, did, firstLine(act.Reason, 120))
 	}
 	return t.Flush()
 }

@@ -48,6 +48,7 @@ type serveCmd struct {
 	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
 	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
+	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
 
 	authFlags
 }
@@ -135,6 +136,9 @@ func (c *serveCmd) check() error {
 	if err := c.checkListening(); err != nil {
 		return err
 	}
+	if err := c.checkKeepAudit(); err != nil {
+		return err
+	}
 	return c.checkDurations()
 }
 
@@ -168,6 +172,7 @@ type server struct {
 	worker  *worker.Worker
 	work    bool // run the worker's loop
 	publish *worker.Publishing
+	audit   auditKeeper
 	http    *http.Server
 	log     *slog.Logger
 }
@@ -204,7 +209,8 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, audit: auditKeeper{st, time.Duration(c.KeepAudit), log},
+		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
 }
@@ -227,7 +233,11 @@ func dryRunner(st *store.Store, set *projection.Set) func(context.Context, strin
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	served, worked, published := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	served, worked, published, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1), make(chan struct{})
+	go func() {
+		s.audit.run(ctx)
+		close(kept)
+	}()
 	go func() {
 		err := serveOn(s.http, listener)
 		stop()
@@ -251,6 +261,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.http.Close()
 	}
 	serveErr, workErr, publishErr := <-served, <-worked, <-published
+	<-kept
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}

@@ -166,7 +166,11 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	var body seekBody
-	if err := decode(r, &body); err != nil {
+	err = decode(r, &body)
+	if body.DryRun {
+		onlyAsks(r)
+	}
+	if err != nil {
 		return err
 	}
 	target, err := body.target()

@@ -140,7 +140,7 @@ func TestPublishers_aTestDeliveryIsSentOnceAndRecorded(t *testing.T) {
 	without := newSite(t)
 	without.withPublisher(0)
 	without.post(archivePath+"/test", "").want(t, 409, "does not have publisher scenes/archive in its configuration")
-	without.get("/api/v1/audit").want(t, 200, `"items":[]`)
+	without.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
 }
 
 func TestPublishers_aReadOnlyServerPreviewsOnly(t *testing.T) {

@@ -203,9 +203,9 @@ func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Acts(r.Context(), filter)
+	page, removed, err := s.audit(r.Context(), filter)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return writeJSON(w, http.StatusOK, auditAnswer{page, orNil(removed)})
 }

@@ -74,6 +74,11 @@ type auditQuery struct {
 	Action   string `json:"action" validate:"omitempty,action"`
 	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
 	Seq      int64  `json:"seq" validate:"min=0"`
+	Target   string `json:"target" validate:"text,maxbytes=500"`
+	Outcome  string `json:"outcome" validate:"omitempty,oneof=done refused"`
+	Auth     string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"`
+	Role     string `json:"role" validate:"omitempty,oneof=viewer operator admin"`
+	Request  string `json:"request_id" validate:"text,maxbytes=200"`
 	Since    string `json:"since"`
 	Until    string `json:"until"`
 }
@@ -91,7 +96,8 @@ func actFilter(r *http.Request) (outbox.ActFilter, error) {
 	if err != nil {
 		return outbox.ActFilter{}, err
 	}
-	return outbox.ActFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Since: since, Until: until,
+	return outbox.ActFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Target: outbox.Target(q.Target),
+		Outcome: outbox.ActOutcome(q.Outcome), Auth: outbox.Auth(q.Auth), Role: outbox.Role(q.Role), RequestID: q.Request, Since: since, Until: until,
 		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
@@ -204,6 +210,9 @@ func (s *server) order(r *http.Request, via, reason string, seen *expected) outb
 	}
 	if seen != nil {
 		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}
+	}
+	if a := attemptOf(r); a != nil {
+		a.order = &o
 	}
 	return o
 }

@@ -296,12 +296,16 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	acts, err := s.Store.ActsOn(r.Context(), outbox.OperationTarget(id), actsShownOf)
+	if err != nil {
+		return err
+	}
 	p := s.page(r, templates.OperationTitle(detail.Operation), "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, outbox.OperationRowFilter{})
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows}
+	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
 	return s.renderLive(w, r, p, templates.OperationPage(p, view), templates.OperationLive(p, view))
 }
 

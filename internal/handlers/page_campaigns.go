@@ -104,7 +104,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: 20})
+	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: actsShownOf})
 	v.Acts = acts.Items
 	return v, err
 }
@@ -129,7 +129,11 @@ func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templat
 	if v.EventDetail, err = s.Store.EventWithin(r.Context(), campaign, seq, templates.InlineDocument); err != nil {
 		return v, err
 	}
-	v.Campaign, err = s.Store.Campaign(r.Context(), campaign)
+	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
+		return v, err
+	}
+	acts, err := s.Store.Acts(r.Context(), outbox.ActFilter{CampaignID: campaign, Seq: seq, Limit: actsShownOf})
+	v.Acts = acts.Items
 	return v, err
 }
 

@@ -120,7 +120,7 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 	if v.Publishers, err = s.Store.Publishers(ctx); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Limit: actsShown})
+	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Outcome: outbox.ActDone, Limit: actsShown})
 	v.Acts = acts.Items
 	return v, err
 }

@@ -14,9 +14,6 @@ import (
 	"outboxweb/web/templates"
 )
 
-// pairActs is how many acts about it the page of a pair shows.
-const pairActs = 20
-
 func (s *server) routePublishers() {
 	const pair = "/publishers/{topic}/{publisher}"
 	s.get("/publishers", s.publishersPage)
@@ -57,7 +54,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Points, err = s.Store.PublisherHistory(r.Context(), name, view.Span); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), pairActs); err != nil {
+	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
@@ -177,6 +174,8 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	err = s.seekAsAsked(r, name, q)
 	if errors.Is(err, outbox.ErrInvalid) || errors.Is(err, outbox.ErrConflict) {
 		w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+		refusal, _ := explain(err)
+		s.leaveRefusal(r, refusal, err)
 		return s.askSeek(w, r, name, q, err)
 	}
 	if err != nil {

@@ -60,12 +60,8 @@ func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates
 	if err != nil {
 		return err
 	}
-	acts, err := s.Store.Acts(r.Context(), outbox.ActFilter{CampaignID: campaign, Seq: seq, Limit: 20})
-	if err != nil {
-		return err
-	}
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, Acts: acts.Items}
+	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, Acts: view.Acts}
 	return s.renderLive(w, r, p, templates.RowGonePage(p, gone), templates.RowGoneLive(p, gone))
 }
 

@@ -89,6 +89,9 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Run, err = s.Store.Run(ctx, f.RunID); err != nil {
 		return v, err
 	}
+	if v.Acts, err = s.Store.ActsOn(ctx, outbox.RunTarget(f.RunID), actsShownOf); err != nil {
+		return v, err
+	}
 	if v.Results, err = s.Store.RunResults(ctx, f); err != nil {
 		return v, err
 	}

@@ -66,7 +66,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns of campaign c/1.", "looks odd", "50 events/s", "Waits for a process")
 	}
 	s.get("/api/v1/runs").lacks(t, `"id":2`)
-	s.get("/audit").want(t, 200, `<a href="/runs/1">run</a>`)
+	s.get("/audit").want(t, 200, `<a href="/runs/1">run 1</a>`)
 }
 
 func TestRunPages_nameTheRunInTheWay(t *testing.T) {

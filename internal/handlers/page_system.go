@@ -26,13 +26,13 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.Store.Acts(r.Context(), filter)
+	list, removed, err := s.audit(r.Context(), filter)
 	if err != nil {
 		return err
 	}
 	p := s.page(r, "Audit", "Audit")
 	p.Twin = s.linksOf(r).API().Audit(filter)
-	return s.render(w, r, http.StatusOK, templates.AuditPage(p, templates.AuditView{Filter: filter, Page: list}))
+	return s.render(w, r, http.StatusOK, templates.AuditPage(p, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
 }
 
 // cost is what requests have cost since the process started.

@@ -132,6 +132,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.run = refusal.Run
 	}
 	p.RequestID = requestID(r)
+	s.leaveRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}

@@ -9,12 +9,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// A projection's page shows this many of its open failures and of the acts on
-// it.
-const (
-	projectionFailures = 20
-	projectionActs     = 20
-)
+// projectionFailures is how many of its open failures a projection's page shows.
+const projectionFailures = 20
 
 // described is the projection that a request names, as the database knows it.
 func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
@@ -235,6 +231,6 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
-	v.Acts, err = s.Store.ActsOn(r.Context(), outbox.ProjectionTarget(v.Name), projectionActs)
+	v.Acts, err = s.Store.ActsOn(r.Context(), outbox.ProjectionTarget(v.Name), actsShownOf)
 	return v, err
 }

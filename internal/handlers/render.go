@@ -136,7 +136,9 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 	if errors.Is(err, outbox.ErrNotFound) {
 		return nil
 	}
-	p.Flash = &act
+	if act.Outcome == outbox.ActDone {
+		p.Flash = &act
+	}
 	return err
 }
 
@@ -166,7 +168,7 @@ func (s *server) recorded(r *http.Request) (int64, error) {
 	}
 	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
 	for _, a := range latest.Items {
-		if a.RequestID == requestID(r) {
+		if a.RequestID == requestID(r) && a.Outcome == outbox.ActDone {
 			return a.ID, err
 		}
 	}

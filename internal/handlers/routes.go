@@ -80,7 +80,7 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), identityKey{}, who))
+		r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), t.action))
 		err = needs(r, t.role)
 		if err == nil {
 			err = s.checkPace(w, r, t)

@@ -92,6 +92,16 @@ type Act struct {
 	RequestID  string          `json:"request_id"`
 }
 
+// RefusedAct is what somebody asked for who was refused before anything looked
+// at it.
+type RefusedAct struct {
+	Action     Action
+	CampaignID string
+	Seq        int64
+	Target     Target
+	Refusal    string // why
+}
+
 // Target names what an act was about, where that is not a campaign or row:
 // "run 7", "operation 3", "projection NAME", "publisher TOPIC/NAME", "token 4".
 type Target string
@@ -112,6 +122,7 @@ type ActFilter struct {
 	Target     Target
 	Outcome    ActOutcome
 	Auth       Auth
+	Role       Role
 	RequestID  string
 	Since      time.Time // acts at or after it
 	Until      time.Time // acts before it
@@ -180,6 +191,7 @@ func (f ActFilter) Matches(a Act) bool {
 		(f.Target == "" || a.Target == f.Target) &&
 		(f.Outcome == "" || a.Outcome == f.Outcome) &&
 		(f.Auth == "" || a.Auth == f.Auth) &&
+		(f.Role == "" || a.Role == f.Role) &&
 		(f.RequestID == "" || a.RequestID == f.RequestID) &&
 		(f.Since.IsZero() || !a.At.Before(f.Since)) &&
 		(f.Until.IsZero() || a.At.Before(f.Until))
@@ -188,7 +200,7 @@ func (f ActFilter) Matches(a Act) bool {
 // Filtered reports whether acts must be looked at one by one to know whether
 // they match, beyond what their order already selects.
 func (f ActFilter) Filtered() bool {
-	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
+	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.Role != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
 // RequeueFilter selects dead rows to requeue, in order of next attempt, then

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -30,8 +31,18 @@ const maxReason = 500
 
 // perform runs change in one transaction with its audit record and returns
 // its result. An order whose idempotency key was used before is answered with
-// the first one's result, without doing anything.
+// the first one's result, without doing anything. One that is refused leaves a
+// record too, unless it is for a lease: whoever waits for that asks again, and
+// leaves the record in the end.
 func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64) (R, error)) (R, error) {
+	result, err := tryAct(ctx, s, a, change)
+	if err != nil && !errors.Is(err, errHeld) {
+		err = s.refused(ctx, a, err)
+	}
+	return result, err
+}
+
+func tryAct[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64) (R, error)) (R, error) {
 	var result, none R
 	if err := s.admit(a.order); err != nil {
 		return none, err
@@ -281,9 +292,12 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
-		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), f.Seq, countWindow + 1}
-		if f.CampaignID != "" {
+		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), f.Seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
+		switch {
+		case f.CampaignID != "":
 			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID)...)
+		case f.Target != "":
+			return countInto(t, &page, countTargetActs, args...)
 		}
 		return countInto(t, &page, countActs, args...)
 	})
@@ -379,18 +393,29 @@ select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
   and at >= $3
   and (cast($4 as bigint) = 0 or at < $4)
   and (cast($5 as bigint) = 0 or seq = $5)
+  and ($6 = '' or target = $6)
+  and ($7 = '' or outcome = $7)
+  and ($8 = '' or auth = $8)
+  and ($9 = '' or role = $9)
+  and ($10 = '' or request_id = $10)
   then 1 else 0 end), 0)
 from (
-  select at, actor, action, seq
+  select at, actor, action, seq, target, outcome, auth, role, request_id
   from operator_acts
   `
 
 	countActs = countActsMatching + `order by id desc
-  limit $6
+  limit $11
 ) as a`
 
-	countCampaignActs = countActsMatching + `where campaign_id = $7
+	countCampaignActs = countActsMatching + `where campaign_id = $12
   order by id desc
-  limit $6
+  limit $11
+) as a`
+
+	countTargetActs = countActsMatching + `where target = $6
+    and target <> ''
+  order by id desc
+  limit $11
 ) as a`
 )

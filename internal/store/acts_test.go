@@ -161,9 +161,10 @@ func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) 
 	}
 }
 
+// acts are ana's that were done.
 func (f *fixture) acts() []outbox.Act {
 	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana"})
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActDone})
 	if err != nil {
 		f.tb.Fatal(err)
 	}

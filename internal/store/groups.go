@@ -201,18 +201,19 @@ const maxNote = 2000
 // NoteGroup pins a note to the rows that failed with a fingerprint, now and
 // later; an empty note takes it away, and the result is nil.
 func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note string) (*outbox.GroupNote, error) {
-	switch {
-	case fingerprint == "":
-		return nil, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about")
-	case len(note) > maxNote:
-		return nil, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote)
-	}
 	type noted struct {
 		Fingerprint string `json:"fingerprint"`
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
 	a := &act{order: o, action: outbox.ActNoteErrors, after: pinned, asked: pinned}
+	switch {
+	case fingerprint == "":
+		return nil, s.refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about"))
+	case len(note) > maxNote:
+		a.asked = noted{fingerprint, kept(note, maxNote)}
+		return nil, s.refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote))
+	}
 	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote
 		err := t.each(func(row scanner) (err error) {

@@ -226,11 +226,11 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
 // operation are left out.
 func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
-	if s.options.Mode != outbox.ModeOutbox {
-		return outbox.Operation{}, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode)
-	}
 	asked := askedOf(order)
 	a := &act{order: o, action: outbox.ActOperationStart, campaign: order.Filter.CampaignID, before: asked, asked: asked}
+	if s.options.Mode != outbox.ModeOutbox {
+		return outbox.Operation{}, s.refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode))
+	}
 	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
@@ -454,7 +454,7 @@ func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outb
 		return op, t.saveOperation(&op, now)
 	})
 	if err == nil && op.ID != id {
-		return outbox.Operation{}, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID)
+		return outbox.Operation{}, s.refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
 	}
 	return op, err
 }

@@ -58,9 +58,10 @@ func (f *fixture) operation(id int64) outbox.OperationDetail {
 	return d
 }
 
+// actsOf are the acts of a kind that were done.
 func (f *fixture) actsOf(action string) []outbox.Act {
 	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: outbox.Action(action)})
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: outbox.Action(action), Outcome: outbox.ActDone})
 	if err != nil {
 		f.tb.Fatal(err)
 	}

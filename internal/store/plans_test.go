@@ -59,10 +59,10 @@ var sqliteScans = []scan{
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
-	{"SCAN operator_acts", "limit $6", "the newest, as many as are looked at to count"},
+	{"SCAN operator_acts", "limit $11", "the newest, as many as are looked at to count"},
 	{"SCAN campaigns", "limit $3", "as many as are looked at to count"},
 	{"SCAN c", "limit $3", "those that are counted"},
-	{"SCAN a", "limit $6", "those that are counted"},
+	{"SCAN a", "limit $11", "those that are counted"},
 	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
 	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
 	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
@@ -200,6 +200,10 @@ func (f *fixture) everything() {
 	f.usePublishers(must)
 	f.useConditions(must)
 	f.useTokens(must)
+	_, err := f.ActsRemovedBefore(f.ctx)
+	must(err)
+	_, err = f.PruneActs(f.ctx, f.clock.now().Add(time.Hour))
+	must(err)
 }
 
 // useTokens makes a token, uses it and takes it back.
@@ -594,6 +598,8 @@ func (f *fixture) useLists(must func(...error)) {
 		must(err)
 		for _, campaign := range []string{"", "dead"} {
 			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			must(err)
+			_, err = f.Acts(f.ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
 			must(err)
 		}
 	}

@@ -41,6 +41,7 @@ var postgresScans = []scan{
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
 	{"scan by tokens_pkey", "order by id desc", "newest first, up to the limit"},
+	{"seq scan of audit_horizon", "removed_before", "one row"},
 	{"seq scan of journal_identity", "journal_identity", "one row"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
 	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},

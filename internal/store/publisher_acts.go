@@ -198,16 +198,26 @@ const publisherActs = "publisher_"
 // delivery of the pair before, it returns what came of that, and none is to
 // be sent.
 func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
-	if err := s.admit(o); err != nil {
+	a := testAct(o, name)
+	done, err = s.admitTest(ctx, a, name)
+	return done, s.refused(ctx, a, err)
+}
+
+func testAct(o outbox.Order, name outbox.PairName) *act {
+	asked := publisherOrder{PairName: name}
+	return &act{order: o, action: outbox.ActPublisherTest, target: outbox.PublisherTarget(name), before: asked, asked: asked}
+}
+
+func (s *Store) admitTest(ctx context.Context, a *act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+	if err := s.admit(a.order); err != nil {
 		return nil, err
 	}
-	if err := s.requireReason(o, 0); err != nil {
+	if err := s.requireReason(a.order, 0); err != nil {
 		return nil, err
 	}
 	err = s.journal.read(ctx, func(t *tx) error {
 		var before outbox.TestDelivery
-		asked := publisherOrder{PairName: name}
-		repeated, err := t.repeatedAct(&act{order: o, action: outbox.ActPublisherTest, asked: asked}, &before)
+		repeated, err := t.repeatedAct(a, &before)
 		if err != nil {
 			return err
 		}
@@ -224,8 +234,8 @@ func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairN
 // RecordTestDelivery writes the audit record of a test delivery that was sent.
 // The pair itself stays as it is. A missing one is outbox.ErrNotFound.
 func (s *Store) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
-	asked := publisherOrder{PairName: d.PairName}
-	a := &act{order: o, action: outbox.ActPublisherTest, target: outbox.PublisherTarget(d.PairName), before: asked, asked: asked, after: d}
+	a := testAct(o, d.PairName)
+	a.after = d
 	_, err := perform(ctx, s, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
 		if _, err := t.publisher(d.PairName); err != nil {
 			return d, err

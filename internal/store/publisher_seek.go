@@ -25,15 +25,15 @@ const seekLooks = 100_000
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
 func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+	asked := seekOrder(name, target)
+	a := &act{order: o, action: outbox.ActPublisherSeek, target: outbox.PublisherTarget(name), before: asked, asked: asked}
 	if err := s.admit(o); err != nil {
-		return outbox.Seek{}, err
+		return outbox.Seek{}, s.refused(ctx, a, err)
 	}
 	head, err := s.Position(ctx)
 	if err != nil {
 		return outbox.Seek{}, err
 	}
-	asked := seekOrder(name, target)
-	a := &act{order: o, action: outbox.ActPublisherSeek, target: outbox.PublisherTarget(name), before: asked, asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
 		_, err = t.changedPublisher(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 			if seek, err = t.seek(p, target, head); err != nil {

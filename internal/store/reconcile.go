@@ -18,20 +18,21 @@ import (
 // A wave that is being applied to the campaign is waited for, for a moment; one
 // that takes longer is an outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
-	return whenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, o, id) })
+	a := &act{order: o, action: outbox.ActReplay, campaign: id}
+	repaired, err := whenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
+	return repaired, s.refused(ctx, a, err)
 }
 
-func (s *Store) replayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
-	a := &act{order: o, action: outbox.ActReplay, campaign: id}
+func (s *Store) replayCampaign(ctx context.Context, a *act) (outbox.Repaired, error) {
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Repaired, error) {
-		c, err := t.existingCampaign(id)
+		c, err := t.existingCampaign(a.campaign)
 		if err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := t.expectCampaign(o, c, now); err != nil {
+		if err := t.expectCampaign(a.order, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := s.require(o, 0); err != nil {
+		if err := s.require(a.order, 0); err != nil {
 			return outbox.Repaired{}, err
 		}
 		if err := c.free(now); err != nil {
@@ -91,10 +92,15 @@ func whenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 // transaction of its own, with one audit record for all.
 func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
 	a := &act{order: o, action: outbox.ActRepairGaps}
-	if err := s.admit(o); err != nil {
+	repaired, err := s.repairGaps(ctx, a)
+	return repaired, s.refused(ctx, a, err)
+}
+
+func (s *Store) repairGaps(ctx context.Context, a *act) (outbox.Repaired, error) {
+	if err := s.admit(a.order); err != nil {
 		return outbox.Repaired{}, err
 	}
-	if err := s.require(o, 0); err != nil {
+	if err := s.require(a.order, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var total outbox.Repaired

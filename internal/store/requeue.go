@@ -19,7 +19,8 @@ where campaign_id = $1
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	return s.changeRow(ctx, o, outbox.ActRequeue, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &act{order: o, action: outbox.ActRequeue, campaign: campaign, seq: seq}
+	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
@@ -35,12 +36,11 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 
 // changeRow is an act on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, o outbox.Order, action outbox.Action, campaign string, seq int64, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
-	a := &act{order: o, action: action, campaign: campaign, seq: seq}
+func (s *Store) changeRow(ctx context.Context, a *act, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(campaign, seq, now)
+		c, row, err := t.rowForChange(a.campaign, a.seq, now)
 		if err == nil {
-			err = t.expect(o, row, c, now)
+			err = t.expect(a.order, row, c, now)
 		}
 		if err != nil {
 			return row, err
@@ -49,7 +49,7 @@ func (s *Store) changeRow(ctx context.Context, o outbox.Order, action outbox.Act
 		if err := change(t, c, row, now); err != nil {
 			return row, err
 		}
-		_, row, err = t.rowForChange(campaign, seq, now)
+		_, row, err = t.rowForChange(a.campaign, a.seq, now)
 		a.after = stateOf(row)
 		return row, err
 	})
@@ -225,7 +225,8 @@ func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
 // that would not be released by itself, so it asks for no phrase. A row that is
 // not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	return s.changeRow(ctx, o, outbox.ActRetry, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &act{order: o, action: outbox.ActRetry, campaign: campaign, seq: seq}
+	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}

@@ -28,7 +28,9 @@ func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOr
 	}
 	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
-		a.after, a.target = map[string]any{"run_id": run.ID, "scope": run.Scope()}, outbox.RunTarget(run.ID)
+		if err == nil {
+			a.after, a.target = map[string]any{"run_id": run.ID, "scope": run.Scope()}, outbox.RunTarget(run.ID)
+		}
 		return run, err
 	})
 	if err == nil {
@@ -417,7 +419,7 @@ func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Act
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID)
+		return outbox.Run{}, s.refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
 		s.steerRuns()

@@ -148,8 +148,9 @@ where campaign_id = $1
 // does not come to its commit only the fence is higher than it was, which the
 // next claims pass.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	return whenFree(ctx, func() (outbox.Row, error) {
-		return s.changeRow(ctx, o, outbox.ActSkip, campaign, seq, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &act{order: o, action: outbox.ActSkip, campaign: campaign, seq: seq}
+	row, err := whenFree(ctx, func() (outbox.Row, error) {
+		return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
@@ -165,6 +166,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 			return t.skip(c, row, o, now)
 		})
 	})
+	return row, s.refused(ctx, a, err)
 }
 
 // refuseSkipped refuses a row whose event is skipped already: what it failed of
@@ -290,8 +292,8 @@ func (a *ApplyTx) PassOver(e *outbox.Event) error {
 // is not skipped and was never applied.
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
+	a := &act{order: o, action: outbox.ActUnskip, campaign: campaign, seq: seq}
 	skip, err := whenFree(ctx, func() (outbox.Skip, error) {
-		a := &act{order: o, action: outbox.ActUnskip, campaign: campaign, seq: seq}
 		return perform(ctx, s, a, func(t *tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {
@@ -310,7 +312,7 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 		// What is left to do by itself: the journal was not there to be told.
 		_, _ = s.ReconcileCampaign(background, campaign)
 	}
-	return skip, err
+	return skip, s.refused(ctx, a, err)
 }
 
 // skipToUndo reads the standing skip of an event, in a campaign that is as

@@ -22,7 +22,8 @@ func campaignValues(f outbox.CampaignFilter) url.Values {
 }
 
 func actValues(f outbox.ActFilter) url.Values {
-	return values("actor", f.Actor, "action", string(f.Action), "campaign", f.CampaignID, "seq", positive(f.Seq),
+	return values("actor", f.Actor, "action", string(f.Action), "campaign", f.CampaignID, "seq", positive(f.Seq), "target", string(f.Target),
+		"outcome", string(f.Outcome), "auth", string(f.Auth), "role", string(f.Role), "request_id", f.RequestID,
 		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor,
 		"limit", positive(int64(f.Limit)))
 }
@@ -198,7 +199,7 @@ func actHeadings(p Page, f *outbox.ActFilter) []heading {
 			when.Sorted = "ascending"
 		}
 	}
-	return []heading{when, {Name: "Who"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
+	return []heading{when, {Name: "Who"}, {Name: "Outcome"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
 }
 
 func rowsPager(p Page, v RowsView) pagerView {

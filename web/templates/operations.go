@@ -21,6 +21,7 @@ type OperationView struct {
 	Operation outbox.OperationDetail
 	Filter    outbox.OperationRowFilter
 	Rows      outbox.Page[outbox.OperationRow]
+	Acts      []outbox.Act // the latest on it
 }
 
 // NewOperationView is an operation before it is started.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/a-h/templ"
@@ -473,18 +472,10 @@ func seekTwins(p Page, v SeekView) Twins {
 	}
 }
 
-// actPair is the pair that an act was about; false when it was about none.
-func actPair(a outbox.Act) (name outbox.PairName, ok bool) {
-	if !strings.HasPrefix(string(a.Action), "publisher_") || json.Unmarshal(a.Before, &name) != nil {
-		return name, false
-	}
-	return name, name.Topic != "" && name.Publisher != ""
-}
-
 // testOf is the test delivery that an act was; nil for any other act.
 func testOf(a outbox.Act) *outbox.TestDelivery {
 	var d outbox.TestDelivery
-	if a.Action != "publisher_test" || json.Unmarshal(a.After, &d) != nil {
+	if a.Action != outbox.ActPublisherTest || a.Outcome == outbox.ActRefused || json.Unmarshal(a.After, &d) != nil {
 		return nil
 	}
 	return &d

@@ -28,6 +28,7 @@ type RunView struct {
 	First     []outbox.RunResult
 	LogCursor string
 	Log       outbox.Page[outbox.RunLine]
+	Acts      []outbox.Act // the latest on it
 }
 
 // NewRunView is a run before it is started.

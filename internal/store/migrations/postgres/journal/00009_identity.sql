@@ -31,6 +31,7 @@ where action in ('publisher_pause', 'publisher_resume', 'publisher_reset', 'publ
 alter table operator_acts enable trigger operator_acts_refuse_update;
 
 create index operator_acts_by_target on operator_acts (target, id) where target <> '';
+create index operator_acts_by_time on operator_acts (at);
 
 -- Records from before this time were removed, as the configuration says how
 -- long they are kept. Others are never deleted.

@@ -37,6 +37,7 @@ end;
 -- +goose StatementEnd
 
 create index operator_acts_by_target on operator_acts (target, id) where target <> '';
+create index operator_acts_by_time on operator_acts (at);
 
 -- Records from before this time were removed, as the configuration says how
 -- long they are kept. Others are never deleted.

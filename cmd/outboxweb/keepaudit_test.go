@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+func TestAuditKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	if _, err := d.st.RecordRefusal(t.Context(), outbox.Order{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAct{Action: outbox.ActPause, Refusal: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dbtest.Open(t, d.JournalDB).Exec(`
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() int {
+		page, err := d.st.Acts(t.Context(), outbox.ActFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Items)
+	}
+	log := slog.New(slog.DiscardHandler)
+	auditKeeper{d.st, 0, log}.run(t.Context()) // for good, so that it returns at once
+	if n := kept(); n != 2 {
+		t.Fatalf("%d records are kept for good, want both", n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		auditKeeper{d.st, 24 * time.Hour, log}.run(ctx)
+		close(ended)
+	}()
+	deadline, look := time.After(10*time.Second), time.NewTicker(10*time.Millisecond)
+	defer look.Stop()
+	for kept() != 1 {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatal("the old record is still there")
+		}
+	}
+	stop()
+	<-ended
+	if before, err := d.st.ActsRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
+		t.Errorf("records are gone from before %s, %v", before, err)
+	}
+}

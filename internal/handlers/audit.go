@@ -1,0 +1,35 @@
+package handlers
+
+import (
+	"context"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// auditAnswer is a page of audit records as the API has it.
+type auditAnswer struct {
+	outbox.Page[outbox.Act]
+	RemovedBefore *time.Time `json:"removed_before"` // nil when none were
+}
+
+// audit reads a page of audit records, and from before when they were removed.
+func (s *server) audit(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], time.Time, error) {
+	page, err := s.Store.Acts(ctx, f)
+	if err != nil {
+		return page, time.Time{}, err
+	}
+	removed, err := s.Store.ActsRemovedBefore(ctx)
+	return page, removed, err
+}
+
+// actsShownOf is how many of the latest acts the page of what they were about
+// shows.
+const actsShownOf = 20
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

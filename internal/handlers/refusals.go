@@ -1,0 +1,126 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"outboxweb/internal/outbox"
+)
+
+// attempt is the act that a request asks for, as it is recorded when it is
+// refused.
+type attempt struct {
+	action   outbox.Action
+	order    *outbox.Order // nil until the request was read
+	question bool          // it asks what the act would do, and changes nothing
+	recorded bool          // its refusal
+}
+
+type attemptKey struct{}
+
+// attempting notes that a request asks for an act that leaves a record.
+func attempting(ctx context.Context, action outbox.Action) context.Context {
+	if !action.Audited() {
+		return ctx
+	}
+	return context.WithValue(ctx, attemptKey{}, &attempt{action: action})
+}
+
+// attemptOf is the act that a request asks for; nil when it asks for none.
+func attemptOf(r *http.Request) *attempt {
+	a, _ := r.Context().Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// onlyAsks notes that a request to the address of an act changes nothing.
+func onlyAsks(r *http.Request) {
+	if a := attemptOf(r); a != nil {
+		a.question = true
+	}
+}
+
+// refusalAct is the audit record that a refusal left already; 0 when there is
+// none.
+func refusalAct(err error) int64 {
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Act
+	}
+	return 0
+}
+
+// isRefused reports whether an answer says that an act was refused, and not that
+// nobody knows who asks, that it comes too soon, or that it could not be done.
+func isRefused(status int) bool {
+	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusTooManyRequests
+}
+
+// leaveRefusal records an act that is refused by an answer, where it is known
+// who asked for it and the store has not recorded it. What cannot be recorded is
+// logged and answered all the same.
+func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
+	a := attemptOf(r)
+	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
+		return
+	}
+	a.recorded = true
+	if refusalAct(err) != 0 {
+		return
+	}
+	if s.ReadOnly {
+		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
+		return
+	}
+	refused := refusedAct(r, a.action)
+	refused.Refusal = p.Detail
+	if _, err := s.Store.RecordRefusal(r.Context(), s.refusedOrder(r, a), refused); err != nil {
+		s.Logger.Warn("a refused act leaves no record", "action", a.action, "request_id", requestID(r), "err", err)
+	}
+}
+
+// refusedOrder is what the request ordered, as far as it was read.
+func (s *server) refusedOrder(r *http.Request, a *attempt) outbox.Order {
+	if a.order != nil {
+		return *a.order
+	}
+	via := "page"
+	if s.wantsJSON(r) {
+		via = "api"
+	}
+	return outbox.Order{By: me(r).Operator(via, remoteHost(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
+}
+
+// refusedAct is what the address names; what it does not name well is left out.
+func refusedAct(r *http.Request, action outbox.Action) outbox.RefusedAct {
+	refused := outbox.RefusedAct{Action: action}
+	text := func(name string) string {
+		value, err := param(r, name)
+		if err != nil {
+			return ""
+		}
+		return value
+	}
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(text(name), 10, 64)
+		if err != nil || n < 1 {
+			return 0
+		}
+		return n
+	}
+	refused.CampaignID, refused.Seq = text("campaign"), number("seq")
+	switch {
+	case number("run") > 0:
+		refused.Target = outbox.RunTarget(number("run"))
+	case number("operation") > 0:
+		refused.Target = outbox.OperationTarget(number("operation"))
+	case number("token") > 0:
+		refused.Target = outbox.TokenTarget(number("token"))
+	case text("name") != "":
+		refused.Target = outbox.ProjectionTarget(text("name"))
+	case text("topic") != "" && text("publisher") != "":
+		refused.Target = outbox.PublisherTarget(outbox.PairName{Topic: text("topic"), Publisher: text("publisher")})
+	}
+	return refused
+}

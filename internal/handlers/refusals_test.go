@@ -1,0 +1,238 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// fillPattern is an address of a route.
+func fillPattern(pattern string) string {
+	return strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{run}", "7", "{operation}", "3", "{token}", "4", "{name}", "campaigns",
+		"{topic}", "scenes", "{publisher}", "archive").Replace(pattern)
+}
+
+func (s *site) allActs() []outbox.Act {
+	s.t.Helper()
+	page, err := s.store.Acts(context.Background(), outbox.ActFilter{Limit: 200})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return page.Items
+}
+
+// badRequests are wrong before any store method is asked.
+var badRequests = map[string]struct {
+	form, json string
+	change     []func(*http.Request)
+}{
+	"of another media type": {"", "", []func(*http.Request){header("Content-Type", "text/plain")}},
+	"malformed":             {"%zz", "{", nil},
+	"too large":             {"reason=" + strings.Repeat("x", 5<<20), `{"reason":"` + strings.Repeat("x", 5<<20) + `"}`, nil},
+	"of too long a key":     {"", "", []func(*http.Request){header("Idempotency-Key", strings.Repeat("k", 201))}},
+}
+
+func TestActs_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	tried := map[outbox.Action]bool{}
+	for _, route := range s.srv.routes {
+		if !route.action.Audited() {
+			continue
+		}
+		tried[route.action] = true
+		api := strings.HasPrefix(route.pattern, apiPrefix)
+		for name, bad := range badRequests {
+			before := len(s.allActs())
+			target := fillPattern(route.pattern)
+			var a answer
+			if api {
+				a = s.post(target, bad.json, bad.change...)
+			} else {
+				a = s.submit(target, bad.form, bad.change...)
+			}
+			if a.StatusCode < 400 || a.StatusCode >= 500 {
+				t.Fatalf("%s %s: %d %.200s", target, name, a.StatusCode, a.body)
+			}
+			acts := s.allActs()
+			if len(acts) != min(before+1, 200) {
+				t.Fatalf("%s %s: %d records, there were %d", target, name, len(acts), before)
+			}
+			checkRefused(t, target+" "+name, route, acts[0], a.Header.Get("X-Request-Id"))
+		}
+		s.forgetActs()
+	}
+	for _, action := range outbox.AuditedActions() {
+		if !tried[action] && !slices.Contains(otherActs, action) {
+			t.Errorf("no route does %s", action)
+		}
+	}
+}
+
+// otherActs have no routes of their own here.
+var otherActs = []outbox.Action{outbox.ActReveal, outbox.ActTokenCreate, outbox.ActTokenRevoke}
+
+// forgetActs lets the pages of the audit stay short.
+func (s *site) forgetActs() {
+	s.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = s.store.PruneActs(context.Background(), s.clock.AddDate(1, 0, 0)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func checkRefused(t *testing.T, what string, of route, got outbox.Act, request string) {
+	t.Helper()
+	via, target := "page", outbox.Target("")
+	if strings.HasPrefix(of.pattern, apiPrefix) {
+		via = "api"
+	}
+	for param, is := range map[string]outbox.Target{"{run}": "run 7", "{operation}": "operation 3", "{token}": "token 4", "{name}": "projection campaigns", "{publisher}": "publisher scenes/archive"} {
+		if strings.Contains(of.pattern, param) {
+			target = is
+		}
+	}
+	campaign, seq := "", int64(0)
+	if strings.Contains(of.pattern, "{campaign}") {
+		campaign = "c-1"
+	}
+	if strings.Contains(of.pattern, "{seq}") {
+		seq = 2
+	}
+	if got.Actor != "local" || got.Auth != outbox.AuthLocal || got.Role != outbox.RoleAdmin || got.Via != via || got.From != "127.0.0.1" || got.RequestID != request ||
+		got.Action != of.action || got.Target != target || got.CampaignID != campaign || got.Seq != seq || got.Outcome != outbox.ActRefused || got.Refusal == "" {
+		t.Errorf("%s: the record is %+v", what, got)
+	}
+}
+
+func TestAct_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "a")
+	s.withPublisher(0)
+	for _, refused := range []struct {
+		act    answer
+		status int
+		action outbox.Action
+		reason string
+	}{
+		{s.post("/api/v1/campaigns/c-1/resume", `{"reason":"one"}`), 409, outbox.ActResume, "one"},
+		{s.submit("/campaigns/c-1/resume", "reason=two"), 409, outbox.ActResume, "two"},
+		{s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"three"}`), 409, outbox.ActRequeue, "three"},
+		{s.post("/api/v1/runs/7/cancel", `{"reason":"four"}`), 404, outbox.ActRunCancel, "four"},
+		{s.submit("/publishers/scenes/archive/seek", "to=position&position=99&reason=five"), 422, outbox.ActPublisherSeek, "five"},
+		{s.submit("/publishers/scenes/archive/seek", "to=position&position=x&reason=six"), 422, outbox.ActPublisherSeek, "six"},
+	} {
+		if refused.act.StatusCode != refused.status {
+			t.Errorf("%s: %d %.300s", refused.reason, refused.act.StatusCode, refused.act.body)
+		}
+		var found []outbox.Act
+		for _, a := range s.allActs() {
+			if a.RequestID == refused.act.Header.Get("X-Request-Id") {
+				found = append(found, a)
+			}
+		}
+		if len(found) != 1 || found[0].Action != refused.action || found[0].Outcome != outbox.ActRefused || refused.reason != "six" && found[0].Reason != refused.reason {
+			t.Errorf("%s: the records are %+v", refused.reason, found)
+		}
+	}
+}
+
+func TestAct_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
+	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/api/v1/rows/requeue", nil)
+	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActRequeueMany))
+	for range 2 { // whatever is refused of one request, the record is one
+		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
+	}
+	acts := s.allActs()
+	if len(acts) != 1 || acts[0].Actor != "vera" || acts[0].Role != outbox.RoleViewer || acts[0].Auth != outbox.AuthJWT || acts[0].Via != "api" || !strings.Contains(acts[0].Refusal, "operator") {
+		t.Errorf("the records are %+v", acts)
+	}
+}
+
+func TestAct_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	s := newSite(t, func(c *Config) { c.ReadOnly, c.Logger = true, slog.New(slog.NewTextHandler(&log, nil)) })
+	s.seed("c-1", "a")
+	s.withPublisher(0)
+	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
+	if n := len(s.allActs()); n != 0 || strings.Count(log.String(), "act refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
+		t.Errorf("a read-only server leaves %d records and logs:\n%s", n, log.String())
+	}
+	s = newSite(t)
+	s.seed("c-1", "a")
+	s.withPublisher(0)
+	s.post("/api/v1/publishers/scenes/archive/seek", `{"dry_run":true,"position":99}`).want(t, 422)
+	s.post("/api/v1/publishers/scenes/archive/seek", `{"dry_run":true,"position":-1}`).want(t, 422)
+	s.post("/api/v1/campaigns/c-1/events", "{").want(t, 422)
+	s.post("/api/v1/operations/preview", "{").want(t, 422)
+	s.get("/campaigns/c-1/pause").want(t, 405)
+	s.post("/api/v1/nothing", "{}").want(t, 404)
+	if acts := s.allActs(); len(acts) != 0 {
+		t.Errorf("questions left records: %+v", acts)
+	}
+}
+
+func TestFlash_isOfWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.submit("/campaigns/c-1/resume", "").want(t, 409)
+	id := s.allActs()[0].ID
+	s.get("/campaigns/c-1?act="+fmt.Sprint(id)).want(t, 200, "refused", "is not paused").lacks(t, "Resumed campaign c-1")
+	s.get("/").want(t, 200).lacks(t, "Resumed campaign c-1")
+}
+
+func TestAuditPage_marksWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.submit("/campaigns/c-1/resume", "").want(t, 409)
+	s.submit("/runs/7/cancel", "").want(t, 404)
+	s.submit("/campaigns/c-1/pause", "reason=why").want(t, 303)
+	s.get("/audit").want(t, 200, "✕</span> refused", "✓</span> done", "there is no run 7", `<a href="/runs/7">run 7</a>`, `<option value="resume">resume a campaign</option>`)
+	s.get("/audit?outcome=refused&action=resume").want(t, 200, `<option value="refused" selected>`, "is not paused").lacks(t, "Paused campaign", "there is no run 7")
+	s.get("/audit?target=run+7").want(t, 200, `value="run 7"`, "there is no run 7").lacks(t, "Paused campaign")
+	s.get("/audit?auth=token").want(t, 200, "No act matches")
+	s.get("/audit?role=admin&outcome=done").want(t, 200, "Paused campaign").lacks(t, "there is no run 7")
+	s.get("/audit?outcome=maybe").want(t, 422, "use done or refused")
+	s.get("/api/v1/audit?outcome=refused&target=run+7").want(t, 200, `"total":1`, `"removed_before":null`)
+	s.get("/export/audit?outcome=refused").want(t, 200, ",refused,", "there is no run 7").lacks(t, ",done,")
+	s.get("/api/v1/export/audit?role=viewer&format=json").want(t, 200, "[\n]")
+}
+
+func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.get("/audit").want(t, 200).lacks(t, "--keep-audit")
+	s.submit("/campaigns/c-1/resume", "").want(t, 409)
+	s.forgetActs()
+	s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "--keep-audit")
+	s.get("/api/v1/audit").want(t, 200, `"removed_before":"2027-11-21T07:00:00Z"`)
+}
+
+func TestPages_ofRunsOperationsAndEventsShowTheActsOnThem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	run := s.startRun(`{"kind":"verify","campaign_id":"c-1"}`)
+	s.post("/api/v1/runs/"+fmt.Sprint(run.ID)+"/resume", `{"reason":"again"}`).want(t, 409)
+	s.get("/runs/"+fmt.Sprint(run.ID)).want(t, 200, "Started run", "✕</span> refused", "again", "All of them in the audit")
+	s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"why not"}`).want(t, 409)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", "All of them in the audit")
+	s.get("/rows/c-1/1").want(t, 200, "✕</span> refused", "why not", `href="/audit?campaign=c-1&amp;seq=1"`)
+}

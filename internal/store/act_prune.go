@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// pruneActs is how many audit records one transaction deletes, or a few more.
+const pruneActs = 5000
+
+const (
+	selectOldAct = `
+select id
+from operator_acts
+where at < $1
+order by at
+limit 1`
+
+	moveHorizon = `
+update audit_horizon
+set removed_before = $1
+where id = 1
+  and removed_before < $1`
+
+	// Records of one microsecond go together.
+	deleteActs = `
+delete from operator_acts
+where at <= (
+    select max(at)
+    from (
+      select at
+      from operator_acts
+      where at < $1
+      order by at
+      limit $2
+    ) as oldest)`
+
+	selectHorizon = `
+select removed_before
+from audit_horizon
+where id = 1`
+)
+
+// PruneActs deletes audit records from before a time, the oldest first, in small
+// steps, and returns true while there may be more. With the first of them the
+// database notes the time, so that whoever reads the records knows that older
+// ones are gone; that time never goes back. Where there is nothing to delete it
+// writes nothing. An idempotency key goes with its record: an order under it
+// that is repeated later is done anew.
+func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err error) {
+	if err := s.refuseReadOnly(); err != nil {
+		return false, err
+	}
+	limit := before.UnixMicro()
+	old := false
+	err = s.journal.read(ctx, func(t *tx) error {
+		var id int64
+		old, err = t.one([]any{&id}, selectOldAct, limit)
+		return err
+	})
+	if err != nil || !old {
+		return false, wrapPrune(err)
+	}
+	err = s.journal.write(ctx, func(t *tx) error {
+		if _, err := t.exec(moveHorizon, limit); err != nil {
+			return err
+		}
+		n, err := t.exec(deleteActs, limit, pruneActs)
+		more = n >= pruneActs
+		return err
+	})
+	return more && err == nil, wrapPrune(err)
+}
+
+func wrapPrune(err error) error {
+	if err != nil {
+		return fmt.Errorf("prune audit records: %w", err)
+	}
+	return nil
+}
+
+// ActsRemovedBefore is the time from before which audit records were deleted;
+// the zero time when none were.
+func (s *Store) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
+	var before int64
+	err := s.journal.read(ctx, func(t *tx) error {
+		_, err := t.one([]any{&before}, selectHorizon)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read since when audit records are kept: %w", err)
+	}
+	return at(before), nil
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	maxRefusal = 500             // bytes of a refusal that are kept
+	recordTime = 5 * time.Second // for the record of a refusal, whatever became of who asked
+)
+
+const insertRefusal = `
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
+values ($1, $2, $3, $4, $5, $6, $7, $8, 'null', $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
+returning id`
+
+// RecordRefusal leaves an audit record of an act that was refused before a
+// store method was asked for it. Its idempotency key stays free. It returns the
+// record's id; a store that is read-only writes none, and returns 0.
+func (s *Store) RecordRefusal(ctx context.Context, o outbox.Order, r outbox.RefusedAct) (int64, error) {
+	return s.recordRefusal(ctx, &act{order: o, action: r.Action, campaign: r.CampaignID, seq: r.Seq, target: r.Target}, r.Refusal)
+}
+
+// refused leaves an audit record of an act that err refused, unless it has one,
+// in a transaction of its own: the act's was rolled back. It returns err, whose
+// Refusal then names the record. A record that cannot be written changes nothing
+// about the refusal.
+func (s *Store) refused(ctx context.Context, a *act, err error) error {
+	var refusal *outbox.Refusal
+	if !errors.As(err, &refusal) || refusal.Act != 0 || !isRefusal(err) {
+		return err
+	}
+	if id, failed := s.recordRefusal(ctx, a, refusal.Error()); failed == nil {
+		refusal.Act = id
+	}
+	return err
+}
+
+// isRefusal reports whether err says that the act was wrong, and not that the
+// database was not there to do it.
+func isRefusal(err error) bool {
+	for _, kind := range []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// recordRefusal writes the record. What the act changed has been undone, so that
+// it says what was asked, or was there, and nothing about afterwards.
+func (s *Store) recordRefusal(ctx context.Context, a *act, refusal string) (id int64, err error) {
+	if s.options.ReadOnly {
+		return 0, nil
+	}
+	before := a.before
+	if before == nil {
+		before = a.asked
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	o := a.order
+	err = s.journal.write(ctx, func(t *tx) error {
+		_, err := t.one([]any{&id}, insertRefusal, s.now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.action),
+			kept(a.campaign, outbox.MaxIDLength), a.seq, string(text), kept(o.Reason, maxReason), o.RequestID,
+			string(o.By.Auth), string(o.By.Role), kept(string(a.target), maxRefusal), kept(refusal, maxRefusal))
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+	}
+	return id, nil
+}
+
+// kept is what a record keeps of a text that nobody has judged yet: so many
+// bytes at the most, as both databases take them.
+func kept(text string, limit int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}

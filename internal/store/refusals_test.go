@@ -1,0 +1,217 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func init() {
+	operations = append(operations,
+		operation{"note_errors", deadHead,
+			func(f *fixture, o outbox.Order) (any, error) {
+				return f.NoteGroup(f.ctx, o, "boom", "the disk was full")
+			},
+			func(f *fixture) bool { return f.number(`select count(*) from group_notes`) == 0 }},
+		// What is held is written to the projections before the record is.
+		operation{"projection_pause", deadHead,
+			func(f *fixture, o outbox.Order) (any, error) {
+				return f.PauseProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+			}, nil},
+		operation{"projection_resume", func(f *fixture) {
+			deadHead(f)
+			if _, err := f.PauseProjection(f.ctx, ben, loadedRuns[0].Name, "a", loadedRuns); err != nil {
+				f.tb.Fatal(err)
+			}
+		},
+			func(f *fixture, o outbox.Order) (any, error) {
+				return f.ResumeProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+			}, nil})
+}
+
+// otherActs are tested where what they are about is.
+var otherActs = []outbox.Action{outbox.ActReveal, outbox.ActTokenCreate, outbox.ActTokenRevoke}
+
+func TestOperations_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	for _, action := range outbox.AuditedActions() {
+		tested := slices.ContainsFunc(operations, func(o operation) bool { return o.action == string(action) })
+		if !tested && !slices.Contains(otherActs, action) {
+			t.Errorf("no test does %s", action)
+		}
+	}
+}
+
+// refusals are the records of what ana was refused, newest first.
+func (f *fixture) refusals() []outbox.Act {
+	f.tb.Helper()
+	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return page.Items
+}
+
+// anaAs is ana, whom a proxy has named.
+func anaAs(role outbox.Role, reason string) outbox.Order {
+	o := ana(reason)
+	o.By.Auth, o.By.Role = outbox.AuthJWT, role
+	return o
+}
+
+func TestAct_thatIsRefusedLeavesOneRecord(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		o := anaAs(outbox.RoleAdmin, strings.Repeat("ü", 251))
+		o.IdempotencyKey = "again"
+		var refusal *outbox.Refusal
+		f.unchanged(func() {
+			_, err := op.do(f, o)
+			refusal = refused(t, err, outbox.ErrInvalid, "502", "500")
+		})
+		list := f.refusals()
+		if len(list) != 1 {
+			t.Fatalf("%d records were left, want one: %+v", len(list), list)
+		}
+		got := list[0]
+		if got.ID != refusal.Act {
+			t.Errorf("the refusal names the record %d, which is %d", refusal.Act, got.ID)
+		}
+		want := outbox.Act{ID: got.ID, At: f.clock.now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(op.action),
+			CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.ActRefused, Refusal: refusal.Error(),
+			Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the record (-want +got):\n%s", diff)
+		}
+
+		o.Reason = "the cause is mended"
+		if _, err := op.do(f, o); err != nil {
+			t.Fatalf("under the key that was refused: %v", err)
+		}
+		done := f.acts()
+		if len(done) != 1 || len(f.refusals()) != 1 {
+			t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(f.refusals()))
+		}
+		about := func(a outbox.Act) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
+		starts := strings.HasSuffix(op.action, "_start") // what it starts has no number before
+		if about(done[0]) != about(got) && !starts {
+			t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
+		}
+	})
+}
+
+func TestAct_isRefusedAlsoWhereThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
+		f.forbidAudit("no audit today")
+		_, err := op.do(f, ana(strings.Repeat("x", 501)))
+		if r := refused(t, err, outbox.ErrInvalid, "501", "500"); r.Act != 0 {
+			t.Errorf("the refusal names a record %d", r.Act)
+		}
+		if n := len(f.refusals()); n != 0 {
+			t.Errorf("%d records were left", n)
+		}
+	})
+}
+
+func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
+	t.Parallel()
+	for action, of := range map[outbox.Action]struct {
+		scene func(*fixture)
+		do    func(*fixture) error
+	}{
+		outbox.ActReplay: {func(f *fixture) { f.append("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.ctx, ana(""), "a"); return err }},
+		outbox.ActSkip:   {deadHead, func(f *fixture) error { _, err := f.SkipEvent(f.ctx, toSkip(ana("no"), "a", 1), "a", 1); return err }},
+		outbox.ActUnskip: {func(f *fixture) { deadHead(f); f.skip("a", 1) },
+			func(f *fixture) error { _, err := f.UnskipEvent(f.ctx, ana("no"), "a", 1); return err }},
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			of.scene(f)
+			f.raw(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
+			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
+			list := f.refusals()
+			if len(list) != 1 || list[0].ID != r.Act || list[0].Action != action {
+				t.Errorf("the records are %+v, want the one %d", list, r.Act)
+			}
+		})
+	}
+}
+
+func TestAct_thatFailsIsNotRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	f.forbidAudit("no audit today")
+	if _, err := f.RequeueRow(f.ctx, ana(""), "a", 1); err == nil || errors.As(err, new(*outbox.Refusal)) {
+		t.Fatalf("got error %v", err)
+	}
+	if n := f.number(`select count(*) from operator_acts`); n != 0 {
+		t.Errorf("%d records were left", n)
+	}
+}
+
+func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	long := strings.Repeat("ü", 3000)
+	o := anaAs(outbox.RoleViewer, "bad\xff\x00"+long)
+	id, err := f.RecordRefusal(f.ctx, o, outbox.RefusedAct{Action: outbox.ActPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := f.Act(f.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"reason": a.Reason, "refusal": a.Refusal, "target": string(a.Target)} {
+		if len(text) > 500 || len(text) < 490 || !strings.HasSuffix(text, "ü") {
+			t.Errorf("of the %s %d bytes are kept: %q", name, len(text), text)
+		}
+	}
+	if len(a.CampaignID) > 200 || !strings.HasPrefix(a.CampaignID, "\uFFFDü") || !strings.HasPrefix(a.Reason, "bad\uFFFD\uFFFDü") || a.Seq != 3 || a.Role != outbox.RoleViewer {
+		t.Errorf("the record is %+v", a)
+	}
+}
+
+func TestRecordRefusal_writesNothingWhereNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	g := f.beside(func(o *store.Options) { o.ReadOnly = true })
+	f.unchanged(func() {
+		id, err := g.RecordRefusal(f.ctx, ana(""), outbox.RefusedAct{Action: outbox.ActPause})
+		if id != 0 || err != nil {
+			t.Errorf("got %d, %v", id, err)
+		}
+		_, err = g.RequeueRow(f.ctx, ana(""), "a", 1)
+		refused(t, err, outbox.ErrReadOnly)
+	})
+	if n := len(f.refusals()); n != 0 {
+		t.Errorf("%d records were left", n)
+	}
+}
+
+func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	deadHead(f)
+	f.clock.advance(time.Minute)
+	if _, err := f.PauseCampaign(f.ctx, ana(""), "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(time.Minute)
+	_, err := f.RetryRow(f.ctx, ben, "a", 1)
+	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
+	_, err = f.RetryRow(f.ctx, ben, "a", 1)
+	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
+}

@@ -1,0 +1,128 @@
+package templates
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// AuditView is one page of audit records and the filter it was read with.
+type AuditView struct {
+	Filter        outbox.ActFilter
+	Page          outbox.Page[outbox.Act]
+	RemovedBefore time.Time // older records are gone; zero when none are
+}
+
+// actionWords say what an action does, in lists to choose from.
+var actionWords = map[outbox.Action]string{
+	outbox.ActRequeue:              "requeue a row",
+	outbox.ActRequeueMany:          "requeue many rows",
+	outbox.ActRetry:                "retry a row now",
+	outbox.ActRetryMany:            "retry many rows now",
+	outbox.ActPause:                "pause a campaign",
+	outbox.ActResume:               "resume a campaign",
+	outbox.ActReplay:               "replay a campaign",
+	outbox.ActRepairGaps:           "repair gaps",
+	outbox.ActNoteErrors:           "note on an error",
+	outbox.ActSkip:                 "skip an event",
+	outbox.ActUnskip:               "take back a skip",
+	outbox.ActOperationStart:       "start an operation",
+	outbox.ActOperationCancel:      "cancel an operation",
+	outbox.ActOperationAcknowledge: "acknowledge an operation",
+	outbox.ActProjectionPause:      "pause a projection",
+	outbox.ActProjectionResume:     "resume a projection",
+	outbox.ActRunStart:             "start a run",
+	outbox.ActRunCancel:            "cancel a run",
+	outbox.ActRunResume:            "resume a run",
+	outbox.ActPublisherPause:       "pause a publisher",
+	outbox.ActPublisherResume:      "resume a publisher",
+	outbox.ActPublisherReset:       "reset a publisher",
+	outbox.ActPublisherSeek:        "move a publisher's position",
+	outbox.ActPublisherSkip:        "skip an event of a publisher",
+	outbox.ActPublisherTest:        "test a publisher",
+	outbox.ActReveal:               "show what is hidden",
+	outbox.ActTokenCreate:          "create a token",
+	outbox.ActTokenRevoke:          "revoke a token",
+}
+
+// option is one of a list to choose from.
+type option struct{ Value, Words string }
+
+func actionOptions() []option {
+	var all []option
+	for _, action := range outbox.AuditedActions() {
+		all = append(all, option{string(action), cmp.Or(actionWords[action], string(action))})
+	}
+	slices.SortFunc(all, func(a, b option) int { return strings.Compare(a.Words, b.Words) })
+	return all
+}
+
+var actOutcomes = []option{{string(outbox.ActDone), "done"}, {string(outbox.ActRefused), "refused"}}
+
+// authWords say how it is known who somebody is.
+var authWords = map[outbox.Auth]string{
+	outbox.AuthLocal:       "local, nobody was asked",
+	outbox.AuthJWT:         "signed assertion",
+	outbox.AuthProxyHeader: "header of a proxy",
+	outbox.AuthToken:       "token",
+	outbox.AuthOS:          "user of the system",
+	outbox.AuthSystem:      "outboxweb itself",
+}
+
+func authOptions() []option {
+	var all []option
+	for _, auth := range []outbox.Auth{outbox.AuthLocal, outbox.AuthJWT, outbox.AuthProxyHeader, outbox.AuthToken, outbox.AuthOS, outbox.AuthSystem} {
+		all = append(all, option{string(auth), authWords[auth]})
+	}
+	return all
+}
+
+func roleOptions() []option {
+	var all []option
+	for _, role := range outbox.Roles {
+		all = append(all, option{string(role), string(role)})
+	}
+	return all
+}
+
+// actorFacts say how it was known who acted, what that one might do, and how the
+// act came in. Records of older versions lack some of it.
+func actorFacts(a outbox.Act) string {
+	facts := []string{"via " + a.Via}
+	if a.From != "" {
+		facts[0] += " from " + a.From
+	}
+	if a.Auth != "" {
+		facts = append(facts, string(a.Auth))
+	}
+	if a.Role != "" {
+		facts = append(facts, string(a.Role))
+	}
+	return strings.Join(facts, " · ")
+}
+
+// targetURL is the page of what an act was about besides a campaign; empty where
+// there is none, or the text is cut off.
+func (l Links) targetURL(t outbox.Target) URL {
+	kind, name, _ := strings.Cut(string(t), " ")
+	id, err := strconv.ParseInt(name, 10, 64)
+	switch {
+	case kind == "run" && err == nil:
+		return l.RunOf(id)
+	case kind == "operation" && err == nil:
+		return l.Operation(id, outbox.OperationRowFilter{})
+	case kind == "token":
+		return l.Tokens()
+	case kind == "projection" && name != "":
+		return l.Projection(name)
+	case kind == "publisher":
+		if pair, err := outbox.ParsePairName(name); err == nil {
+			return l.Publisher(pair)
+		}
+	}
+	return ""
+}
