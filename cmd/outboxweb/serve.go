@@ -49,11 +49,16 @@ type serveCmd struct {
 	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
 	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+	redactFlags
 }
 
 // Run serves until ctx ends, then finishes what is under way.
 func (c *serveCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
+	err := c.check()
+	if err != nil {
+		return err
+	}
+	if a.redact, err = c.redactor(); err != nil {
 		return err
 	}
 	pairs, err := a.pairs()
@@ -208,7 +213,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
+		Version: version, Projections: projectionInfos(set), Settings: a.settings, Redact: a.redact, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,

@@ -39,7 +39,8 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 		return v, err
 	}
 	defer func() { <-s.trying }()
-	v.Tried, err = s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+	tried, err := s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+	v.Tried = shown(s.Store, tried)
 	return v, err
 }
 

@@ -48,6 +48,7 @@ var statuses = []struct {
 	{auth.ErrNoRole, http.StatusForbidden, "role"},
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
+	{errHidden, http.StatusForbidden, "hidden"},
 	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 }
 
@@ -113,6 +114,13 @@ func personText(err error) string {
 	return err.Error()
 }
 
+// hide takes secrets out of an answer: sentences quote what is stored, and what
+// was asked.
+func (s *server) hide(p *problem) {
+	p.Detail = s.Redact.Text(p.Detail)
+	p.Errors = shown(s.Store, p.Errors)
+}
+
 // fail answers with an error and logs the ones that are ours.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
@@ -124,6 +132,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.run = refusal.Run
 	}
 	p.RequestID = requestID(r)
+	s.hide(&p)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // Mark stands where something was hidden.
-const Mark = "[redacted]"
+const Mark = outbox.Hidden
 
 // Config says what is hidden beside what is built in.
 type Config struct {
