@@ -10,52 +10,42 @@ type trigger struct {
 	match func(m *matching, at, n int) (from, to int, ok bool)
 }
 
-// finder finds triggers in one pass over a text that leaves out what it can: it
-// looks at pairs of bytes, and a pair that is in the beginning of no trigger lets
-// it go on two bytes further (Wu and Manber's method). Its tables are small enough
-// to stay in the processor's nearest cache.
+// finder finds triggers in one pass over a text. A bit for each three bytes, of
+// the few kinds that there are, tells whether a trigger begins with them; hardly
+// any three bytes of a text do. Leaving bytes out, as other methods do, is slower
+// here: where to look next would have to wait for each look.
 type finder struct {
-	class  [256]uint8              // of a byte: its number among those that triggers begin with, in any case; 0 for others
-	shift  [classes * classes]byte // by a pair of classes: how far the next trigger's beginning is away at least
-	begins [classes * classes * classes]uint16
-	lists  [][]trigger // begins has the place in it of the triggers that begin so, counted from 1
+	class  [256]uint8                        // of a byte: its number among those that triggers begin with, in any case; 0 for others
+	begins [1 << (3 * classBits) / 64]uint64 // by three classes
+	lists  map[uint32][]trigger
 }
 
-// classes is more than letters, digits and the few signs that triggers begin with.
-const classes = 48
+// classBits are enough for letters, digits and the few signs that triggers begin
+// with.
+const (
+	classBits = 6
+	threeMask = 1<<(3*classBits) - 1
+)
 
 func newFinder(all []trigger) *finder {
-	f := &finder{}
-	for i := range f.shift {
-		f.shift[i] = 2
-	}
+	f := &finder{lists: map[uint32][]trigger{}}
 	last := uint8(0)
 	for _, t := range all {
+		three := uint32(0)
 		for i := range triggerLeast {
-			if f.class[t.text[i]] != 0 {
-				continue
+			if f.class[t.text[i]] == 0 {
+				last++
+				for _, c := range bothCases(t.text[i]) {
+					f.class[c] = last
+				}
 			}
-			last++
-			for _, c := range bothCases(t.text[i]) {
-				f.class[c] = last
-			}
+			three = three<<classBits | uint32(f.class[t.text[i]])
 		}
-		a, b, c := f.class[t.text[0]], f.class[t.text[1]], f.class[t.text[2]]
-		f.shift[pair(a, b)] = min(f.shift[pair(a, b)], 1)
-		f.shift[pair(b, c)] = 0
-		place := &f.begins[triple(a, b, c)]
-		if *place == 0 {
-			f.lists = append(f.lists, nil)
-			*place = uint16(len(f.lists))
-		}
-		f.lists[*place-1] = append(f.lists[*place-1], t)
+		f.begins[three/64] |= 1 << (three % 64)
+		f.lists[three] = append(f.lists[three], t)
 	}
 	return f
 }
-
-func pair(a, b uint8) int { return int(a)*classes + int(b) }
-
-func triple(a, b, c uint8) int { return pair(a, b)*classes + int(c) }
 
 func bothCases(c byte) []byte {
 	if c >= 'a' && c <= 'z' {
@@ -79,18 +69,15 @@ func (f *finder) any(s string) bool {
 // next finds the first trigger from position i on, and those that begin there.
 // found is nil when there is none.
 func (f *finder) next(s string, i int) (at int, found []trigger) {
-	for i+2 < len(s) {
-		b, c := f.class[s[i+1]], f.class[s[i+2]]
-		if n := f.shift[pair(b, c)]; n > 0 {
-			i += int(n)
+	three := uint32(0)
+	for ; i < len(s); i++ {
+		three = (three<<classBits | uint32(f.class[s[i]])) & threeMask
+		if f.begins[three/64]>>(three%64)&1 == 0 {
 			continue
 		}
-		if place := f.begins[triple(f.class[s[i]], b, c)]; place > 0 {
-			if found = beginning(f.lists[place-1], s[i:]); len(found) > 0 {
-				return i, found
-			}
+		if found = beginning(f.lists[three], s[i-2:]); len(found) > 0 {
+			return i - 2, found
 		}
-		i++
 	}
 	return len(s), nil
 }

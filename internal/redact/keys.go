@@ -13,7 +13,7 @@ var builtinKeys = []string{
 	"authorization", "credential",
 	"api key", "private key", "secret key", "access key", "session key", "signing key", "encryption key", "master key", "ssh key",
 	"cookie", "set cookie", "connection string", "dsn",
-	"cvv", "cvc", "csc", "card verification", "security code", "pin code", "otp", "recovery code", "backup code",
+	"cvv", "cvc", "csc", "card verification", "security code", "pincode", "otp", "recovery code", "backup code",
 }
 
 // trailing are words that say something of a secret and are passed over behind

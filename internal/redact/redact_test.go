@@ -91,7 +91,7 @@ func TestNames(t *testing.T) {
 		"token": true, "access_token": true, "AccessToken": true, "csrfToken": true, "oauth2Token": true, "JWTToken": true, "access_tokens": true,
 		"api key": true, "apiKey": true, "APIKey": true, "X-Api-Key": true, "apikey": true, "api_keys": true, "private_key": true, "privateKeyPem": true,
 		"AWS_SECRET_ACCESS_KEY": true, "authorization": true, "Proxy-Authorization": true, "Cookie": true, "set-cookie": true, "credentials": true,
-		"cvv": true, "CVV2": true, "session_key": true, "sessionSecret": true, "bearer": true, "card_number": true, "SSN": true, "pinCode": true,
+		"cvv": true, "CVV2": true, "session_key": true, "sessionSecret": true, "bearer": true, "card_number": true, "SSN": true, "pincode": true,
 		"token_count": false, "tokens": false, "max_tokens": false, "secretary": false, "author": false, "authorized": false, "monkey": false, "key": false,
 		"passenger": false, "compass": false, "password_changed_at": false, "cookies_enabled": false, "tokenizer": false, "public_key": false, "session_id": false,
 		"opinion": false, "secret_santa": false, "": false, "-": false, "number": false, "identity": false,
