@@ -351,3 +351,25 @@ func BenchmarkRedaction(b *testing.B) {
 		})
 	}
 }
+
+func TestReveal_isForAdminsAndOthersAreToldSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, prefix := range []string{"", apiPrefix} {
+		if r := s.srv.routes["POST "+prefix+"/campaigns/{campaign}/events/{seq}/reveal"]; r.role != outbox.RoleAdmin || r.action != outbox.ActReveal {
+			t.Errorf("the route below %q is %+v", prefix, r)
+		}
+	}
+	for _, role := range []outbox.Role{outbox.RoleViewer, outbox.RoleOperator, outbox.RoleAdmin} {
+		var page strings.Builder
+		p := templates.Page{Links: templates.NewLinks("/"), Me: outbox.Identity{Name: "ana", Role: role}}
+		v := templates.EventView{EventDetail: outbox.EventDetail{Event: outbox.Event{CampaignID: "c", Seq: 1, Redacted: []string{"payload"}}}}
+		if err := templates.EventPage(p, v).Render(context.Background(), &page); err != nil {
+			t.Fatal(err)
+		}
+		offered, told := strings.Contains(page.String(), `data-testid="reveal"`), strings.Contains(page.String(), "Only an admin may see")
+		if offered != (role == outbox.RoleAdmin) || told == offered {
+			t.Errorf("to a %s it is offered: %t, explained: %t", role, offered, told)
+		}
+	}
+}
