@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 )
 
 // cli is the command line: kong reads it from the tags. Each flag has an
@@ -156,14 +156,18 @@ func usageSentence(err error) string {
 type app struct {
 	streams
 	Common
+	redact *redact.Redactor // what logs hide; nil hides what is built in
 }
 
-// logger writes to stderr in the format the flag asks for.
-func (a *app) logger() *slog.Logger { return newLogger(a.err, a.LogFormat) }
-
-func newLogger(w io.Writer, format string) *slog.Logger {
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, nil))
+// logger writes to stderr in the format the flag asks for, without secrets.
+func (a *app) logger() *slog.Logger {
+	var to slog.Handler = slog.NewTextHandler(a.err, nil)
+	if a.LogFormat == "json" {
+		to = slog.NewJSONHandler(a.err, nil)
 	}
-	return slog.New(slog.NewTextHandler(w, nil))
+	hide := a.redact
+	if hide == nil {
+		hide = redact.Builtin()
+	}
+	return slog.New(hide.Log(to))
 }

@@ -30,10 +30,11 @@ var mayImport = map[string][]string{
 	"internal/auth":       {"internal/outbox"},
 	"internal/metrics":    {"internal/outbox"},
 	"internal/sample":     {"internal/outbox"},
+	"internal/redact":     {"internal/outbox"},
 	"internal/pgtest":     {},
 	"internal/dbtest":     {"internal/pgtest"},
-	"internal/worker":     {"internal/outbox", "internal/store", "internal/projection", "internal/publish", "internal/metrics"},
-	"internal/handlers":   {"internal/outbox", "internal/store", "internal/auth", "internal/metrics", "web/templates", "web/static"},
+	"internal/worker":     {"internal/outbox", "internal/store", "internal/projection", "internal/publish", "internal/metrics", "internal/redact"},
+	"internal/handlers":   {"internal/outbox", "internal/store", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
 	"e2e":                 {"internal/pgtest"},
 }
 

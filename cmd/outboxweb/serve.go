@@ -51,11 +51,16 @@ type serveCmd struct {
 	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
 
 	authFlags
+	redactFlags
 }
 
 // Run serves until ctx ends, then finishes what is under way.
 func (c *serveCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
+	err := c.check()
+	if err != nil {
+		return err
+	}
+	if a.redact, err = c.redactor(); err != nil {
 		return err
 	}
 	pairs, err := a.pairs()
@@ -218,7 +223,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 // handlerConfig is what the flags say to the handlers.
 func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr),
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, DryRun: dryRunner(st, set)}
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, Redact: a.redact, DryRun: dryRunner(st, set)}
 }
 
 // dryRunner tries events on copies of what the stores have.

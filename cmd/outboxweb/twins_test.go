@@ -42,7 +42,8 @@ var actCommands = map[string]string{
 // withoutCommand are the routes that take a POST and have no command, with the
 // reason.
 var withoutCommand = map[string]string{
-	"/operations/preview": "it changes nothing; starting an operation says the same, and asks for its phrase",
+	"/campaigns/{campaign}/events/{seq}/reveal": "the command line reads the database itself, with the rights of whoever runs it, and hides nothing",
+	"/operations/preview":                       "it changes nothing; starting an operation says the same, and asks for its phrase",
 }
 
 func TestCommands_doWhatTheAPIDoes(t *testing.T) {

@@ -112,7 +112,7 @@ func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appe
 func (s *server) inlineText(r *http.Request, err error) string {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
-		return refusal.Detail
+		return s.Redact.Text(refusal.Detail)
 	}
 	s.Logger.Error("apply inline", "path", r.URL.Path, "request_id", requestID(r), "err", err)
 	return "applying failed; the server's log has it under request " + requestID(r)

@@ -218,9 +218,9 @@ func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.
 	}
 	sent, err := s.TestPublisher(ctx, name)
 	if err != nil {
-		return sent, err
+		return shown(s.Store, sent), err
 	}
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	return sent, s.Store.RecordTestDelivery(recording, o, sent)
+	return shown(s.Store, sent), s.Store.RecordTestDelivery(recording, o, sent)
 }

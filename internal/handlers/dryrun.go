@@ -26,9 +26,10 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot try events")
 	}
-	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
+	tried, err := within(r.Context(), s.trying, func() (outbox.DryRun, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
+	v.Tried = shown(s.Store, tried)
 	return v, err
 }
 

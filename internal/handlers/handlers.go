@@ -10,7 +10,7 @@
 //	/runs/{run}/results/{campaign}      what became of one campaign
 //	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
-//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip
+//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip, …/reveal
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
 //	/publishers                         where events go beside the projections
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
@@ -40,6 +40,7 @@ import (
 	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 	"outboxweb/web/static"
 	"outboxweb/web/templates"
@@ -81,6 +82,8 @@ type Config struct {
 	HSTS bool
 	// Auth tells who asks. nil lets everybody in as the local operator.
 	Auth *auth.Gate
+	// Redact hides secrets before anything leaves. nil hides what is built in.
+	Redact *redact.Redactor
 	// Settings are how this process was set up, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
@@ -90,6 +93,7 @@ type Config struct {
 
 type server struct {
 	Config
+	Store      redacted        // in the place of Config.Store, which nothing else asks
 	links      templates.Links // below the base path; linksOf also knows what a proxy puts before it
 	router     *chi.Mux
 	routes     map[string]route // what the router knows, by method and pattern
@@ -112,14 +116,18 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	if c.Redact == nil {
+		c.Redact = redact.Builtin()
+	}
+	s := &server{Config: c, Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
-	s.router.Use(s.identify, s.recoverPanic, s.limitHead, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
+	s.Settings = shown(s.Store, s.Settings)
+	s.router.Use(s.identify, s.recoverPanic, s.setHeaders, s.limitHead, s.protectHost, s.stripBase, s.protectOrigin, middleware.GetHead)
 	s.router.NotFound(s.handle(s.notFound))
 	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
 	s.routeSystem()
@@ -172,6 +180,7 @@ func (s *server) routePages() {
 	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
 	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	s.formAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.unskipForm)
+	s.formAct(outbox.ActReveal, "/campaigns/{campaign}/events/{seq}/reveal", s.revealForm)
 	s.formAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.pauseForm)
 	s.formAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.resumeForm)
 	s.formAct(outbox.ActReplay, "/campaigns/{campaign}/replay", s.replayForm)
@@ -234,6 +243,7 @@ func (s *server) routeAPI() {
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	s.apiGet("/campaigns/{campaign}/projections", s.apiCursors)
 	s.apiAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)
+	s.apiAct(outbox.ActReveal, "/campaigns/{campaign}/events/{seq}/reveal", s.apiReveal)
 	s.apiGet("/campaigns/{campaign}/skips", s.apiSkips)
 	s.apiAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.apiPause)
 	s.apiAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.apiResume)

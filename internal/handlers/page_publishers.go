@@ -217,6 +217,7 @@ func (s *server) askSeek(w http.ResponseWriter, r *http.Request, name outbox.Pai
 	status := http.StatusOK
 	if wrong != nil {
 		answer, internal := explain(wrong)
+		s.hide(&answer)
 		if internal || !errors.Is(wrong, outbox.ErrInvalid) && !errors.Is(wrong, outbox.ErrConflict) {
 			return wrong
 		}

@@ -142,7 +142,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		case err == nil:
 			view.Preview = &preview
 		case ok && !errors.Is(err, outbox.ErrBusy):
-			view.Wrong = refusal.Detail
+			view.Wrong = s.Redact.Text(refusal.Detail)
 		default:
 			return err
 		}

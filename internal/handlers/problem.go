@@ -56,6 +56,7 @@ var statuses = []struct {
 	{errHeaders, http.StatusRequestHeaderFieldsTooLarge, "headers"},
 	{errSlow, http.StatusRequestTimeout, "slow"},
 	{errRate, http.StatusTooManyRequests, "rate"},
+	{errHidden, http.StatusForbidden, "hidden"},
 	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 }
 
@@ -121,6 +122,13 @@ func personText(err error) string {
 	return err.Error()
 }
 
+// hide takes secrets out of an answer: sentences quote what is stored, and what
+// was asked.
+func (s *server) hide(p *problem) {
+	p.Detail = s.Redact.Text(p.Detail)
+	p.Errors = shown(s.Store, p.Errors)
+}
+
 // fail answers with an error and logs the ones that are ours.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
@@ -133,6 +141,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.RequestID = requestID(r)
 	s.leaveRefusal(r, p, err)
+	s.hide(&p)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}

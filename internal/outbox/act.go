@@ -113,6 +113,13 @@ func ProjectionTarget(name string) Target  { return Target("projection " + name)
 func PublisherTarget(name PairName) Target { return Target("publisher " + name.String()) }
 func TokenTarget(id int64) Target          { return Target("token " + strconv.FormatInt(id, 10)) }
 
+// Revealed is what is hidden of an event, shown to one admin.
+type Revealed struct {
+	Event    Event     // as it is stored
+	Row      *Row      // nil when it has none
+	Attempts []Attempt // of the row, newest first, at most 50
+}
+
 // ActFilter selects audit records for a page. Zero fields select all.
 type ActFilter struct {
 	Actor      string

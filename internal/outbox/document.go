@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// Hidden stands in the place of what is not shown.
+const Hidden = "[redacted]"
+
 // Part names one of the three JSON documents that an event carries.
 type Part string
 

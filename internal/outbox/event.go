@@ -50,6 +50,11 @@ type Event struct {
 	// Skipped is the skip that stands for the event, of which nothing is
 	// hashed; nil when none does. An event with one is never applied.
 	Skipped *Skip `json:"skipped,omitempty"`
+
+	// Redacted names what is hidden of the event, such as "payload.password" or
+	// "payload" for all of it. It is nil where nothing was looked for, and then
+	// not part of the JSON.
+	Redacted []string `json:"redacted,omitzero"`
 }
 
 // Intent says what an event type is for.
@@ -172,7 +177,10 @@ func (e *Event) Normalize(maxPayload int) error {
 			return Invalid("tags", "tags spell half a character (a \\ud800 to \\udfff without its other half), which nobody could look for")
 		}
 	}
-	e.Skipped = nil // that is not for a writer to say
+	if len(e.Redacted) > 0 {
+		return Invalid("redacted", "this event was read with something hidden (%s), and is not the one that it was; append it as it truly is", strings.Join(e.Redacted, ", "))
+	}
+	e.Skipped, e.Redacted = nil, nil // that is not for a writer to say
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
 		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")

@@ -250,3 +250,16 @@ func TestNormalize_forgetsWhetherTheEventIsSkipped(t *testing.T) {
 		t.Errorf("normalized to %+v", e)
 	}
 }
+
+func TestNormalize_refusesAnEventThatWasReadWithSomethingHidden(t *testing.T) {
+	t.Parallel()
+	e := outbox.Event{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"[redacted]"}`), Redacted: []string{"payload.password"}}
+	var refusal *outbox.Refusal
+	if err := e.Normalize(outbox.DefaultMaxPayload); !errors.As(err, &refusal) || refusal.Field != "redacted" {
+		t.Errorf("it is not refused: %v", err)
+	}
+	e.Redacted = []string{}
+	if err := e.Normalize(outbox.DefaultMaxPayload); err != nil || e.Redacted != nil {
+		t.Errorf("one with nothing hidden: %v, %q", err, e.Redacted)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 )
 
@@ -387,7 +388,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 
 func failureOf(err error) *store.Failure {
 	text := err.Error()
-	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(text)}
+	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(redact.Builtin().Text(text))}
 }
 
 // quarantines reports whether a projection that cannot follow a campaign is

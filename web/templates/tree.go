@@ -466,12 +466,13 @@ type Document struct {
 	Seq        int64
 	Part       outbox.Part
 	Text       string // empty when it is longer than InlineDocument
-	Size       int64  // bytes
+	Size       int64  // bytes, as it is stored
+	Hidden     bool   // something of the event is hidden
 }
 
 // documentOf is a document of an event whose sizes are known.
 func documentOf(e outbox.Event, sizes outbox.Sizes, part outbox.Part) Document {
-	return Document{CampaignID: e.CampaignID, Seq: e.Seq, Part: part, Text: string(e.Document(part)), Size: sizes.Of(part)}
+	return Document{CampaignID: e.CampaignID, Seq: e.Seq, Part: part, Text: string(e.Document(part)), Size: sizes.Of(part), Hidden: len(e.Redacted) > 0}
 }
 
 func (d Document) inline() bool { return d.Text != "" && len(d.Text) <= InlineDocument }

@@ -229,6 +229,8 @@ func actSentence(a outbox.Act) string {
 		return "Made failed rows due now."
 	case "note_errors":
 		return "Changed the note on an error."
+	case outbox.ActReveal:
+		return "Looked at what is hidden of " + subject + "."
 	case "replay", "repair_gaps":
 		return repairSentence(a)
 	case "token_create", "token_revoke":
@@ -305,6 +307,9 @@ func envelopeTexts(d outbox.EventDetail) []envelopeText {
 
 // documentsOf is the payload, and the tags and metadata where there are any.
 func documentsOf(d outbox.EventDetail) []Document {
+	if hidesAll(d.Event) {
+		return nil
+	}
 	all := []Document{documentOf(d.Event, d.Sizes, outbox.PartPayload)}
 	for _, part := range []outbox.Part{outbox.PartTags, outbox.PartMetadata} {
 		if d.Sizes.Of(part) > InlineDocument || !emptyJSON(d.Event.Document(part)) {

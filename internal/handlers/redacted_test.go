@@ -1,0 +1,375 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/store"
+	"outboxweb/web/templates"
+)
+
+// leak is part of every secret of these tests, and of nothing else.
+const leak = "Leak7"
+
+// secretForms are secrets of every form, put together here so that no scanner
+// takes this file for one.
+var secretForms = []string{
+	"eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiI" + leak + "xMjM0In0" + ".c2ln" + leak,
+	"-----BEGIN " + "PRIVATE KEY-----\nMII" + leak + "\n-----END " + "PRIVATE KEY-----",
+	"ghp_" + leak + "16C7e42F292c6912E7710c83", "github_pat_" + leak + "16C7e42F292c69", "glpat-" + leak + "12345678abcdefgh", "xoxb-" + leak + "-1234567890",
+	"sk_live_" + leak + "4eC39HqL", "sk-" + leak + "abcdefghij0123456789", "AIza" + leak + "SyD-9tSrke72PouQMnMX-a7eZSW0jk", "npm_" + leak + "abcdefghijklmnopqrstuvwxyz",
+	"obw_" + leak + "0123456789abcdefghij", "Bearer " + leak, "postgres://ana:" + leak + "@db/x", "password=" + leak, "client_secret: \"" + leak + "\"",
+}
+
+// secretText is a text with a secret of every form, and the place it is in.
+func secretText(place string) string {
+	return "at " + place + " " + strings.Join(secretForms, " then ") + " done"
+}
+
+// secretJSON is a document with a secret under a name, one of every form, and
+// one in a text that is JSON itself.
+func secretJSON(place string) string {
+	text, err := json.Marshal(map[string]any{"place": place, "password": map[string]string{"is": leak}, "apiKey": leak, "notes": secretForms, "inner": `{"token":"` + leak + `"}`})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// leaky is a site whose store has secrets in every place that holds texts.
+func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, *bytes.Buffer) {
+	t.Helper()
+	hide, err := redact.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1,
+		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
+			Fields: []outbox.FieldChange{{Name: "note", Live: must(json.Marshal(secretText("live"))), Fold: must(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
+	change = append([]func(*Config){func(c *Config) {
+		c.Redact = hide
+		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		c.Settings = []outbox.Setting{{Name: "journal-db", Value: secretText("setting")}}
+		c.DryRun = func(context.Context, string, int64, int64) (outbox.DryRun, error) {
+			return outbox.DryRun{CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
+		}
+		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
+		}
+	}}, change...)
+	s := newSite(t, change...)
+	ctx := context.Background()
+	var events []outbox.Event
+	for _, eventType := range []string{"a", poison, "b", "c"} {
+		events = append(events, outbox.Event{CampaignID: "c-1", EventType: eventType, SessionID: "Bearer " + leak,
+			Payload: json.RawMessage(secretJSON("payload")), Metadata: json.RawMessage(secretJSON("metadata")), Tags: json.RawMessage(`{"token":"` + leak + `","x":"password=` + leak + `"}`)})
+	}
+	if _, err := s.store.Append(ctx, store.Append{Events: events}); err != nil {
+		t.Fatal(err)
+	}
+	s.seed("c-2", poison, "a")
+	s.seed("c-3", "a")
+	s.work()
+	s.startRun(`{"kind":"verify","campaign_id":"c-1","reason":"x"}`)
+	s.post("/api/v1/operations", `{"rows":[{"campaign_id":"c-1","seq":2}],"reason":"x"}`).want(t, 202)
+	s.withPublisher(0)
+	s.publisherFails(2, "event")
+	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
+	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
+	s.post("/api/v1/failures/groups/note", must2(json.Marshal(noteBody{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")}))).want(t, 200)
+	fillWithSecrets(t, s, string(must(json.Marshal(diff))))
+	return s, &log
+}
+
+func must2(b []byte, err error) string { return string(must(b, err)) }
+
+// fillWithSecrets writes secrets into every column that holds texts.
+func fillWithSecrets(t *testing.T, s *site, diff string) {
+	t.Helper()
+	journal, projections := dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
+	for _, column := range []string{
+		"projection_apply_outbox.last_error", "attempts.error", "campaigns.paused_reason", "group_notes.note", "skips.error", "skips.reason", "skips.undone_reason",
+		"operations.reason", "operations.stop_reason", "operation_groups.example", "operation_groups.reason", "operation_rows.detail",
+		"runs.reason", "runs.error", "publisher_progress.last_error", "publisher_progress.paused_reason",
+	} {
+		table, name, _ := strings.Cut(column, ".")
+		done, err := journal.Exec(fmt.Sprintf("update %s set %s = $1", table, name), secretText(column))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			t.Fatalf("nothing has a %s (%v)", column, err)
+		}
+	}
+	for query, args := range map[string][]any{
+		`update campaigns set diverged = $1 where campaign_id = 'c-2'`:                                                                                             {secretText("diverged")},
+		`insert into run_log (run_id, at, campaign_id, text) values (1, 1, 'c-1', $1)`:                                                                             {secretText("run log")},
+		`insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at) values (1, 'c-1', 'drift', 1, 1, '', $1, $2, 1)`: {diff, secretText("result")},
+		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, outcome, refusal)
+values (1, 'ana', 'page', '', 'requeue', 'c-1', 2, $1, $1, $2, '', '', '{}', 'refused', $2)`: {secretJSON("act"), secretText("act")},
+		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
+values (1, 'ana', 'page', '', 'publisher_pause', '', 0, '{"topic":"scenes","publisher":"archive"}', $1, $2, '', '', '{}', 'publisher scenes/archive')`: {secretJSON("act"), secretText("act")},
+		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
+values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '{}', 'projection campaigns')`: {secretJSON("act"), secretText("act")},
+	} {
+		if _, err := journal.Exec(query, args...); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	if _, err := projections.Exec(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leaks fails the test when an answer or its headers have a secret.
+func (a answer) leaks(t *testing.T, what string) {
+	t.Helper()
+	text := a.body
+	for name, values := range a.Header {
+		text += "\n" + name + ": " + strings.Join(values, ", ")
+	}
+	for i := strings.Index(text, leak); i >= 0; {
+		t.Errorf("%s: a secret gets out: …%s…", what, text[max(0, i-120):min(len(text), i+30)])
+		return
+	}
+}
+
+// addresses are what a route is asked for, in all its forms.
+func addresses(route string) []string {
+	target := plain.Replace(route)
+	all := []string{target}
+	switch {
+	case strings.Contains(route, "/export/"):
+		all = append(all, target+"?format=json")
+	case strings.HasSuffix(route, "/tree"):
+		all = append(all, target+"?part=metadata", target+"?part=tags", target+"?at=/password", target+"?at=/notes")
+	case route == "/", strings.HasSuffix(route, "/runs/{run}"), strings.HasSuffix(route, "/audit"):
+		for id := 1; id <= 8; id++ {
+			all = append(all, fmt.Sprintf("%s?act=%d", target, id))
+		}
+	case strings.HasSuffix(route, "/runs/new"):
+		all = append(all, target+"?kind=verify&campaign=c-1")
+	case strings.HasSuffix(route, "/operations/new"):
+		all = append(all, target+"?campaign=c-1")
+	case strings.HasSuffix(route, "/rows"):
+		all = append(all, target+"?q=Leak", target+"?campaign=c-1")
+	case strings.HasSuffix(route, "/failures"):
+		all = append(all, target+"?status=all&fingerprint=f")
+	case strings.HasSuffix(route, "/campaigns/{campaign}"), strings.HasSuffix(route, "/rows/{campaign}/{seq}"), strings.HasSuffix(route, "/skips"):
+		all = append(all, strings.ReplaceAll(target, "c-1", "c-3"), strings.ReplaceAll(strings.ReplaceAll(target, "c-1", "c-2"), "/2", "/1"))
+	}
+	return all
+}
+
+func TestRedaction_noSecretGetsOutAnywhere(t *testing.T) {
+	for name, config := range map[string]redact.Config{"shown": {}, "hidden": {HidePayloads: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, log := leaky(t, config)
+			asked := 0
+			walk := func(method string, ask func(route string)) {
+				err := chi.Walk(s.srv.router, func(is, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+					if is == method {
+						asked++
+						ask(route)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			walk(http.MethodGet, func(route string) {
+				for _, target := range addresses(route) {
+					s.get(target).leaks(t, "GET "+target)
+					s.get(target, header("HX-Request", "true"), header("HX-Target", "live")).leaks(t, "GET "+target+" by htmx")
+				}
+			})
+			walk(http.MethodPost, func(route string) {
+				if strings.HasSuffix(route, "/reveal") {
+					return
+				}
+				target := plain.Replace(route)
+				if strings.HasPrefix(route, apiPrefix) {
+					s.post(target, `{"reason":"r"}`).leaks(t, "POST "+target)
+					return
+				}
+				s.submit(target, "reason=r").leaks(t, "POST "+target)
+			})
+			if asked < 90 {
+				t.Errorf("only %d addresses were asked", asked)
+			}
+			s.srv.Logger.Error("request failed", "err", errors.New(secretText("log")))
+			if strings.Contains(log.String(), leak) || !strings.Contains(log.String(), redact.Mark) {
+				t.Errorf("the log has a secret, or none of it was hidden: %s", log)
+			}
+		})
+	}
+}
+
+func TestRedaction_saysWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	s, _ := leaky(t, redact.Config{})
+	e := decodeAs[outbox.Event](t, s.get("/api/v1/campaigns/c-1/events/2").want(t, 200))
+	for _, place := range []string{"session_id", "payload.password", "payload.apiKey", "payload.notes[0]", "payload.inner", "metadata.password", "tags.token"} {
+		if !slices.Contains(e.Redacted, place) {
+			t.Errorf("%s is not among the places %q", place, e.Redacted)
+		}
+	}
+	if !strings.Contains(string(e.Payload), `"password":"[redacted]"`) {
+		t.Errorf("the payload is %s", e.Payload)
+	}
+	s.get("/campaigns/c-1/events/2").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as it is stored but for what is hidden", `data-testid="reveal"`)
+	s.get("/api/v1/campaigns/c-2/events/2").want(t, 200, `"redacted":[]`)
+	s.get("/api/v1/campaigns/c-1/events/2/payload").want(t, 200, `"apiKey":"[redacted]"`)
+	back, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.post("/api/v1/campaigns/c-1/events", string(back)).want(t, 422, "read with something hidden")
+	s.get("/api/v1/rows?q="+leak).want(t, 200, `"items":[]`, `"total":0`)
+}
+
+func TestRedaction_hidesPayloadsAltogether(t *testing.T) {
+	t.Parallel()
+	s, _ := leaky(t, redact.Config{HidePayloads: true})
+	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"payload":null`, `"metadata":null`, `"tags":null`, `"payload","metadata","tags"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "--hide-payloads", `data-testid="reveal"`).lacks(t, `data-testid="download"`, `data-testid="tree-payload"`)
+	s.get("/campaigns/c-1/events/2/tree").want(t, 403, "--hide-payloads")
+	s.get("/api/v1/campaigns/c-1/events/2/payload").want(t, 403, "urn:outboxweb:hidden")
+	s.get("/rows/c-1/2/dry-run").want(t, 200, "hidden: looks like a secret").lacks(t, "at live", "at fold")
+}
+
+func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]redact.Config{"shown": {}, "hidden": {HidePayloads: true}} {
+		s, _ := leaky(t, config)
+		const page, api = "/campaigns/c-1/events/2/reveal", "/api/v1/campaigns/c-1/events/2/reveal"
+		s.submit(page, "reason=").want(t, 422, "why the event is revealed").leaks(t, name)
+		s.submit(page, "reason=the+call+of+eve").want(t, 200, leak, "at attempts.error", "Nothing is hidden here")
+		a := s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, `"redacted":[]`, leak)
+		if a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
+		}
+		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
+		acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.ActReveal})
+		if err != nil || len(acts.Items) != 2 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
+			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
+		}
+		s.get("/audit?action=reveal").want(t, 200, "Looked at what is hidden of event 2 of campaign c-1.")
+	}
+}
+
+func TestReveal_isRefusedByAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.srv.ReadOnly = true
+	s.submit("/campaigns/c-1/events/1/reveal", "reason=r").want(t, 403)
+	s.post("/api/v1/campaigns/c-1/events/1/reveal", `{"reason":"r"}`).want(t, 403)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "could not record who looked")
+}
+
+// The store's own answers have secrets: only the view of it may be asked.
+func TestRedaction_handlersAskNoStoreButTheRedactedOne(t *testing.T) {
+	t.Parallel()
+	around := regexp.MustCompile(`Config\.Store|\bc\.Store\b|\.Store\.of\b`)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") || name == "redacted.go" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if around.MatchString(line) && !strings.Contains(line, "redacted{of: c.Store") && !strings.Contains(line, "//") {
+				t.Errorf("%s:%d asks the store past its redaction: %s", name, i+1, line)
+			}
+		}
+	}
+}
+
+// BenchmarkRedaction compares what redaction costs with what rendering the same
+// costs, of a page of rows and of a list of events. Reading them from the database
+// comes on top of the latter.
+func BenchmarkRedaction(b *testing.B) {
+	v := redacted{by: redact.Builtin()}
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	p := templates.Page{Links: templates.NewLinks("/ops"), Origin: "http://127.0.0.1:8080", Title: "Benchmark", Now: now, Self: "/", Twin: "/"}
+	rows, _ := fifty(now)
+	list := outbox.Page[outbox.Row]{Items: rows}
+	events := outbox.Page[outbox.Event]{}
+	for i := range 50 {
+		events.Items = append(events.Items, outbox.Event{CampaignID: "c-1", Seq: int64(i + 1), EventType: "character.created", Tags: json.RawMessage(`{"wallet_id":"w-1"}`),
+			Payload: json.RawMessage(`{"name":"Ash the grey","notes":["found a lantern"],"level":7,"items":[` + strings.Repeat(`{"kind":"lantern","n":1},`, 20) + `0]}`)})
+	}
+	for _, c := range []struct {
+		name         string
+		answer, hide func()
+	}{
+		{"rows", func() { _ = templates.RowsPage(p, templates.RowsView{Page: list}).Render(b.Context(), io.Discard) }, func() { shown(v, list) }},
+		{"events", func() { _ = writeJSON(httptest.NewRecorder(), 200, events) }, func() { shown(v, events) }},
+	} {
+		var took [2]time.Duration
+		for i, one := range []func(){c.answer, c.hide} {
+			b.Run(c.name+"/"+[]string{"answer", "redaction"}[i], func(b *testing.B) {
+				for b.Loop() {
+					one()
+				}
+				took[i] = b.Elapsed() / time.Duration(b.N)
+			})
+		}
+		b.Run(c.name+"/ratio", func(b *testing.B) {
+			for b.Loop() {
+			}
+			b.ReportMetric(float64(took[0]+took[1])/float64(max(took[0], 1)), "with/without")
+		})
+	}
+}
+
+func TestReveal_isForAdminsAndOthersAreToldSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, prefix := range []string{"", apiPrefix} {
+		if r := s.srv.routes["POST "+prefix+"/campaigns/{campaign}/events/{seq}/reveal"]; r.role != outbox.RoleAdmin || r.action != outbox.ActReveal {
+			t.Errorf("the route below %q is %+v", prefix, r)
+		}
+	}
+	for _, role := range []outbox.Role{outbox.RoleViewer, outbox.RoleOperator, outbox.RoleAdmin} {
+		var page strings.Builder
+		p := templates.Page{Links: templates.NewLinks("/"), Me: outbox.Identity{Name: "ana", Role: role}}
+		v := templates.EventView{EventDetail: outbox.EventDetail{Event: outbox.Event{CampaignID: "c", Seq: 1, Redacted: []string{"payload"}}}}
+		if err := templates.EventPage(p, v).Render(context.Background(), &page); err != nil {
+			t.Fatal(err)
+		}
+		offered, told := strings.Contains(page.String(), `data-testid="reveal"`), strings.Contains(page.String(), "Only an admin may see")
+		if offered != (role == outbox.RoleAdmin) || told == offered {
+			t.Errorf("to a %s it is offered: %t, explained: %t", role, offered, told)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package handlers
+
+import (
+	"net/http"
+
+	"outboxweb/web/templates"
+)
+
+// revealForm answers with an event's page on which nothing is hidden. It is no
+// address that could be asked for again: browsers keep it nowhere, and htmx
+// neither sends the form nor puts the answer into its history.
+func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, _, err := s.formOrder(r, "", "")
+	if err != nil {
+		return err
+	}
+	revealed, err := s.Store.Reveal(r.Context(), order, campaign, seq)
+	if err != nil {
+		return err
+	}
+	view, err := s.readEvent(r, campaign, seq)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("HX-Push-Url", "false")
+	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	return s.render(w, r, http.StatusOK, templates.RevealedPage(p, templates.RevealedView{EventView: view, Revealed: revealed}))
+}
+
+func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	order, err := s.decodeOrder(r)
+	if err != nil {
+		return err
+	}
+	revealed, err := s.Store.Reveal(r.Context(), order, campaign, seq)
+	if err != nil {
+		return err
+	}
+	event := revealed.Event
+	event.Redacted = []string{}
+	return writeJSON(w, http.StatusOK, event)
+}

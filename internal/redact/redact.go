@@ -1,0 +1,172 @@
+// Package redact hides what looks like a secret in texts and JSON documents,
+// before they leave the server.
+//
+// Two things give a secret away. One is the name it stands under: a member of a
+// JSON object, the key of an assignment in a text such as password=…, or the
+// attribute of a log record. See keys.go for how names are compared. The other
+// is its own form, such as that of a JSON Web Token or of a well-known kind of
+// key; see values.go. What is hidden is replaced by Mark, and nothing else is
+// touched: a document keeps its bytes, numbers their digits, members their order.
+//
+// Redaction is a net for what should not be in a journal, and no proof that
+// nothing is left: a secret under an innocent name and of no known form passes.
+package redact
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"outboxweb/internal/outbox"
+)
+
+// Mark stands where something was hidden.
+const Mark = outbox.Hidden
+
+// Config says what is hidden beside what is built in.
+type Config struct {
+	// Keys are names under which secrets stand, in words: "api key" stands for
+	// apiKey, API_KEY, api-key and apikey, also as the last words of a longer
+	// name.
+	Keys []string
+	// Values are regular expressions of secrets (RE2), for texts of any place.
+	Values []string
+	// HidePayloads hides events' payloads, metadata and tags altogether, and
+	// the values of rows in comparisons.
+	HidePayloads bool
+}
+
+// Redactor hides secrets. It never changes; any number of goroutines may use it
+// at once.
+type Redactor struct {
+	keys   names
+	finder *finder
+	// always is true when something may be a secret that the finder does not
+	// find: every document is then read whole.
+	always bool
+	values []*regexp.Regexp
+	hide   bool
+}
+
+// New makes a Redactor. A pattern that is none is an *outbox.Refusal of kind
+// outbox.ErrInvalid whose field is redact-key or redact-value.
+func New(c Config) (*Redactor, error) {
+	r := &Redactor{keys: names{}, hide: c.HidePayloads, always: len(c.Values) > 0}
+	triggers := slices.Clone(builtinTriggers)
+	for _, key := range append(slices.Clone(builtinKeys), c.Keys...) {
+		words := wordsOf(key)
+		if len(words) == 0 || len(words) > maxWords {
+			return nil, outbox.Invalid("redact-key", "%q is no name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
+		}
+		r.keys.add(words)
+		longest := slices.MaxFunc(words, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+		if len(longest) < triggerLeast || !isASCII(longest) {
+			r.always = true
+			continue
+		}
+		triggers = append(triggers, trigger{longest, matchAssignment})
+	}
+	for _, pattern := range c.Values {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, outbox.Invalid("redact-value", "%q is no regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		}
+		if re.MatchString("") {
+			return nil, outbox.Invalid("redact-value", "%q matches the empty text, and so everything; say what a secret looks like", pattern)
+		}
+		r.values = append(r.values, re)
+	}
+	r.finder = newFinder(triggers)
+	return r, nil
+}
+
+// Builtin is the Redactor of what is built in.
+var Builtin = sync.OnceValue(func() *Redactor {
+	r, err := New(Config{})
+	if err != nil { // a mistake in the patterns of this package
+		panic(err)
+	}
+	return r
+})
+
+// HidesPayloads reports whether events' documents are hidden altogether.
+func (r *Redactor) HidesPayloads() bool { return r.hide }
+
+// HidesName reports whether what stands under a name is hidden, whatever it is.
+func (r *Redactor) HidesName(name string) bool { return r.keys.match(name) }
+
+// mostNested is how deep texts may hold JSON that holds texts that hold JSON.
+// What is deeper and looks suspicious is hidden altogether.
+const mostNested = 4
+
+// Text hides secrets in a text. One that is a JSON document is read as such.
+func (r *Redactor) Text(s string) string { return r.text(s, 0) }
+
+func (r *Redactor) text(s string, nested int) string {
+	document := isDocument(s)
+	if !r.always && !r.finder.any(s) && !(document && hasHiddenLetters(s)) {
+		return s
+	}
+	if document {
+		if nested > mostNested {
+			return Mark
+		}
+		if w := r.walk(s, nested); w.whole {
+			return w.text()
+		}
+	}
+	return r.given(r.builtin(s))
+}
+
+// builtin hides what is of a known form.
+func (r *Redactor) builtin(s string) string {
+	var b strings.Builder
+	var m matching
+	m.r, m.s = r, s
+	kept, i := 0, 0
+	for {
+		at, found := r.finder.next(s, i)
+		if found == nil {
+			break
+		}
+		i = at + 1
+		for _, t := range found {
+			from, to, ok := t.match(&m, at, len(t.text))
+			if !ok || from < kept {
+				continue
+			}
+			b.WriteString(s[kept:from])
+			b.WriteString(Mark)
+			kept, i = to, to
+			break
+		}
+	}
+	if kept == 0 {
+		return s
+	}
+	b.WriteString(s[kept:])
+	return b.String()
+}
+
+// given hides what the configured expressions match. What is hidden already
+// stays as it is.
+func (r *Redactor) given(s string) string {
+	for _, re := range r.values {
+		if !strings.Contains(s, Mark) {
+			s = re.ReplaceAllLiteralString(s, Mark)
+			continue
+		}
+		parts := strings.Split(s, Mark)
+		for i, part := range parts {
+			parts[i] = re.ReplaceAllLiteralString(part, Mark)
+		}
+		s = strings.Join(parts, Mark)
+	}
+	return s
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > 0x7e }) < 0
+}

@@ -1,0 +1,275 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Secrets of every form, put together here so that no scanner takes this file
+// for a leak.
+var (
+	jwt     = "eyJhbGciOiJIUzI1NiJ9" + "." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0" + "." + "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+	pemText = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\n-----END RSA " + "PRIVATE KEY-----"
+	samples = map[string]string{
+		"jwt": jwt, "pem": pemText,
+		"aws": "AKIA" + "IOSFODNN7EXAMPLE", "sts": "ASIA" + "IOSFODNN7EXAMPLE",
+		"github": "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a", "github fine": "github_pat_" + "11ABCDEFG0abcdefghijkl_mnop",
+		"gitlab": "glpat-" + "abcdefgh12345678_-xy", "slack": "xoxb-" + "1234567890-abcdefghij",
+		"stripe": "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "openai": "sk-" + "proj-abcdefghij0123456789", "google": "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
+		"npm": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789", "ours": "obw_" + "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG",
+	}
+)
+
+func TestText_hidesKnownFormsWhereverTheyStand(t *testing.T) {
+	t.Parallel()
+	r := Builtin()
+	for name, secret := range samples {
+		for _, around := range []string{"%s", "cannot use %s here", `value "%s" is bad`, "a=%s;b", "x\n%s\ny", "(%s)", "müde:%s,"} {
+			text := fmt.Sprintf(around, secret)
+			if got := r.Text(text); strings.Contains(got, secret) || !strings.Contains(got, Mark) {
+				t.Errorf("%s in %q becomes %q", name, around, got)
+			}
+		}
+	}
+}
+
+func TestText_hidesWhatIsAssigned(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, want string }{
+		{"connect with password=hunterdeux failed", "connect with password=[redacted] failed"},
+		{"PGPASSWORD='a b c' psql", "PGPASSWORD='a b c' psql"}, // one word, and not one that is known
+		{"DB_PASSWORD='a b c' psql", "DB_PASSWORD='[redacted]' psql"},
+		{"password: hunterdeux", "password: [redacted]"},
+		{`{"password":"hunter2", bad`, `{"password":"[redacted]", bad`},
+		{`got "{\"api_key\":\"hunter2\"}"`, `got "{\"api_key\":\"[redacted]\"}"`},
+		{"clientSecret => abc, next", "clientSecret => [redacted], next"},
+		{"token: invalid signature", "token: invalid signature"},
+		{"token: a81Bz rejected", "token: [redacted] rejected"},
+		{"Authorization: Basic dXNlcjpwYXNz\nHost: x", "Authorization: [redacted]\nHost: x"},
+		{"Set-Cookie: sid=1; Path=/", "Set-Cookie: [redacted]"},
+		{"Authorization: Bearer abc", "Authorization: [redacted]"},
+		{"header Bearer xyz123 refused", "header Bearer [redacted] refused"},
+		{"no bearer token was given", "no bearer token was given"},
+		{"dial postgres://ana:hunterdeux@db:5432/x: refused", "dial postgres://ana:[redacted]@db:5432/x: refused"},
+		{"dial postgres://ana:hunter/deux@db/x", "dial postgres://ana:[redacted]@db/x"},
+		{"see http://127.0.0.1:8080/a@b", "see http://127.0.0.1:8080/a@b"},
+		{`near "token": syntax error`, `near "token": syntax error`},
+		{"secrets={a: {b}} then", "secrets=[redacted] then"},
+		{"token_count=12 author=ana secretary=eve", "token_count=12 author=ana secretary=eve"},
+		{"max_tokens=4096", "max_tokens=4096"},
+		{`{"a": 1, "token": 7, "b": "x"}`, `{"a": 1, "token": "[redacted]", "b": "x"}`},
+		{"-----BEGIN PRIVATE KEY-----\nabc", "[redacted]"},
+		{"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"},
+		{"task-abcdefghij0123456789abc", "task-abcdefghij0123456789abc"},
+		{"the eyJust.of.it", "the eyJust.of.it"},
+		{"", ""},
+	} {
+		if got := Builtin().Text(c.text); got != c.want {
+			t.Errorf("%q becomes %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	r, err := New(Config{Keys: []string{"Card Number", "ssn"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"password": true, "Password": true, "user_password": true, "userPassword": true, "PASSWORD": true, "password2": true, "password_hash": true,
+		"newPasswordConfirmation": true, "passwords": true, "passwd": true, "secret": true, "clientSecret": true, "client-secret": true, "secrets": true,
+		"token": true, "access_token": true, "AccessToken": true, "csrfToken": true, "oauth2Token": true, "JWTToken": true, "access_tokens": true,
+		"api key": true, "apiKey": true, "APIKey": true, "X-Api-Key": true, "apikey": true, "api_keys": true, "private_key": true, "privateKeyPem": true,
+		"AWS_SECRET_ACCESS_KEY": true, "authorization": true, "Proxy-Authorization": true, "Cookie": true, "set-cookie": true, "credentials": true,
+		"cvv": true, "CVV2": true, "session_key": true, "sessionSecret": true, "bearer": true, "card_number": true, "SSN": true, "pincode": true,
+		"token_count": false, "tokens": false, "max_tokens": false, "secretary": false, "author": false, "authorized": false, "monkey": false, "key": false,
+		"passenger": false, "compass": false, "password_changed_at": false, "cookies_enabled": false, "tokenizer": false, "public_key": false, "session_id": false,
+		"opinion": false, "secret_santa": false, "": false, "-": false, "number": false, "identity": false,
+	} {
+		if r.HidesName(name) != want {
+			t.Errorf("%q is hidden: %t, want %t", name, !want, want)
+		}
+	}
+}
+
+func TestJSON_keepsEverythingElseByteForByte(t *testing.T) {
+	t.Parallel()
+	given := `{ "n":1.50e+3, "big":123456789012345678901234567890 ,"password":{"a":[1,"}"]},` + "\n" +
+		`"dup":1,"dup":"` + samples["aws"] + `","list":[0,{"Api-Key":null},"x\u00e9","plain \/ text"],"nested":"{\"token\":\"abc\",\"n\":1.0}","ghost":"\u0067hp_16C7e42F292c6912E7710c838347Ae178B4a"}`
+	want := `{ "n":1.50e+3, "big":123456789012345678901234567890 ,"password":"[redacted]",` + "\n" +
+		`"dup":1,"dup":"[redacted]","list":[0,{"Api-Key":"[redacted]"},"x\u00e9","plain \/ text"],"nested":"{\"token\":\"[redacted]\",\"n\":1.0}","ghost":"[redacted]"}`
+	got, paths := Builtin().JSON(json.RawMessage(given))
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if want := []string{"password", "dup", "list[1].Api-Key", "nested", "ghost"}; !slices.Equal(paths, want) {
+		t.Errorf("the places are %q, want %q", paths, want)
+	}
+}
+
+func TestJSON_whatHoldsNoSecretIsTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{}`, `{"author":"ana","token_count":3}`, `[]`, ` {"a" : "b\u0041"}`, `"x"`, `null`, `{"a":"\ud800"}`} {
+		raw := json.RawMessage(text)
+		got, paths := Builtin().JSON(raw)
+		if string(got) != text || paths != nil {
+			t.Errorf("%s becomes %s, with %q", text, got, paths)
+		}
+	}
+}
+
+func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	const deep = 9000
+	text := strings.Repeat(`{"a":[`, deep/2) + `{"password":"hunterdeux"}` + strings.Repeat(`]}`, deep/2)
+	got, paths := Builtin().JSON(json.RawMessage(text))
+	if strings.Contains(string(got), "hunterdeux") || len(paths) != 1 || len(paths[0]) > longestPath+len("…") {
+		t.Errorf("got %d places in %d bytes", len(paths), len(got))
+	}
+	nested := `{"password":"hunterdeux"}`
+	for range 12 {
+		quoted, err := json.Marshal(map[string]string{"in": nested})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nested = string(quoted)
+		if got := Builtin().Text(nested); strings.Contains(got, "hunterdeux") || !json.Valid([]byte(got)) {
+			t.Fatalf("texts in texts become %q", got)
+		}
+	}
+}
+
+func TestText_takesTimeInProportion(t *testing.T) {
+	t.Parallel()
+	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: "} {
+		text := strings.Repeat(piece, (4<<20)/len(piece))
+		began := time.Now()
+		Builtin().Text(text)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("4 MiB of %q take %s", piece, took)
+		}
+	}
+}
+
+func TestNew_givenPatterns(t *testing.T) {
+	t.Parallel()
+	r, err := New(Config{Keys: []string{"iban"}, Values: []string{`DE\d{20}`, `redacted`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Text("pay DE12345678901234567890 [redacted] now, iban=x"); got != "pay [redacted] [redacted] now, iban=[redacted]" {
+		t.Errorf("got %q", got)
+	}
+	if got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"x":["DE12345678901234567890"]}`)); string(got) != `{"IBAN":"[redacted]","x":["[redacted]"]}` || len(paths) != 2 {
+		t.Errorf("got %s, %q", got, paths)
+	}
+	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
+		var refusal *outbox.Refusal
+		if _, err := New(bad); !errors.As(err, &refusal) || refusal.Field == "" {
+			t.Errorf("%+v is not refused: %v", bad, err)
+		}
+	}
+}
+
+type stringer struct{ text string }
+
+func (s stringer) String() string { return s.text }
+
+func TestLog_hidesInEveryPlaceAndKeepsToOneLine(t *testing.T) {
+	t.Parallel()
+	const hostile = "a\nb\rc\u2028d\u2029e\x1b[31mf"
+	for _, format := range []string{"text", "json"} {
+		var b bytes.Buffer
+		var to slog.Handler = slog.NewTextHandler(&b, nil)
+		if format == "json" {
+			to = slog.NewJSONHandler(&b, nil)
+		}
+		log := slog.New(Builtin().Log(to)).With("given", "password=hunterdeux").WithGroup("g").With("err", errors.New("token="+jwt))
+		log.Info("message "+jwt+hostile, "error", fmt.Errorf("x: %w"+hostile, errors.New("password=hunterdeux")), "s", stringer{samples["aws"]}, "password", 7,
+			slog.Group("in", "deep", samples["github"], slog.Group("er", "b", []byte(samples["npm"]))), "raw", json.RawMessage(`{"password":"hunterdeux"}`),
+			"map", map[string]string{"password": "hunterdeux"}, "nothing", nil, "noerr", error(nil), "nilptr", (*stringer)(nil), hostile, hostile)
+		out := b.String()
+		for name, secret := range samples {
+			if strings.Contains(out, secret) {
+				t.Errorf("%s: the log has the %s secret: %s", format, name, out)
+			}
+		}
+		if strings.Contains(out, "hunterdeux") || strings.ContainsAny(strings.TrimSuffix(out, "\n"), "\n\r\u2028\u2029\x1b") {
+			t.Errorf("%s: the log has a secret or more than a line: %q", format, out)
+		}
+	}
+}
+
+func FuzzRedactJSON(f *testing.F) {
+	for name, secret := range samples {
+		text, err := json.Marshal(map[string]any{name: secret, "list": []string{"x " + secret}, "password": map[string]int{"a": 1}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"a":"password=\"x y\" {[","b":"Authorization: Bearer a"}`))
+	f.Add([]byte(`["postgres://a:b@c","{\"token\":[1]}","\u0070assword=1"]`))
+	given, err := New(Config{Keys: []string{"x"}, Values: []string{`b+`}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) {
+			t.Skip()
+		}
+		for _, r := range []*Redactor{Builtin(), given} {
+			once, paths := r.JSON(raw)
+			if !json.Valid(once) {
+				t.Fatalf("%s becomes %s", raw, once)
+			}
+			if len(paths) == 0 && !bytes.Equal(once, raw) {
+				t.Fatalf("%s becomes %s, and no place is named", raw, once)
+			}
+			if twice, _ := r.JSON(once); r == Builtin() && !bytes.Equal(twice, once) {
+				t.Fatalf("%s becomes %s, and then %s", raw, once, twice)
+			}
+		}
+	})
+}
+
+// BenchmarkClean compares a text without any trigger with a search for a byte
+// that is not there, which is the least that reading it can cost.
+func BenchmarkClean(b *testing.B) {
+	line := `{"campaign":"bdsewd4qujfbhle3m7pgb4w001","name":"Ash the grey","level":7,"position":{"x":12.5,"y":-3.25},"notes":["found a lantern","met the ferryman"]}`
+	text := "[" + strings.Repeat(line+",", 400) + line + "]"
+	raw := json.RawMessage(text)
+	var search, redacted, whole time.Duration
+	for name, one := range map[string]struct {
+		took *time.Duration
+		do   func()
+	}{
+		"contains": {&search, func() { bytes.Contains(raw, []byte("\x00\x01")) }},
+		"text":     {&redacted, func() { Builtin().Text(text) }},
+		"json":     {&whole, func() { Builtin().JSON(raw) }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				one.do()
+			}
+			*one.took = b.Elapsed() / time.Duration(b.N)
+		})
+	}
+	b.Run("ratio", func(b *testing.B) {
+		for b.Loop() {
+		}
+		b.ReportMetric(float64(redacted)/float64(max(search, 1)), "text/contains")
+		b.ReportMetric(float64(whole)/float64(max(search, 1)), "json/contains")
+	})
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// revealedEvent is what an audit record keeps of a reveal: which content was
+// shown, and none of it.
+type revealedEvent struct {
+	EventType string `json:"event_type"`
+	EventHash string `json:"event_hash"`
+}
+
+// Reveal reads an event with its row's errors for somebody who may see what is
+// otherwise hidden, and records that. It asks for a reason. A second order with
+// the same idempotency key reads again and leaves no second record. A missing
+// event is outbox.ErrNotFound; a store that refuses changes cannot record, and so
+// reveals nothing.
+func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Revealed, error) {
+	a := &act{order: o, action: outbox.ActReveal, campaign: campaign, seq: seq}
+	_, err := perform(ctx, s, a, func(t *tx, _ int64) (revealedEvent, error) {
+		e, found, err := t.skippableEvent(campaign, seq)
+		switch {
+		case err == nil && !found:
+			err = t.missingEvent(campaign, seq)
+		case err == nil && strings.TrimSpace(o.Reason) == "":
+			err = outbox.Invalid("reason", "say for the audit why the event is revealed")
+		}
+		shown := revealedEvent{EventType: e.EventType, EventHash: e.EventHash}
+		a.after = shown
+		return shown, err
+	})
+	if err != nil {
+		return outbox.Revealed{}, err
+	}
+	return s.readRevealed(ctx, campaign, seq)
+}
+
+func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
+	var r outbox.Revealed
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
+			return err
+		}
+		row, found, err := t.row(campaign, seq)
+		if err != nil || !found {
+			return err
+		}
+		r.Row = &row
+		r.Attempts, err = t.attempts(campaign, seq)
+		return err
+	})
+	return r, err
+}

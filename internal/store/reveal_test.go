@@ -1,0 +1,51 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func TestReveal_leavesOneRecordWithoutWhatItShows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ctx := context.Background()
+	const secret = "hunterdeux"
+	if _, err := f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"` + secret + `"}`)}}}); err != nil {
+		t.Fatal(err)
+	}
+	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
+	if _, err := f.Reveal(ctx, order, "c", 1); !errors.Is(err, outbox.ErrInvalid) {
+		t.Fatalf("without a reason: %v", err)
+	}
+	order.Reason = "the call of eve"
+	if _, err := f.Reveal(ctx, order, "c", 2); !errors.Is(err, outbox.ErrNotFound) {
+		t.Fatalf("an event that is not there: %v", err)
+	}
+	for range 2 {
+		revealed, err := f.Reveal(ctx, order, "c", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(revealed.Event.Payload), secret) || revealed.Row == nil {
+			t.Errorf("revealed %+v", revealed)
+		}
+	}
+	acts, err := f.Acts(ctx, outbox.ActFilter{Action: outbox.ActReveal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(acts.Items) != 1 || acts.Items[0].Actor != "ana" || acts.Items[0].Reason != order.Reason || acts.Items[0].Seq != 1 {
+		t.Errorf("the records are %+v", acts.Items)
+	}
+	var stored int
+	err = f.journal.QueryRowContext(ctx, `select count(*) from operator_acts where result like $1 or before like $1 or after like $1`, "%"+secret+"%").Scan(&stored)
+	if err != nil || stored != 0 {
+		t.Errorf("%d records have what was revealed (%v)", stored, err)
+	}
+}

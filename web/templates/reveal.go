@@ -1,0 +1,61 @@
+package templates
+
+import (
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// placesShown is how many of the places where something is hidden are named.
+const placesShown = 10
+
+// hidesAll reports whether all documents of an event are hidden.
+func hidesAll(e outbox.Event) bool { return slices.Contains(e.Redacted, string(outbox.PartPayload)) }
+
+func redactedPlaces(e outbox.Event) string {
+	if len(e.Redacted) <= placesShown {
+		return strings.Join(e.Redacted, ", ")
+	}
+	return strings.Join(e.Redacted[:placesShown], ", ") + ", …"
+}
+
+// isHidden reports whether a JSON value stands in the place of a hidden one.
+func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
+
+// Reveal is the act that shows what is hidden of an event.
+func (l Links) Reveal(id string, seq int64) URL {
+	return l.at(nil, "campaigns", id, "events", itoa(seq), "reveal")
+}
+
+func revealTwins(p Page, e outbox.Event) Twins {
+	return Twins{Curl: "curl -s -H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
+		shellQuote(p.Origin+string(p.Links.API().Reveal(e.CampaignID, e.Seq)))}
+}
+
+func roleWords(r outbox.Role) string {
+	switch r {
+	case outbox.RoleOperator:
+		return "an operator"
+	case outbox.RoleViewer:
+		return "a viewer"
+	}
+	return "nobody that this server knows"
+}
+
+// revealedPart is a document as it is stored.
+type revealedPart struct{ name, title, text string }
+
+func revealedParts(e outbox.Event) []revealedPart {
+	var all []revealedPart
+	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		if raw := e.Document(part); part == outbox.PartPayload || !emptyJSON(raw) {
+			all = append(all, revealedPart{string(part), Document{Part: part}.title(), prettyJSON(raw)})
+		}
+	}
+	return all
+}
+
+func hiddenTexts(v RevealedView) []envelopeText {
+	return envelopeTexts(outbox.EventDetail{Event: v.Revealed.Event})
+}
