@@ -162,7 +162,7 @@ func (a *app) logger() *slog.Logger { return newLogger(a.err, a.LogFormat) }
 
 func newLogger(w io.Writer, format string) *slog.Logger {
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, nil))
+		return slog.New(slog.NewJSONHandler(visible{w}, nil))
 	}
 	return slog.New(slog.NewTextHandler(w, nil))
 }
