@@ -29,6 +29,11 @@ test-race: ## test everything with the race detector
 	.ci/test-packages
 	CGO_ENABLED=1 go test -race -timeout 20m $(PACKAGES)
 
+FUZZTIME ?= 60s
+.PHONY: fuzz
+fuzz: ## fuzz every parser for FUZZTIME each, one after another
+	FUZZTIME=$(FUZZTIME) .ci/fuzz
+
 .PHONY: bench
 bench: build ## measure append and drain on this disk
 	./bin/outboxweb bench

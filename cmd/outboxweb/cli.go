@@ -163,7 +163,7 @@ type app struct {
 func (a *app) logger() *slog.Logger {
 	var to slog.Handler = slog.NewTextHandler(a.err, nil)
 	if a.LogFormat == "json" {
-		to = slog.NewJSONHandler(a.err, nil)
+		to = slog.NewJSONHandler(visible{a.err}, nil)
 	}
 	hide := a.redact
 	if hide == nil {

@@ -9,6 +9,7 @@
 //
 // Tests about one of the databases alone are named TestSQLite… or
 // TestPostgres…, and run on that one only. The flag -db picks one database.
+// Fuzzing, and listing tests, is on SQLite unless it says otherwise.
 package dbtest
 
 import (
@@ -59,6 +60,9 @@ func Server() *pgtest.Server { return server }
 // and closed.
 func Main(m *testing.M, prepare func(Pair) error) int {
 	flag.Parse()
+	if *only == "" && (given("test.fuzz") || given("test.list")) {
+		*only = "sqlite"
+	}
 	code := 0
 	for _, run := range []struct {
 		name string
@@ -82,6 +86,11 @@ func Main(m *testing.M, prepare func(Pair) error) int {
 		code = cmp.Or(code, one)
 	}
 	return code
+}
+
+func given(name string) bool {
+	f := flag.Lookup(name)
+	return f != nil && f.Value.String() != ""
 }
 
 func onSQLite(prepare func(Pair) error, run func() int) (int, error) {

@@ -56,11 +56,12 @@ func csvText(b []byte, text string) []byte {
 
 // looksLikeFormula reports whether a spreadsheet may take a text for something
 // to calculate: campaign ids and errors come from anybody. The signs are those
-// that OWASP lists, and their wide forms, also behind spaces.
+// that OWASP lists, and their wide and small forms, also behind spaces and what
+// cannot be seen, which some programs drop.
 func looksLikeFormula(text string) bool {
 	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) {
 		return true
 	}
-	first, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' }))
-	return strings.ContainsRune("=+-@＝＋－＠", first)
+	first, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Cc, unicode.Cf) }))
+	return strings.ContainsRune("=+-@＝＋－＠﹦﹢﹣﹫", first)
 }

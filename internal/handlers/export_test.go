@@ -20,7 +20,7 @@ import (
 )
 
 // spoilers are campaign ids, each of which a careless file would spoil.
-var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", "\u200b=1", "\u202e+1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
 func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 		}
 	}
 	slices.Sort(ids)
-	want := []string{"'" + spoilers[0], "'+1", "'-1", "'@sum(a1)", "'  =1", "'\u00a0@x", "'＝1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+	want := []string{"'" + spoilers[0], "'+1", "'-1", "'@sum(a1)", "'  =1", "'\u00a0@x", "'＝1", "'﹢1", "'\u200b=1", "'\u202e+1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 	slices.Sort(want)
 	if !slices.Equal(ids, want) {
 		t.Errorf("ids %q, want %q", ids, want)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // site is the real router over a real store, with a hand-driven worker.
 type site struct {
-	t     *testing.T
+	t     testing.TB
 	pair  dbtest.Pair
 	store *store.Store
 	http  http.Handler
@@ -43,13 +43,13 @@ var testWorker = store.Worker{ID: "test-1", Build: "test"}
 // poison is the event type that the hand-driven worker cannot apply.
 const poison = "poison.pill"
 
-func newSite(t *testing.T, change ...func(*Config)) *site {
+func newSite(t testing.TB, change ...func(*Config)) *site {
 	t.Helper()
 	return newSiteOn(t, dbtest.New(t), change...)
 }
 
 // newSiteOn is newSite on databases that the test has made itself.
-func newSiteOn(t *testing.T, pair dbtest.Pair, change ...func(*Config)) *site {
+func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 	t.Helper()
 	s := &site{t: t, pair: pair, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return s.clock }
@@ -213,7 +213,7 @@ func header(name, value string) func(*http.Request) {
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
 // want fails the test unless the answer has the status and holds the texts.
-func (a answer) want(t *testing.T, status int, texts ...string) answer {
+func (a answer) want(t testing.TB, status int, texts ...string) answer {
 	t.Helper()
 	if a.StatusCode != status {
 		t.Fatalf("status %d, want %d: %s", a.StatusCode, status, a.body)
@@ -226,7 +226,7 @@ func (a answer) want(t *testing.T, status int, texts ...string) answer {
 	return a
 }
 
-func (a answer) lacks(t *testing.T, texts ...string) answer {
+func (a answer) lacks(t testing.TB, texts ...string) answer {
 	t.Helper()
 	for _, text := range texts {
 		if strings.Contains(a.body, text) {
@@ -236,7 +236,7 @@ func (a answer) lacks(t *testing.T, texts ...string) answer {
 	return a
 }
 
-func decodeAs[T any](t *testing.T, a answer) T {
+func decodeAs[T any](t testing.TB, a answer) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {

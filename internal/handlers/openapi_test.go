@@ -105,7 +105,7 @@ func TestDocument_namesExactlyTheRoutesThereAre(t *testing.T) {
 
 // checkDocumented fails the test when an answer of the API is not one that
 // the document describes.
-func checkDocumented(t *testing.T, s *server, r *http.Request, rec *httptest.ResponseRecorder) {
+func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	doc, err := document()
 	if err != nil {

@@ -41,7 +41,7 @@ func tryOnStore(c *Config) {
 }
 
 // everyRequest is one request to each address.
-func everyRequest(t *testing.T, s *site) []request {
+func everyRequest(t testing.TB, s *site) []request {
 	t.Helper()
 	var all []request
 	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

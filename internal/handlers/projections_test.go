@@ -88,7 +88,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/projections/campaigns?state=paused").want(t, 200, "It is paused in no campaign.").lacks(t, `data-testid="cursor-c-1"`)
 	s.get("/failures").want(t, 200, "Projections that could not follow", `href="/projections/campaigns"`, "no &lt;seat&gt;")
 	s.get("/failures?status=resolved").want(t, 200, "There is no such failure on record.")
-	s.get("/failures?projection=other").want(t, 200, "of other alone")
+	s.get("/failures?projection=other").want(t, 200, "of <bdi>other</bdi> alone")
 	s.get("/campaigns/c-1").want(t, 200, "quarantined").lacks(t, `data-testid="pause-campaigns"`)
 
 	to := s.submit("/projections/campaigns/pause", "campaign_id=c-2&reason=look&return_to=campaign").want(t, 303).Header.Get("Location")

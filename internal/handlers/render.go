@@ -79,7 +79,7 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, c te
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 		return nil
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
 	return nil
 }
 

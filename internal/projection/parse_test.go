@@ -374,16 +374,3 @@ func TestParse_neverPanics(t *testing.T) {
 		}
 	})
 }
-
-func FuzzParse(f *testing.F) {
-	f.Add(roster)
-	f.Add(head)
-	f.Add("-- projection: p\n-- schema: create")
-	f.Fuzz(func(t *testing.T, content string) {
-		for _, dialect := range dialects {
-			if _, err := parse(dialect, file{name: "f.sql", content: content}); err != nil && !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v is not a refusal", err)
-			}
-		}
-	})
-}

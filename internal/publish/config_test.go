@@ -340,7 +340,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzTopics(f *testing.F) {
 	f.Add("topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      p: {url: 'https://u:${TOKEN}@h:1/x?y', secret: [whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA], headers: {a: b}}\n")
 	f.Add("topics: {a: &a {match: {campaigns: [c]}, publishers: {p: {url: 'kafka://u:p@h,[::1]:2/t?sasl=plain&tls=true'}}}, b: *a}")
 	f.Add("topics: {a: {<<: {match: x}, publishers: {p: {url: 'nats://t@h/s.t', poll_interval: 1h, batch_size: 0x10}, q: {url: file:///x%41, keep: 1_0}}}}")

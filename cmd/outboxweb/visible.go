@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"unicode"
+)
+
+// visible writes JSON with what a terminal would obey, or would not show as it
+// stands, as the escapes that mean the same: JSON itself asks for those below the
+// space only. Each Write must be of whole characters.
+type visible struct{ w io.Writer }
+
+func (v visible) Write(text []byte) (int, error) {
+	if bytes.IndexFunc(text, hides) < 0 {
+		return v.w.Write(text)
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case !hides(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	if _, err := v.w.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+func hides(r rune) bool {
+	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}

@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// knownTags and knownAttributes are all that pages are made of. A name that a
+// page of ours gains is added here; one that a text brought in is not.
+var (
+	knownTags = strings.Fields(`a abbr article aside b bdi blockquote body br button caption circle code col colgroup dd defs desc details dialog div dl dt em fieldset figcaption figure footer form g h1 h2 h3 h4 head header
+		hr html i input kbd label legend li line link main mark meta meter nav ol optgroup option output p path polyline polygon pre progress rect s samp script section select small span strong
+		style sub summary sup svg table tbody td text textarea tfoot th thead time title tr u ul use var wbr`)
+	knownAttributes = regexp.MustCompile(`^(abbr|accept-charset|action|aria-[a-z]+|autocomplete|charset|checked|class|cols|colspan|content|cx|cy|d|data-[a-z]+(-[a-z]+)*|datetime|defer|dir|disabled|download|enctype|fill|focusable|for|form|formaction|formmethod|height|hidden|high|href|http-equiv|` +
+		`hx-(boost|confirm|disabled-elt|ext|get|headers|include|indicator|post|push-url|select|swap|sync|target|trigger)|id|inputmode|label|lang|list|low|max|maxlength|media|method|min|minlength|multiple|name|nonce|novalidate|open|optimum|pattern|placeholder|points|preserveAspectRatio|` +
+		`r|readonly|rel|required|role|rows|rowspan|rx|ry|scope|selected|size|span|spellcheck|src|start|step|stroke(-[a-z]+)?|tabindex|text-anchor|title|transform|type|value|vector-effect|viewBox|width|wrap|x|x1|x2|xmlns|y|y1|y2)$`)
+)
+
+// watch stands in every page before anything else: what a text runs is heard.
+const watch = `window.hostile = (...a) => console.error("a text was executed:", ...a)`
+
+// found is what a page is made of.
+type found struct {
+	Title, Text string
+	Tags        []string
+	Attributes  []string
+	Handlers    []string // on*, and elements that hold code or a style of their own
+	Addresses   []string // what can be followed, loaded or sent to, as it stands there
+	Turned      []string // where characters that cannot be seen, or that turn the text, stand in it
+	Loose       []string // where a text in another direction is not kept apart from the sentence it stands in
+}
+
+// survey is found of the page.
+const survey = `(() => {
+	const all = [...document.querySelectorAll("*")], attributes = all.flatMap(e => [...e.attributes].map(a => ({e, name: a.name, value: a.value})))
+	const outer = e => e.outerHTML.slice(0, 300), unique = list => [...new Set(list)]
+	const unseen = /(?![\n\t\r\u200c\u200d])[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]/u, turned = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
+	const texts = [], walk = document.createTreeWalker(document, NodeFilter.SHOW_TEXT)
+	while (walk.nextNode()) if (!walk.currentNode.parentElement.closest("script, style, textarea")) texts.push(walk.currentNode)
+	const inline = e => getComputedStyle(e).display.startsWith("inline")
+	const apart = n => {
+		let e = n.parentElement
+		for (; inline(e); e = e.parentElement) if (/isolate|plaintext/.test(getComputedStyle(e).unicodeBidi)) return true
+		return e.matches(".hidden, title, option, pre") || e.textContent.trim() === n.data.trim()
+	}
+	return {
+		title: document.title, text: document.body.textContent, tags: unique(all.map(e => e.localName)), attributes: unique(attributes.map(a => a.name)),
+		handlers: [...attributes.filter(a => /^on|^style$|hx-on|hx-vals|hx-vars/.test(a.name)).map(a => outer(a.e)), ...all.filter(e => e.matches("style, script:not([src]), iframe, object, embed, base, meta[http-equiv]")).map(outer)],
+		addresses: unique(attributes.filter(a => /^(href|src|action|formaction|srcset|poster|background|ping|cite|data|xlink:href|(data-)?hx-(get|post|put|patch|delete|push-url|replace-url))$/.test(a.name)).map(a => a.value)),
+		turned: unique([...texts.filter(n => unseen.test(n.data)).map(n => outer(n.parentElement)), ...attributes.filter(a => /^(title|aria-label|alt|placeholder)$/.test(a.name) && unseen.test(a.value)).map(a => a.name + " of " + outer(a.e))]),
+		loose: unique(texts.filter(n => turned.test(n.data) && !apart(n)).map(n => outer(n.parentElement))),
+	}
+})()`
+
+// look has a live part read itself once more, and waits for that.
+const look = `new Promise(done => {
+	const live = document.querySelector("[data-live]")
+	if (!live || live.querySelector("[data-ended]")) return done("")
+	addEventListener("htmx:afterRequest", e => setTimeout(() => done(e.detail.successful || e.detail.xhr.status === 304 ? "" : "status " + e.detail.xhr.status), 0), {once: true})
+	htmx.trigger(live, "look")
+	setTimeout(() => done("it was not read"), 10000)
+})`
+
+// sees is a text as pages show it; a browser has one kind of line end.
+func sees(text string) string {
+	var b strings.Builder
+	for _, r := range strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text) {
+		switch {
+		case strings.ContainsRune("\n\t\r\u200c\u200d", r), !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp) && r != '\ufffd':
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// besieged is a tab in which pages full of hostile texts are opened.
+type besieged struct {
+	*tab
+	mu     sync.Mutex
+	strays []string // what was asked of others, and dialogs
+	pages  int
+	told   map[string]bool // what was complained about, since it is so on many pages
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+func openBesieged(t *testing.T, s *server) *besieged {
+	t.Helper()
+	b := &besieged{tab: openTab(t, s), told: map[string]bool{}}
+	for _, status := range []string{"404", "422"} { // what is asked for may not be there
+		b.expect("response: " + status)
+		b.expect("status of " + status)
+	}
+	tell(b.tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
+	err := chromedp.Listen(b.ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch ev := ev.(type) {
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(ev.Request.URL, s.url+"/") && !strings.HasPrefix(ev.Request.URL, "data:image/svg+xml") {
+				b.strays = append(b.strays, "request "+ev.Request.URL)
+			}
+		case *page.EventJavascriptDialogOpening:
+			b.strays = append(b.strays, "dialog "+ev.Message)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// visit opens a page and judges it once its live part was read again. It returns
+// what the page says.
+func (b *besieged) visit(path string) string {
+	b.t.Helper()
+	b.open(path)
+	b.pages++
+	if failure := value[string](b.tab, look); failure != "" {
+		b.t.Errorf("%s: the live part: %s", path, failure)
+	}
+	return b.judge(path)
+}
+
+// hears fails the test unless a text that runs would have been heard.
+func (b *besieged) hears() {
+	b.t.Helper()
+	const said = `"a text was executed:" "the test"`
+	b.expect(said)
+	value[bool](b.tab, `hostile("the test"), true`)
+	eventually(b.t, patience, "what runs is heard", func() (bool, string) {
+		b.tab.mu.Lock()
+		defer b.tab.mu.Unlock()
+		last := strings.Join(b.trouble, "\n")
+		return strings.Contains(last, said), last
+	})
+}
+
+func (b *besieged) judge(path string) string {
+	b.t.Helper()
+	f := value[found](b.tab, survey)
+	at := fmt.Sprintf("%.200q", path)
+	if !strings.HasSuffix(f.Title, " · outboxweb") {
+		b.t.Errorf("%s: the title is %q", at, f.Title)
+	}
+	for _, tag := range f.Tags {
+		if !slices.Contains(knownTags, tag) {
+			b.t.Errorf("%s: an element %q", at, tag)
+		}
+	}
+	for _, name := range f.Attributes {
+		if !knownAttributes.MatchString(name) || strings.HasPrefix(name, "on") {
+			b.t.Errorf("%s: an attribute %q", at, name)
+		}
+	}
+	for _, address := range f.Addresses {
+		if !b.inside(address) {
+			b.t.Errorf("%s: leads to %q", at, address)
+		}
+	}
+	for what, where := range map[string][]string{"code or style in": f.Handlers, "characters that cannot be seen in": f.Turned, "no isolation from its sentence in": f.Loose} {
+		for _, one := range where {
+			tag, _, _ := strings.Cut(one, ">")
+			if kind := what + number.ReplaceAllString(tag, ""); !b.told[kind] {
+				b.told[kind] = true
+				b.t.Errorf("%s: %s %+q", at, what, one)
+			}
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, stray := range b.strays {
+		b.t.Errorf("%s: %s", at, stray)
+	}
+	b.strays = nil
+	return f.Text
+}
+
+// inside reports whether an address, as it stands in a page, leads to this
+// server and nowhere else.
+func (b *besieged) inside(address string) bool {
+	if strings.HasPrefix(address, "#") || strings.HasPrefix(address, b.s.url+"/") {
+		return true
+	}
+	return strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") && !strings.ContainsAny(address, "\\\t\r\n <>\"'`")
+}
+
+// shows fails the test unless each text can be read in what pages say.
+func (b *besieged) shows(where, said string, texts []string, shown func(string) string) {
+	b.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(said, shown(text)) {
+			b.t.Errorf("%s: %+q is not shown", where, text)
+		}
+	}
+}
+
+// showsMany fails the test unless so many of the texts can be read as a document
+// writes them. A page shows the beginning of one.
+func (b *besieged) showsMany(where, said string) {
+	b.t.Helper()
+	n := 0
+	for _, text := range hostileAnywhere {
+		if strings.Contains(said, sees(strings.TrimSuffix(strings.TrimPrefix(js(text), `"`), `"`))) {
+			n++
+		}
+	}
+	if n < 40 {
+		b.t.Errorf("%s: of the document's %d texts %d are shown", where, len(hostileAnywhere), n)
+	}
+}
+
+// hostilePages are the kinds of pages about one campaign.
+func hostilePages(campaign string) []string {
+	c := url.PathEscape(campaign)
+	return []string{"/campaigns/" + c, "/rows/" + c + "/2", "/rows/" + c + "/3", "/rows/" + c + "/1", "/rows/" + c + "/2/requeue", "/rows/" + c + "/2/dry-run?next=1", "/campaigns/" + c + "/events/1", "/campaigns/" + c + "/events/2",
+		"/campaigns/" + c + "/events/2/tree", "/campaigns/" + c + "/events/2/tree?part=tags", "/campaigns/" + c + "/events/3/tree?part=metadata", "/runs/1/results/" + c, "/campaigns/" + c + "?after_seq=1&act=1"}
+}
+
+// hostileQueries are the lists and forms, each with the parameters that it
+// reads as text.
+var hostileQueries = map[string][]string{
+	"/rows": {"campaign", "event_type", "fingerprint", "q"}, "/campaigns": {"q"}, "/audit": {"actor", "campaign"}, "/failures": {"fingerprint", "campaign", "projection"},
+	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign", "projection", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"},
+	"/publishers/refused/partner/seek": {"position", "time", "reason", "confirm"}, "/": {"span"}, "/projections/hostile": {"campaign"},
+}
+
+// hostileOthers are parameters of one kind or another that take no text; a page
+// says what is wrong.
+var hostileOthers = []string{"status", "state", "sort", "cursor", "limit", "reverse", "span", "kind", "until", "since", "action", "seq", "after_seq", "act", "error", "part", "path", "next", "to", "all", "rate", "chosen", "canary", "log", "outcome", "acknowledged"}
+
+// In every place that takes a text, texts are just that: shown, and nothing
+// else. No page runs one, fetches one, leads astray by one or is turned by one.
+func TestBrowser_hostileTexts(t *testing.T) {
+	t.Parallel()
+	s := startHostile(t)
+	b := openBesieged(t, s)
+
+	lists := map[string]string{}
+	for _, path := range []string{"/", "/?span=day", "/rows", "/rows?status=dead&limit=200", "/campaigns?limit=200", "/campaigns?limit=200&sort=lag&state=paused", "/failures", "/failures?status=all&limit=200", "/operations", "/operations/1", "/operations/new",
+		"/runs", "/runs/1", "/runs/2", "/runs/new", "/runs/new?kind=rebuild&all=1", "/projections", "/projections/hostile", "/projections/aside?state=quarantined&limit=200", "/publishers", "/publishers/refused/partner", "/publishers/picked/file",
+		"/publishers/refused/log", "/publishers/refused/partner/seek?to=beginning", "/publishers/refused/partner/seek?to=head", "/instances", "/audit?limit=200", "/about", "/operating"} {
+		lists[path] = b.visit(path)
+	}
+	b.shows("campaigns", lists["/campaigns?limit=200"], hostile, sees)
+	dead := slices.Delete(slices.Clone(hostile), skippedCampaign, skippedCampaign+1)
+	b.shows("rows", lists["/rows?status=dead&limit=200"], dead, sees)
+	b.shows("types in rows", lists["/rows?status=dead&limit=200"], dead, func(text string) string { return sees(asType(text)) })
+	b.shows("projection aside", lists["/projections/aside?state=quarantined&limit=200"], hostile, sees)
+	b.shows("failures", lists["/failures?status=all&limit=200"], hostile, func(text string) string { return sees(asType(text)) })
+	b.shows("audit", lists["/audit?limit=200"], hostile, sees)
+	b.shows("audit", lists["/audit?limit=200"], hostileControls, sees)
+
+	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u202egnp.exe\u202c", "שלום עולם"} // each on every page about it
+	for i, campaign := range hostile {
+		pages := hostilePages(campaign)
+		if i%2 == 1 && !slices.Contains(nasty, campaign) {
+			continue // the lists show it
+		}
+		if !slices.Contains(nasty, campaign) {
+			pages = pages[i%len(pages):][:1]
+		}
+		for _, path := range pages {
+			said := b.visit(path)
+			b.shows(path, said, []string{campaign}, sees)
+			if i%20 == 0 && strings.HasSuffix(path, "/2/tree") {
+				b.showsMany(path, said)
+			}
+		}
+	}
+
+	places := slices.Sorted(func(yield func(string) bool) {
+		for path := range hostileQueries {
+			if !yield(path) {
+				return
+			}
+		}
+	})
+	for i, text := range hostileAnywhere {
+		path := places[i%len(places)]
+		query := url.Values{}
+		for _, name := range hostileQueries[path] {
+			query.Set(name, text)
+		}
+		switch i % 4 {
+		case 0:
+			b.visit(path + "?" + url.Values{hostileOthers[i/4%len(hostileOthers)]: {text}}.Encode())
+		case 1:
+			b.visit([]string{"/", "/campaigns/", "/runs/", "/publishers/refused/", "/projections/"}[i/4%5] + url.PathEscape(text))
+		default:
+			b.visit(path + "?" + query.Encode())
+		}
+	}
+	t.Logf("%d pages were opened", b.pages)
+	b.hears()
+}

