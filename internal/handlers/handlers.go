@@ -108,8 +108,9 @@ func newServer(c Config) *server {
 		s.overviews[span] = new(overviewCache)
 	}
 	s.router.Use(s.identify, s.recoverPanic, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
-	s.router.NotFound(s.handle(s.notFound))
-	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
+	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
+	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
+	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
 	s.routeSystem()
 	s.routePages()
 	s.routeAPI()

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -95,7 +94,7 @@ func needs(r *http.Request, least outbox.Role) error {
 	if who.Role.Includes(least) {
 		return nil
 	}
-	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: fmt.Sprintf("this needs the role %s, and %s has the role %s", least, who.Name, who.Role)}
+	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: who.Lacks(least)}
 }
 
 type linksKey struct{}
