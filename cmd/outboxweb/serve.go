@@ -49,6 +49,7 @@ type serveCmd struct {
 	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
 	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+	originFlags
 }
 
 // Run serves until ctx ends, then finishes what is under way.
@@ -107,6 +108,8 @@ func (c *serveCmd) check() error {
 		return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", c.Listen)
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
+	case handlers.CheckPath(c.BasePath) != nil:
+		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
 	case c.BatchSize < 1 || c.BatchSize > 100_000:
 		return usagef("--batch-size must lie between 1 and 100000")
 	case c.RunParallel < 1 || c.RunParallel > 32:
@@ -121,6 +124,9 @@ func (c *serveCmd) check() error {
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
+	}
+	if err := c.originFlags.check(); err != nil {
+		return err
 	}
 	return c.checkDurations()
 }
@@ -207,7 +213,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 		inline = w.ApplyInline
 	}
 	stopping := make(chan struct{})
-	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(),
+	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
 		Handler:           handler,

@@ -31,6 +31,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -56,9 +57,16 @@ type Config struct {
 	BasePath string
 	// Hosts are the names, beside the loopback ones, that a request may name
 	// in its Host header: "ops.example", or "ops.example:8443" for one port.
-	Hosts       []string
-	Version     string
-	Projections []outbox.ProjectionInfo // as they were loaded
+	Hosts []string
+	// PublicOrigin is where a proxy offers the pages to browsers, as Origin
+	// writes it: changes may come from its pages, its host may be asked for, and
+	// curl lines name it. Empty where browsers ask this server itself.
+	PublicOrigin string
+	// FrameAncestors are the origins whose pages may show these in a frame, as
+	// the policy frame-ancestors takes them; none means that nobody may.
+	FrameAncestors []string
+	Version        string
+	Projections    []outbox.ProjectionInfo // as they were loaded
 	// InlineApply applies what a campaign still owes. It is nil unless the
 	// mode is inline_apply_only; then an append answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error
@@ -74,6 +82,9 @@ type Config struct {
 	Stopping <-chan struct{}
 	// Auth tells who asks. nil lets everybody in as the local operator.
 	Auth *auth.Gate
+	// Trusts reports whether the other end of a request's socket is a proxy that
+	// may say under which prefix it offers the pages. nil asks Auth.
+	Trusts func(r *http.Request) bool
 	// Settings are how this process was set up, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
@@ -88,8 +99,10 @@ type server struct {
 	routes    map[string]route // what the router knows, by method and pattern
 	overviews map[outbox.Span]*overviewCache
 	cost      cost
-	reading   chan struct{} // room for the documents that are in memory
-	trying    chan struct{} // room for dry runs
+	// crossOrigin knows changes that another site's page asked for.
+	crossOrigin *http.CrossOriginProtection
+	reading     chan struct{} // room for the documents that are in memory
+	trying      chan struct{} // room for dry runs
 }
 
 // New makes the handler of everything the server answers.
@@ -102,12 +115,18 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &server{Config: c, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	if c.Trusts == nil {
+		c.Trusts = c.Auth.Trusts
+	}
+	if host := c.publicHost(); host != "" {
+		c.Hosts = append(slices.Clip(c.Hosts), host)
+	}
+	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders), trying: make(chan struct{}, dryRunsAtATime)}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
-	s.router.Use(s.identify, s.recoverPanic, s.protectHost, s.setHeaders, s.stripBase, s.protectOrigin, middleware.GetHead)
+	s.router.Use(s.identify, s.recoverPanic, s.setHeaders, s.learnPrefix, s.protectHost, s.stripBase, middleware.GetHead)
 	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
 	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
@@ -302,8 +321,8 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *server) notFound(_ http.ResponseWriter, _ *http.Request) error {
-	return outbox.NotFound("there is nothing at this address")
+func (s *server) notFound(_ http.ResponseWriter, r *http.Request) error {
+	return outbox.NotFound("there is nothing at this address%s", s.unstripped(r))
 }
 
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {

@@ -68,7 +68,8 @@ func me(r *http.Request) outbox.Identity {
 	return who
 }
 
-// admit lets those through whom the route's role is granted.
+// admit lets those through whom the route's role is granted, and changes only
+// that no other site's page asked for.
 func (s *server) admit(t route, h http.Handler) http.Handler {
 	if t.role == outbox.RoleNone {
 		return h
@@ -80,7 +81,11 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), identityKey{}, who))
-		if err := needs(r, t.role); err != nil {
+		err = needs(r, t.role)
+		if err == nil && t.method == http.MethodPost {
+			err = s.fromHere(r)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
