@@ -31,7 +31,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 		gate, err := auth.New(auth.Config{
 			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
-			Grants:  outbox.Grants{outbox.RoleViewer: {"user:vera"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
+			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
 			Tokens:  c.Store.TokenByHash, Logger: c.Logger, Now: c.Now,
 		})
 		if err != nil {
@@ -93,7 +93,7 @@ func (g *guarded) byToken(name string) func(*http.Request) {
 
 // people are those whom the proxy names, one a role.
 var people = map[outbox.Role]func(*http.Request){
-	outbox.RoleViewer:   byProxy("vera", "sales"),
+	outbox.RoleViewer:   byProxy("zoe", "sales"),
 	outbox.RoleOperator: byProxy("otto", "sales,ops"),
 	outbox.RoleAdmin:    byProxy("ada", ""),
 }
@@ -117,7 +117,7 @@ func (g *guarded) strangers() []asker {
 			r.Header.Set("Forwarded", "for=10.0.0.7")
 		}},
 		{name: "two users", as: func(r *http.Request) { ada(r); r.Header.Add("Remote-User", "ada") }},
-		{name: "a list of users", as: byProxy("vera,ada", "")},
+		{name: "a list of users", as: byProxy("zoe,ada", "")},
 		{name: "groups twice", as: func(r *http.Request) { byProxy("otto", "ops")(r); r.Header.Add("Remote-Groups", "ops") }},
 		{name: "a header with an underscore", as: func(r *http.Request) { ada(r); r.Header["Remote_user"] = []string{"ada"} }},
 		{name: "a header with an underscore alone", as: func(r *http.Request) {
@@ -157,9 +157,17 @@ func (g *guarded) fill() *guarded {
 			act("/operations/1/cancel", "")
 		}
 	}
-	act("/runs", `{"kind":"verify","all_campaigns":true}`)
-	act("/runs/1/cancel", "")
-	act("/runs", `{"kind":"verify","all_campaigns":true}`)
+	for _, campaign := range []string{"c-2", "c-2", "c-1"} {
+		act("/runs", `{"kind":"verify","campaign_id":"`+campaign+`"}`)
+		if campaign == "c-2" {
+			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
+		}
+	}
+	db := dbtest.Open(g.t, g.pair.Journal)
+	if _, err := db.Exec(`update runs set status = 'interrupted' where id = 2`); err != nil {
+		g.t.Fatal(err)
+	}
+	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
 	g.withPublisher(1)
 	g.publisherFails(3, "event")
 	return g

@@ -117,7 +117,7 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 			says("urn:outboxweb:unidentified", a.Header.Get("X-Request-Id"))
 		} else {
 			says(a.Header.Get("X-Request-Id"), "Not identified")
-			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "vera", "10.0.0.0")
+			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "zoe", "10.0.0.0")
 		}
 	case !who.role.Includes(r.least()):
 		if a.StatusCode != http.StatusForbidden {
