@@ -29,27 +29,28 @@ const shutdownLimit = 15 * time.Second
 
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
-	Listen         string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen. Port 0 takes a free one."`
-	Host           []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
-	BasePath       string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
-	ReadOnly       bool          `help:"Refuse every append and act over HTTP."`
-	InsecureNoAuth bool          `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
-	Sample         bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
-	Worker         bool          `default:"true" negatable:"" help:"Run the embedded worker."`
-	Publish        bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
-	EventSource    string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
-	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
-	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
-	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
-	RunParallel    int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
-	RunRate        int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
-	VerifyEvery    time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
-	Concurrency    int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
-	EventTimeout   time.Duration `default:"10s" help:"How long one event may take to apply."`
-	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
-	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
-	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+	Listen       string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen. Port 0 takes a free one."`
+	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
+	BasePath     string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
+	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
+	Sample       bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
+	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
+	Publish      bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
+	EventSource  string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
+	PollInterval time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
+	BatchSize    int           `default:"1000" placeholder:"N" help:"Rows a wave."`
+	Lease        time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
+	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
+	RunRate      int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
+	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
+	Concurrency  int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
+	EventTimeout time.Duration `default:"10s" help:"How long one event may take to apply."`
+	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
+	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
+	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
+
 	originFlags
+	authFlags
 }
 
 // Run serves until ctx ends, then finishes what is under way.
@@ -76,7 +77,10 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	s := c.newServer(a, st, set, pairs)
+	s, err := c.newServer(a, st, set, pairs)
+	if err != nil {
+		return err
+	}
 	if c.Sample {
 		if err := s.fillWithSample(ctx); err != nil {
 			return err
@@ -98,14 +102,13 @@ func tuneCollector() {
 
 // check judges the flags that kong cannot.
 func (c *serveCmd) check() error {
-	host, _, err := net.SplitHostPort(c.Listen)
+	if err := c.checkPlace(c.Listen, c.ReadOnly); err != nil {
+		return err
+	}
+	if _, err := c.gate(nil, nil, nil); err != nil {
+		return err
+	}
 	switch {
-	case err != nil:
-		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080", c.Listen)
-	case c.InsecureNoAuth && !c.ReadOnly:
-		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
-	case !isLoopback(host) && !c.InsecureNoAuth:
-		return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", c.Listen)
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case handlers.CheckPath(c.BasePath) != nil:
@@ -188,11 +191,15 @@ type server struct {
 	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair) *server {
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
 	collectors.WatchPublishers(st.Publishers)
+	gate, err := c.gate(st, collectors, log)
+	if err != nil {
+		return nil, err
+	}
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
@@ -214,7 +221,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
+		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Auth: gate, Metrics: collectors, Logger: log})
 	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -225,7 +232,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
-	return s
+	return s, nil
 }
 
 // dryRunner tries events on copies of what the stores have.
