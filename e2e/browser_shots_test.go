@@ -106,6 +106,17 @@ func TestShots(t *testing.T) {
 		s, _ := oneSilent(t)
 		shoot(t, s, map[string]string{"instances": "/instances", "overview": "/"})
 	})
+	t.Run("roles", func(t *testing.T) {
+		t.Parallel()
+		s, row := startBehindProxy(t)
+		for _, group := range []string{"watchers", "ops", "admins"} {
+			t.Run(group, func(t *testing.T) {
+				b := openTab(t, s)
+				b.signIn("maximiliane.mustermann@operations.example.org", group)
+				shootIn(b, map[string]string{"row": row})
+			})
+		}
+	})
 	t.Run("sample", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms")
@@ -118,7 +129,13 @@ func TestShots(t *testing.T) {
 // shoot takes pictures of pages, named after the state that the test is called.
 func shoot(t *testing.T, s *server, pages map[string]string) {
 	t.Helper()
-	b := openTab(t, s)
+	shootIn(openTab(t, s), pages)
+}
+
+// shootIn is shoot in a tab that is open.
+func shootIn(b *tab, pages map[string]string) {
+	t := b.t
+	t.Helper()
 	b.expect("404")
 	b.expect("422")
 	for name, path := range pages {

@@ -50,6 +50,7 @@ type serveCmd struct {
 	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
 	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
 
+	originFlags
 	authFlags
 	redactFlags
 }
@@ -123,6 +124,8 @@ func (c *serveCmd) check() error {
 	switch {
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
+	case handlers.CheckPath(c.BasePath) != nil:
+		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
 	case c.BatchSize < 1 || c.BatchSize > 100_000:
 		return usagef("--batch-size must lie between 1 and 100000")
 	case c.RunParallel < 1 || c.RunParallel > 32:
@@ -142,6 +145,9 @@ func (c *serveCmd) check() error {
 		return err
 	}
 	if err := c.checkKeepAudit(); err != nil {
+		return err
+	}
+	if err := c.originFlags.check(); err != nil {
 		return err
 	}
 	return c.checkDurations()
@@ -222,7 +228,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 
 // handlerConfig is what the flags say to the handlers.
 func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr),
+	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, Redact: a.redact, DryRun: dryRunner(st, set)}
 }
 

@@ -32,6 +32,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -58,9 +59,16 @@ type Config struct {
 	BasePath string
 	// Hosts are the names, beside the loopback ones, that a request may name
 	// in its Host header: "ops.example", or "ops.example:8443" for one port.
-	Hosts       []string
-	Version     string
-	Projections []outbox.ProjectionInfo // as they were loaded
+	Hosts []string
+	// PublicOrigin is where a proxy offers the pages to browsers, as Origin
+	// writes it: changes may come from its pages, its host may be asked for, and
+	// curl lines name it. Empty where browsers ask this server itself.
+	PublicOrigin string
+	// FrameAncestors are the origins whose pages may show these in a frame, as
+	// the policy frame-ancestors takes them; none means that nobody may.
+	FrameAncestors []string
+	Version        string
+	Projections    []outbox.ProjectionInfo // as they were loaded
 	// InlineApply applies what a campaign still owes. It is nil unless the
 	// mode is inline_apply_only; then an append answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error
@@ -84,6 +92,9 @@ type Config struct {
 	Auth *auth.Gate
 	// Redact hides secrets before anything leaves. nil hides what is built in.
 	Redact *redact.Redactor
+	// Trusts reports whether the other end of a request's socket is a proxy that
+	// may say under which prefix it offers the pages. nil asks Auth.
+	Trusts func(r *http.Request) bool
 	// Settings are how this process was set up, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
@@ -104,6 +115,9 @@ type server struct {
 	previewing room  // for saying what acts on much would do
 	exporting  room  // for reading a page of an export
 	acting     *pace // of acts
+	refusing   *pace // of refused acts that leave a record
+	// crossOrigin knows changes that another site's page asked for.
+	crossOrigin *http.CrossOriginProtection
 }
 
 // New makes the handler of everything the server answers.
@@ -119,17 +133,24 @@ func newServer(c Config) *server {
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
 	}
-	s := &server{Config: c, Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
+	if c.Trusts == nil {
+		c.Trusts = c.Auth.Trusts
+	}
+	if host := c.publicHost(); host != "" {
+		c.Hosts = append(slices.Clip(c.Hosts), host)
+	}
+	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate), refusing: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
 	s.Settings = shown(s.Store, s.Settings)
-	s.router.Use(s.identify, s.recoverPanic, s.setHeaders, s.limitHead, s.protectHost, s.stripBase, s.protectOrigin, middleware.GetHead)
-	s.router.NotFound(s.handle(s.notFound))
-	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
+	s.router.Use(s.identify, s.setHeaders, s.learnPrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
+	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
+	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
+	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
 	s.routeSystem()
 	s.routePages()
 	s.routeAPI()
@@ -324,8 +345,8 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *server) notFound(_ http.ResponseWriter, _ *http.Request) error {
-	return outbox.NotFound("there is nothing at this address")
+func (s *server) notFound(_ http.ResponseWriter, r *http.Request) error {
+	return outbox.NotFound("there is nothing at this address%s", s.unstripped(r))
 }
 
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {

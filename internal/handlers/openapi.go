@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	_ "embed"
 	"net/http"
 )
@@ -8,8 +9,11 @@ import (
 //go:embed openapi.json
 var openapi []byte
 
-func (s *server) apiDocument(w http.ResponseWriter, _ *http.Request) error {
+// apiDocument answers with the document, whose server is where this reader's
+// requests reach the API.
+func (s *server) apiDocument(w http.ResponseWriter, r *http.Request) error {
+	at := []byte(`"url": "` + s.linksOf(r).API().Base() + `"`) // nothing in a base path or a prefix has to be escaped
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openapi) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(bytes.Replace(openapi, []byte(`"url": "`+apiPrefix+`"`), at, 1)) // the client may have gone; nobody is left to tell
 	return nil
 }

@@ -29,36 +29,54 @@ const (
 	overviewKept = 10 * time.Second
 )
 
-// overviewCache shares the overview, read and rendered, between all who look:
-// twenty open tabs cost what one costs. An error is shared likewise: while the
-// database is away they would wait for it one after the other.
+// overviewCache shares the overview, read once and rendered once for each
+// audience, between all who look: twenty open tabs cost what one costs. An
+// error is shared likewise: while the database is away they would wait for it
+// one after the other.
 type overviewCache struct {
-	mu    sync.Mutex
-	shown shownOverview
-	err   error
-	taken time.Time
+	mu       sync.Mutex
+	view     templates.Overview
+	err      error
+	taken    time.Time
+	reading  int64 // counts how often it was read
+	rendered map[audience]renderedOverview
 }
 
-// shownOverview is the overview as it was read at one moment.
-type shownOverview struct {
-	view     templates.Overview
-	live     []byte    // rendered; shared, so never changed
-	rendered time.Time // the moment that its words about ages count from
+// audience are those whom the live part of the overview looks the same for: it
+// offers what their role allows, below where they reach the pages.
+type audience struct {
+	role outbox.Role
+	base string
+}
+
+// audiences are at most so many at a time; a proxy names the base.
+const audiences = 32
+
+// renderedOverview is the live part as one audience is shown it.
+type renderedOverview struct {
+	live    []byte    // shared, so never changed
+	at      time.Time // the moment that its words about ages count from
+	reading int64     // of which reading it is
 }
 
 // readOverview reads what the overview shows, or what it showed less than a
-// second ago.
-func (s *server) readOverview(r *http.Request, span outbox.Span) (shownOverview, error) {
+// second ago, and renders its live part for whoever asks.
+func (s *server) readOverview(r *http.Request, span outbox.Span) (templates.Overview, []byte, error) {
 	c := s.overviews[span]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
-		c.err = s.refreshOverview(r, span, &c.shown)
+		c.view, c.err = s.takeOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
 		c.taken = time.Now()
+		c.reading++
 	}
-	return c.shown, c.err
+	if c.err != nil {
+		return c.view, nil, c.err
+	}
+	live, err := c.render(r.Context(), s.overviewFrame(r, c.view))
+	return c.view, live, err
 }
 
 // forget makes the next reader take a new overview.
@@ -68,27 +86,36 @@ func (c *overviewCache) forget() {
 	c.taken = time.Time{}
 }
 
-// refreshOverview reads the overview anew. What is rendered stays when nothing
-// but ages has changed, so that pages that poll are told so.
-func (s *server) refreshOverview(r *http.Request, span outbox.Span, shown *shownOverview) error {
-	ctx := context.WithoutCancel(r.Context()) // others wait for this result too
-	view, err := s.takeOverview(ctx, span)
-	if err != nil {
-		return err
+// render writes the live part for the audience that p's reader is one of. It
+// stays as it was when nothing but ages has changed, so that pages that poll
+// are told so.
+func (c *overviewCache) render(ctx context.Context, p templates.Page) ([]byte, error) {
+	who := audience{p.Me.Role, p.Links.Base()}
+	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
+	was, known := c.rendered[who]
+	if known && was.reading == c.reading {
+		return was.live, nil
 	}
-	p := s.overviewFrame(r, view)
-	if shown.live != nil && p.Now.Sub(shown.rendered) < overviewKept {
-		p.Now = shown.rendered
-		same, err := renderBytes(ctx, templates.OverviewLive(p, view))
-		if err == nil && bytes.Equal(same, shown.live) {
-			shown.view = view
-			return nil
+	now := p.Now
+	if known && now.Sub(was.at) < overviewKept {
+		p.Now = was.at
+		same, err := renderBytes(ctx, templates.OverviewLive(p, c.view))
+		if err == nil && bytes.Equal(same, was.live) {
+			was.reading = c.reading
+			c.rendered[who] = was
+			return was.live, nil
 		}
-		p.Now = s.Now().UTC()
+		p.Now = now
 	}
-	live, err := renderBytes(ctx, templates.OverviewLive(p, view))
-	*shown = shownOverview{view: view, live: live, rendered: p.Now}
-	return err
+	live, err := renderBytes(ctx, templates.OverviewLive(p, c.view))
+	if err != nil {
+		return nil, err
+	}
+	if c.rendered == nil || len(c.rendered) >= audiences {
+		c.rendered = map[audience]renderedOverview{}
+	}
+	c.rendered[who] = renderedOverview{live: live, at: now, reading: c.reading}
+	return live, nil
 }
 
 func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v templates.Overview, err error) {
@@ -150,19 +177,19 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown, err := s.readOverview(r, span)
+	view, live, err := s.readOverview(r, span)
 	if err != nil {
 		return err
 	}
-	p := s.overviewFrame(r, shown.view)
+	p := s.overviewFrame(r, view)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	content := written(shown.live)
-	if shown.view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
-		content = templates.OverviewLive(p, shown.view)
+	content := written(live)
+	if view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
+		content = templates.OverviewLive(p, view)
 	}
-	return s.renderLive(w, r, p, templates.OverviewPage(p, shown.view, content), content)
+	return s.renderLive(w, r, p, templates.OverviewPage(p, view, content), content)
 }
 
 func renderBytes(ctx context.Context, c templ.Component) ([]byte, error) {

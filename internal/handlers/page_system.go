@@ -64,10 +64,11 @@ type about struct {
 	Projections []outbox.ProjectionInfo `json:"projections"`
 	Settings    []outbox.Setting        `json:"settings"`
 	Cost        outbox.CostReport       `json:"cost"`
+	Request     outbox.Arrival          `json:"request"` // the one that asks
 }
 
 func (s *server) readAbout(r *http.Request) (about, error) {
-	a := about{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report()}
+	a := about{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report(), Request: s.arrival(r)}
 	if a.Settings == nil {
 		a.Settings = []outbox.Setting{}
 	}
@@ -99,7 +100,7 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setup := templates.Setup{
-		Reasons: a.Reasons, Go: a.Go, Databases: a.Databases, Projections: a.Projections, Settings: a.Settings, Cost: a.Cost,
+		Reasons: a.Reasons, Go: a.Go, Databases: a.Databases, Projections: a.Projections, Settings: a.Settings, Cost: a.Cost, Request: a.Request,
 		Limits: s.limits(),
 	}
 	p := s.page(r, "About", "About")

@@ -22,6 +22,7 @@ var (
 	errMethod    = errors.New("this address does not take that method")
 	errHost      = errors.New("misdirected request")
 	errOrigin    = errors.New("cross-origin request")
+	errPrefix    = errors.New("malformed prefix")
 	errMediaType = errors.New("unsupported media type")
 	errRange     = errors.New("no such range")
 	errAddress   = errors.New("address too long")
@@ -51,6 +52,7 @@ var statuses = []struct {
 	{auth.ErrUnidentified, http.StatusUnauthorized, "unidentified"},
 	{auth.ErrNoRole, http.StatusForbidden, "role"},
 	{errOrigin, http.StatusForbidden, "origin"},
+	{errPrefix, http.StatusBadRequest, "prefix"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
 	{errAddress, http.StatusRequestURITooLong, "address"},
 	{errHeaders, http.StatusRequestHeaderFieldsTooLarge, "headers"},

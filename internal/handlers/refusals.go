@@ -59,7 +59,8 @@ func isRefused(status int) bool {
 
 // leaveRefusal records an act that is refused by an answer, where it is known
 // who asked for it and the store has not recorded it. What cannot be recorded is
-// logged and answered all the same.
+// logged and answered all the same, and so is what somebody is refused too often:
+// nobody fills the disk with records.
 func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 	a := attemptOf(r)
 	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
@@ -73,9 +74,15 @@ func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
 		return
 	}
+	if s.refusing.take(me(r), s.Now()) > 0 {
+		s.Logger.Warn("a refused act leaves no record, as too many were refused at once", "action", a.action, "actor", me(r).Name, "request_id", requestID(r))
+		return
+	}
 	refused := refusedAct(r, a.action)
 	refused.Refusal = p.Detail
-	if _, err := s.Store.RecordRefusal(r.Context(), s.refusedOrder(r, a), refused); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also of who did not wait for the answer
+	defer cancel()
+	if _, err := s.Store.RecordRefusal(ctx, s.refusedOrder(r, a), refused); err != nil {
 		s.Logger.Warn("a refused act leaves no record", "action", a.action, "request_id", requestID(r), "err", err)
 	}
 }

@@ -36,15 +36,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 // page is the frame of the page that r asks for. A page that refreshes itself
 // sets Self, one with a JSON twin sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
 	return templates.Page{
 		Key:        requestID(r),
 		Links:      s.linksOf(r),
 		Me:         me(r),
-		Origin:     scheme + "://" + r.Host,
+		Origin:     s.origin(r),
 		Title:      title,
 		Nav:        nav,
 		Mode:       s.Mode,

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -69,7 +68,8 @@ func me(r *http.Request) outbox.Identity {
 	return who
 }
 
-// admit lets those through whom the route's role is granted.
+// admit lets those through whom the route's role is granted, and changes only
+// that no other site's page asked for.
 func (s *server) admit(t route, h http.Handler) http.Handler {
 	if t.role == outbox.RoleNone {
 		return h
@@ -82,6 +82,9 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 		}
 		r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), t.action))
 		err = needs(r, t.role)
+		if err == nil && t.method == http.MethodPost {
+			err = s.fromHere(r)
+		}
 		if err == nil {
 			err = s.checkPace(w, r, t)
 		}
@@ -99,7 +102,7 @@ func needs(r *http.Request, least outbox.Role) error {
 	if who.Role.Includes(least) {
 		return nil
 	}
-	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: fmt.Sprintf("this needs the role %s, and %s has the role %s", least, who.Name, who.Role)}
+	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: who.Lacks(least)}
 }
 
 type linksKey struct{}

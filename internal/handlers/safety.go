@@ -1,13 +1,13 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"mime"
 	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +31,7 @@ const (
 const requestTime = longestWait + 10*time.Second
 
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 
 type requestIDKey struct{}
 
@@ -93,82 +93,24 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 	})
 }
 
-// protectHost refuses requests that were made for another name, as a page
-// does whose name was rebound to this address.
-func (s *server) protectHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.knownHost(r.Host) {
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf(
-				"this server does not answer for the host %q; name it as an allowed host if it should", r.Host)})
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func (s *server) knownHost(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = hostport
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
-	if host == "localhost" || host == "127.0.0.1" || host == "::1" {
-		return true
-	}
-	return slices.ContainsFunc(s.Hosts, func(allowed string) bool {
-		return host != "" && (strings.EqualFold(allowed, host) || strings.EqualFold(allowed, hostport))
-	})
-}
-
 // setHeaders sets what every answer carries. Data is never stored by browsers
 // or proxies; embedded files say otherwise themselves.
 func (s *server) setHeaders(next http.Handler) http.Handler {
+	framed := cmp.Or(strings.Join(s.FrameAncestors, " "), "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		if s.HSTS {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		h.Set("Content-Security-Policy", contentSecurityPolicy)
+		h.Set("Content-Security-Policy", contentSecurityPolicy+framed)
+		if len(s.FrameAncestors) == 0 {
+			h.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors; it cannot name an origin
+		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r)
-	})
-}
-
-// stripBase routes by the escaped path below the base path, so that a
-// parameter holds exactly what the client escaped. Probes and metrics answer
-// without the base path too.
-func (s *server) stripBase(next http.Handler) http.Handler {
-	base := s.links.Base()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.EscapedPath()
-		rest, below := strings.CutPrefix(path, base)
-		switch {
-		case base != "" && path == base:
-			http.Redirect(w, r, base+"/", http.StatusMovedPermanently)
-			return
-		case below && strings.HasPrefix(rest, "/"):
-			path = rest
-		case path != "/healthz" && path != "/readyz" && path != "/metrics":
-			s.fail(w, r, outbox.NotFound("there is nothing at this address; the pages are below %s/", base))
-			return
-		}
-		chi.RouteContext(r.Context()).RoutePath = path
-		next.ServeHTTP(w, r)
-	})
-}
-
-// protectOrigin refuses writes that another site's page makes in a browser.
-func (s *server) protectOrigin(next http.Handler) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := protection.Check(r); err != nil {
-			s.fail(w, r, &outbox.Refusal{Err: errOrigin, Detail: "this change was asked for by a page of another site (headers Origin and Sec-Fetch-Site); nothing was changed"})
-			return
-		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -266,8 +208,11 @@ func (s *server) refuseReadOnly() error {
 	return nil
 }
 
-// remoteHost is the address of the peer, without its port.
+// remoteHost is the address of the peer, without its port, or "unix".
 func remoteHost(r *http.Request) string {
+	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
+		return "unix"
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

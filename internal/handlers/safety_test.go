@@ -19,10 +19,15 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 		h := s.get(target).Header
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
+			"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			if got := h.Get(name); got != want {
 				t.Errorf("%s: %s is %q", target, name, got)
+			}
+		}
+		for name := range h {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: %s is %q", target, name, h.Get(name))
 			}
 		}
 		if h.Get("X-Request-Id") == "" {
@@ -50,7 +55,7 @@ func TestOrigin_writesOfOtherSitesAreRefused(t *testing.T) {
 	s := newSite(t).trouble()
 	form := header("Content-Type", "application/x-www-form-urlencoded")
 	pause := func(change ...func(*http.Request)) answer { return s.do("POST", "/campaigns/c-2/pause", "", change...) }
-	pause(form, header("Sec-Fetch-Site", "cross-site")).want(t, 403, "another site")
+	pause(form, header("Sec-Fetch-Site", "cross-site")).want(t, 403, "another site", "nothing was changed")
 	pause(form, header("Sec-Fetch-Site", "same-site")).want(t, 403)
 	pause(form, header("Origin", "https://evil.example")).want(t, 403)
 	pause(form, header("Origin", "null")).want(t, 403)

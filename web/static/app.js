@@ -72,11 +72,12 @@
   // ---- live parts
 
   var paused = false;
+  var shut = false; // the reader may not look any more, until the page is loaded again
 
   // A reader who types, selects text, paused the page or has it in the
   // background is not disturbed, and the server is not asked.
   function busy(el) {
-    if (document.hidden || paused) return true;
+    if (document.hidden || paused || shut) return true;
     var active = document.activeElement;
     if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName) && active.type !== "checkbox") return true;
     var dirty = Array.prototype.some.call(el.querySelectorAll("input:not([type=checkbox]),textarea"), function (i) {
@@ -99,8 +100,20 @@
     var note = first("[data-stale]");
     if (!note) return;
     note.hidden = !why;
-    note.textContent = why || "";
+    say(note, why || "");
   }
+
+  // A session that has ended, or a role that was taken away, is no trouble of
+  // this server: the page says so once and stops asking.
+  function shutOut(why) {
+    shut = true;
+    setStale(why + " What is shown is old; load the page again to go on.");
+    reveal();
+  }
+
+  // Whether an answer was written by this server: a proxy that asks for a
+  // password answers in its place, and nothing of that belongs on the page.
+  function ours(xhr) { return xhr.status === 304 || !!xhr.getResponseHeader("Outboxweb-As-Of"); }
 
   function live(evt) {
     var el = evt.detail.elt;
@@ -120,6 +133,19 @@
     if (!el) return;
     var xhr = evt.detail.xhr;
     if (xhr.status !== 200) evt.detail.shouldSwap = false;
+    if (xhr.status === 401) {
+      shutOut("You are signed in no more.");
+      return;
+    }
+    if (xhr.status === 403) {
+      shutOut("You may not look at this any more.");
+      return;
+    }
+    if (xhr.status === 200 && !ours(xhr)) {
+      evt.detail.shouldSwap = false;
+      shutOut("Something other than this server has answered, as a proxy does when you are signed in no more.");
+      return;
+    }
     if (xhr.status !== 200 && xhr.status !== 304) {
       setStale("The server answered " + xhr.status + "; what is shown is old.");
       return;
@@ -148,7 +174,7 @@
     }
   }, true);
   document.addEventListener("htmx:sendError", function (evt) {
-    if (live(evt)) setStale("The server cannot be reached; what is shown is old.");
+    if (live(evt)) setStale("The server cannot be reached, or you are signed in no more; what is shown is old. Load the page again if this stays.");
   });
 
   function look() {
@@ -172,7 +198,7 @@
     if (dialog && !dialog.open) dialog.showModal();
   }
   function reveal() {
-    each("[data-pause],[data-help],[data-times]", function (b) { b.hidden = false; });
+    each("[data-pause],[data-help],[data-times]", function (b) { b.hidden = shut && b.hasAttribute("data-pause"); });
     var button = first("[data-pause]");
     if (!button) paused = false;
     else {

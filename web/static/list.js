@@ -124,7 +124,7 @@
   // swapped in must not count as shown.
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var live = liveOf(evt.detail.requestConfig && evt.detail.requestConfig.elt);
-    if (!live || evt.detail.xhr.status !== 200 || !live.querySelector("[data-list]")) return;
+    if (!live || evt.detail.xhr.status !== 200 || !evt.detail.shouldSwap || !live.querySelector("[data-list]")) return;
     if (chosen.size === 0 || letThrough) {
       letThrough = false;
       hold({ changed: 0, added: 0, gone: 0 });

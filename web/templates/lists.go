@@ -76,7 +76,7 @@ func rowRevision(r outbox.Row) string {
 func choosable(p Page, rows []outbox.Row) bool {
 	for _, r := range rows {
 		if r.Status == outbox.Dead {
-			return !p.ReadOnly
+			return p.Offers(outbox.ActOperationStart)
 		}
 	}
 	return false

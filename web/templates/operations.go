@@ -327,14 +327,14 @@ func curlPost(p Page, u URL, body string) string {
 func operationTwins(p Page, o outbox.Operation) Twins {
 	id := strconv.FormatInt(o.ID, 10)
 	body := `{"reason":"why","expected":{"status":"` + string(o.Status) + `"}}`
-	switch {
-	case o.Status == outbox.OperationRunning:
+	switch act := operationAct(o); {
+	case act != "" && !p.Offers(act):
+	case act == outbox.ActOperationCancel:
 		return Twins{Curl: curlPost(p, p.Links.API().CancelOperation(o.ID), body), CLI: "outboxweb operations cancel " + id + " --reason 'why'"}
-	case o.Acknowledgeable():
+	case act == outbox.ActOperationAcknowledge:
 		return Twins{Curl: curlPost(p, p.Links.API().AcknowledgeOperation(o.ID), body), CLI: "outboxweb operations acknowledge " + id + " --reason 'why'"}
-	default:
-		return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: "outboxweb operations show " + id}
 	}
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: "outboxweb operations show " + id}
 }
 
 // operationSentence says what an act on an operation did, from its audit

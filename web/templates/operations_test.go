@@ -32,7 +32,7 @@ func TestProgressParts_fillTheBarAndShowTheLeast(t *testing.T) {
 
 func TestOperationTwins_areWholeCommands(t *testing.T) {
 	t.Parallel()
-	p := Page{Origin: "http://127.0.0.1:8080"}
+	p := Page{Me: outbox.Local(), Origin: "http://127.0.0.1:8080"}
 	v := NewOperationView{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "it's", Limit: 7}},
 		Preview: outbox.OperationPreview{Rows: 7, Released: 2000, Confirm: "requeue 7 rows"}}
 	twins := startTwins(p, v)

@@ -9,6 +9,9 @@ func rowsWith(p Page, f outbox.RowFilter, s outbox.Status) URL {
 	return p.Links.Rows(f)
 }
 
+// bulky reports whether a list may hold dead rows, which can be requeued in bulk.
+func bulky(f outbox.RowFilter) bool { return f.Status == "" || f.Status == outbox.Dead }
+
 func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
 	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 }

@@ -374,14 +374,14 @@ func newRunTwins(p Page, v NewRunView) Twins {
 // runTwins cancel or resume the run, whichever there is to do, or show it.
 func runTwins(p Page, r outbox.Run) Twins {
 	id := itoa(r.ID)
-	switch {
-	case r.Status.Active():
+	switch act := runAct(r); {
+	case act != "" && !p.Offers(act):
+	case act == outbox.ActRunCancel:
 		return Twins{Curl: curlPost(p, p.Links.API().CancelRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs cancel " + id + " --reason 'why'"}
-	case resumable(r):
+	case act == outbox.ActRunResume:
 		return Twins{Curl: curlPost(p, p.Links.API().ResumeRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs resume " + id + " --reason 'why'"}
-	default:
-		return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
 	}
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
 }
 
 // actRun is the run that an act was about, from its audit record; 0 when it was

@@ -23,9 +23,9 @@ func (l Links) Skips(id string) URL { return l.at(nil, "campaigns", id, "skips")
 // CampaignSkips is where a campaign's page lists its skipped events.
 func (l Links) CampaignSkips(id string) URL { return l.Campaign(id) + "#skipped" }
 
-// canUnskip reports whether the skip may be taken back as far as the page knows.
-func canUnskip(p Page, c outbox.Campaign, k outbox.Skip) bool {
-	return !p.ReadOnly && k.Stands() && c.AppliedSeq <= k.Seq
+// mayUnskip reports whether the skip may be taken back as far as the page knows.
+func mayUnskip(c outbox.Campaign, k outbox.Skip) bool {
+	return k.Stands() && c.AppliedSeq <= k.Seq
 }
 
 // unskipFormID names the form that takes a skip back.

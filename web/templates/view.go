@@ -267,6 +267,7 @@ type Problem struct {
 
 // titles says in an operator's words what HTTP's status texts say in its own.
 var titles = map[int]string{
+	http.StatusUnauthorized:          "Not identified",
 	http.StatusForbidden:             "Not allowed",
 	http.StatusNotFound:              "Not found",
 	http.StatusConflict:              "Not possible now",

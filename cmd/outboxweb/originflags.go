@@ -1,0 +1,36 @@
+package main
+
+import (
+	"slices"
+
+	"outboxweb/internal/handlers"
+)
+
+// originFlags say where browsers find the pages, and who may frame them.
+type originFlags struct {
+	PublicOrigin   string   `placeholder:"ORIGIN" help:"Where a proxy offers the dashboard to browsers, such as https://ops.example. Its pages may ask for changes, its host may be asked for, and curl lines name it."`
+	FrameAncestors []string `placeholder:"ORIGIN" help:"An origin whose pages may show the dashboard in a frame: scheme://host, with a port or without, or 'self' in single quotes. Repeatable; by default nobody may."`
+}
+
+// check judges the origins and writes them as browsers do.
+func (f *originFlags) check() error {
+	if f.PublicOrigin != "" {
+		at, err := handlers.Origin(f.PublicOrigin)
+		if err != nil {
+			return usagef("--public-origin: %v", err)
+		}
+		f.PublicOrigin = at
+	}
+	f.FrameAncestors = slices.Clone(f.FrameAncestors)
+	for i, text := range f.FrameAncestors {
+		if text == "'self'" {
+			continue
+		}
+		at, err := handlers.Origin(text)
+		if err != nil {
+			return usagef("--frame-ancestors: %v, and not 'self' either", err)
+		}
+		f.FrameAncestors[i] = at
+	}
+	return nil
+}

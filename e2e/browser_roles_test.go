@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+)
+
+// startBehindProxy starts a server that a proxy on this machine tells who asks,
+// on a journal with dead rows, and returns the page of one of them.
+func startBehindProxy(t *testing.T) (s *server, row string) {
+	t.Helper()
+	d := newDatabases(t)
+	first := start(t, d, "--sample", "--max-attempts", "2", "--retry-base", "100ms")
+	awaitStandstill(t, first)
+	var dead struct {
+		Items []struct {
+			CampaignID string `json:"campaign_id"`
+			Seq        int64
+		}
+	}
+	first.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
+	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups",
+		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")
+	return s, fmt.Sprintf("/rows/%s/%d", dead.Items[0].CampaignID, dead.Items[0].Seq)
+}
+
+// signIn lets the tab's requests come as the proxy sends them on for a user;
+// without a group as for somebody who is not signed in.
+func (b *tab) signIn(user, group string) {
+	b.t.Helper()
+	headers := network.Headers{}
+	if group != "" {
+		headers = network.Headers{"Remote-User": user, "Remote-Groups": group}
+	}
+	tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: headers})
+}
+
+func TestRoles_seeWhatTheyMayDo(t *testing.T) {
+	t.Parallel()
+	s, row := startBehindProxy(t)
+	b := openTab(t, s)
+	b.expect("401")
+	for _, c := range []struct {
+		group         string
+		requeue, skip bool
+		why           string
+	}{
+		{"watchers", false, false, "Requeue needs the role operator, skip an event needs the role admin; you are ana@example.org, a viewer."},
+		{"ops", true, false, "Skip an event needs the role admin; you are ana@example.org, an operator."},
+		{"admins", true, true, ""},
+	} {
+		b.signIn("ana@example.org", c.group)
+		b.open(row)
+		for id, want := range map[string]bool{"requeue": c.requeue, "skip-open": c.skip, "withheld": c.why != ""} {
+			if got := value[bool](b, `!!document.querySelector(`+js(marked(id))+`)`); got != want {
+				t.Errorf("%s are shown %s: %v, want %v", c.group, id, got, want)
+			}
+		}
+		if c.why != "" {
+			b.await("the page says why", saying(marked("withheld"), c.why))
+		}
+		b.await("the page names the reader", saying(marked("me"), "ana@example.org"))
+	}
+	b.signIn("", "")
+	b.await("the page says that the session has ended", telling("[data-stale]", "You are signed in no more."))
+	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
+	b.scripts = false // that page needs none
+	b.open(row)
+	b.await("who is not signed in sees nothing", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Not identified"`)
+}

@@ -1,0 +1,155 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// arrivedHeaders are those that tell of a browser, or of the way through
+// proxies. Host is not among a request's headers.
+var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", prefixHeader, "Via"}
+
+// identityHeaders say who somebody is, with one proxy or another. Their values
+// are nobody's business here.
+var identityHeaders = []string{"Authorization", "Cf-Access-Authenticated-User-Email", "Cf-Access-Jwt-Assertion", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
+	"Tailscale-User-Login", "Tailscale-User-Name", "X-Auth-Request-Email", "X-Auth-Request-Groups", "X-Auth-Request-User", "X-Forwarded-Email", "X-Forwarded-Groups",
+	"X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email", "X-Goog-Iap-Jwt-Assertion", "X-Pomerium-Claim-Email", "X-Pomerium-Jwt-Assertion", "X-Remote-User"}
+
+// arrival tells what came in with a request.
+func (s *server) arrival(r *http.Request) outbox.Arrival {
+	a := outbox.Arrival{Peer: remoteHost(r), Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
+	if a.Trusted {
+		a.Why = "--trusted-proxy names it"
+	}
+	if a.Me.Groups == nil {
+		a.Me.Groups = []string{}
+	}
+	for _, name := range arrivedHeaders {
+		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: printable(r.Header.Get(name))}
+		a.Headers = append(a.Headers, h)
+	}
+	for name := range r.Header {
+		if slices.ContainsFunc(identityHeaders, func(known string) bool { return strings.EqualFold(known, strings.ReplaceAll(name, "_", "-")) }) {
+			a.IdentityHeaders = append(a.IdentityHeaders, printable(name))
+		}
+	}
+	slices.Sort(a.IdentityHeaders)
+	prefix, _ := s.prefixOf(r) // a malformed one did not come this far
+	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
+		URL: s.origin(r) + string(s.linksOf(r).Overview())}
+	a.Advice = append([]string{}, adviceFor(a)...)
+	return a
+}
+
+// printable is a value in printable ASCII, cut when it is long.
+func printable(value string) string {
+	text, more := value, ""
+	if len(text) > shownHeader {
+		text, more = text[:shownHeader], "…"
+	}
+	quoted := strconv.QuoteToASCII(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + more
+}
+
+// trustFlag is how to trust a peer.
+func trustFlag(peer string) string {
+	addr, err := netip.ParseAddr(peer)
+	if err != nil {
+		return "--trusted-proxy " + peer
+	}
+	addr = addr.Unmap().WithZone("")
+	return "--trusted-proxy " + netip.PrefixFrom(addr, addr.BitLen()).String()
+}
+
+// adviceFor says what to change so that pages link to where their readers find
+// them, and so that it is known who asks. It judges nothing but a.
+func adviceFor(a outbox.Arrival) []string {
+	var all []string
+	for _, rule := range []func(outbox.Arrival) string{advisePrefix, advisePublicOrigin, adviseIdentity} {
+		if sentence := rule(a); sentence != "" {
+			all = append(all, sentence)
+		}
+	}
+	return all
+}
+
+func advisePrefix(a outbox.Arrival) string {
+	h := a.Header(prefixHeader)
+	told := strings.TrimSuffix(h.Value, "/")
+	err := CheckPath(h.Value)
+	switch {
+	case h.Times == 0 || err == nil && told == "":
+		return ""
+	case h.Times > 1:
+		return prefixHeader + " is there more than once: let the proxy replace it instead of adding to it"
+	case err != nil:
+		return fmt.Sprintf("%s is %q, which %v: let the proxy send the path it strips, such as /ops", prefixHeader, h.Value, err)
+	case a.Trusted && told == a.Address.Base:
+		return fmt.Sprintf("%s and --base-path both say %s, so that pages link below %s%s: leave out --base-path if the proxy strips the prefix, otherwise let the proxy not send it", prefixHeader, told, told, told)
+	case a.Trusted || told == a.Address.Base:
+		return ""
+	}
+	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, trustFlag(a.Peer), told)
+}
+
+// advisePublicOrigin compares what the proxy says that the browser asked for
+// with what this server takes for it.
+func advisePublicOrigin(a outbox.Arrival) string {
+	scheme, host := a.Address.Scheme, a.Header("X-Forwarded-Host")
+	proto := a.Header("X-Forwarded-Proto")
+	if proto.Times == 1 && (proto.Value == "https" || proto.Value == "http") {
+		scheme = proto.Value
+	}
+	name := a.Address.Host
+	if host.Times == 1 {
+		name = host.Value
+	}
+	outside, err := Origin(scheme + "://" + name)
+	inside, insideErr := Origin(a.Address.Scheme + "://" + a.Address.Host)
+	switch {
+	case host.Times > 1:
+		return "X-Forwarded-Host is there more than once: let the proxy replace it instead of adding to it"
+	case err != nil || insideErr != nil || outside == a.Address.PublicOrigin || host.Times+proto.Times == 0:
+		return ""
+	case a.Address.PublicOrigin != "":
+		return fmt.Sprintf("the proxy was asked for %s, and --public-origin says %s: set it to %s if that is where the pages are", outside, a.Address.PublicOrigin, outside)
+	case outside == inside:
+		return ""
+	case name == a.Address.Host || sameHost(name, a.Address.Host):
+		return fmt.Sprintf("TLS ends at the proxy (X-Forwarded-Proto is %s), and curl lines say %s: set --public-origin %s", proto.Value, a.Address.Scheme, outside)
+	}
+	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set --public-origin %s, or let the proxy pass the Host header on", a.Address.Host, host.Value, outside)
+}
+
+// sameHost compares two Host headers by their names.
+func sameHost(a, b string) bool {
+	nameA, _ := splitHost(a)
+	nameB, _ := splitHost(b)
+	return nameA == nameB
+}
+
+func adviseIdentity(a outbox.Arrival) string {
+	named := slices.DeleteFunc(slices.Clone(a.IdentityHeaders), func(name string) bool { return name == "Authorization" })
+	if len(named) == 0 {
+		return ""
+	}
+	list := strings.Join(named, ", ")
+	assertion := slices.IndexFunc(named, func(name string) bool { return strings.HasSuffix(name, "-Jwt-Assertion") })
+	switch {
+	case a.Me.Auth == outbox.AuthJWT || a.Me.Auth == outbox.AuthProxyHeader:
+		return ""
+	case a.Me.Auth == outbox.AuthLocal && assertion >= 0:
+		return fmt.Sprintf("the signed assertion in %s is not read, and everybody is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)
+	case a.Me.Auth == outbox.AuthLocal:
+		return fmt.Sprintf("the identity headers (%s) are not read, and everybody is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, trustFlag(a.Peer))
+	case !a.Trusted:
+		return fmt.Sprintf("the identity headers (%s) arrive from an untrusted peer: add %s if %s is the proxy, otherwise somebody makes them up", list, trustFlag(a.Peer), a.Peer)
+	}
+	return ""
+}

@@ -1,0 +1,88 @@
+package handlers
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestAdviceFor_saysWhatToChange(t *testing.T) {
+	t.Parallel()
+	const public = "https://ops.example"
+	type headers map[string]string
+	for _, c := range []struct {
+		name     string
+		trusted  bool
+		auth     outbox.Auth
+		public   string
+		base     string
+		headers  headers
+		identity []string
+		want     []string // the beginning and the end of each sentence
+	}{
+		{name: "no proxy"},
+		{name: "an untrusted prefix", headers: headers{prefixHeader: "/ops"},
+			want: []string{"X-Forwarded-Prefix is /ops but 10.0.0.3 is not trusted: add --trusted-proxy 10.0.0.3/32, or --base-path /ops if the proxy does not strip it"}},
+		{name: "a trusted prefix", trusted: true, headers: headers{prefixHeader: "/ops/"}},
+		{name: "a prefix that is passed on", base: "/ops", headers: headers{prefixHeader: "/ops"}},
+		{name: "the prefix is root", headers: headers{prefixHeader: "/"}},
+		{name: "twice below the prefix", trusted: true, base: "/ops", headers: headers{prefixHeader: "/ops"}, want: []string{"X-Forwarded-Prefix and --base-path both say /ops, so that pages link below /ops/ops"}},
+		{name: "a malformed prefix", headers: headers{prefixHeader: "ops"}, want: []string{`X-Forwarded-Prefix is "ops", which does not begin with /`}},
+		{name: "another host", headers: headers{"X-Forwarded-Host": "ops.example", "X-Forwarded-Proto": "https"},
+			want: []string{"Host is internal:8080 while X-Forwarded-Host says ops.example: set --public-origin https://ops.example"}},
+		{name: "another host, told", public: public, headers: headers{"X-Forwarded-Host": "ops.example", "X-Forwarded-Proto": "https"}},
+		{name: "another public origin", public: public, headers: headers{"X-Forwarded-Host": "new.example", "X-Forwarded-Proto": "https"},
+			want: []string{"the proxy was asked for https://new.example, and --public-origin says https://ops.example"}},
+		{name: "TLS ends at the proxy", headers: headers{"X-Forwarded-Host": "internal:8080", "X-Forwarded-Proto": "https"}, want: []string{"TLS ends at the proxy (X-Forwarded-Proto is https), and curl lines say http: set --public-origin https://internal:8080"}},
+		{name: "the same, without a host", headers: headers{"X-Forwarded-Proto": "https"}, want: []string{"TLS ends at the proxy"}},
+		{name: "the same host", headers: headers{"X-Forwarded-Host": "Internal:8080", "X-Forwarded-Proto": "http"}},
+		{name: "nonsense", headers: headers{"X-Forwarded-Host": "a b, c", "X-Forwarded-Proto": "gopher"}},
+		{name: "nobody reads who it is", identity: []string{"Authorization", "X-Forwarded-User"}, want: []string{"the identity headers (X-Forwarded-User) are not read, and everybody is me with the role admin: set --auth proxy-header"}},
+		{name: "nobody reads the assertion", identity: []string{"Cf-Access-Jwt-Assertion"}, want: []string{"the signed assertion in Cf-Access-Jwt-Assertion is not read, and everybody is me with the role admin: set --auth jwt"}},
+		{name: "an untrusted identity", auth: outbox.AuthToken, identity: []string{"Remote_User"}, want: []string{"the identity headers (Remote_User) arrive from an untrusted peer: add --trusted-proxy 10.0.0.3/32 if 10.0.0.3 is the proxy"}},
+		{name: "a trusted identity", auth: outbox.AuthProxyHeader, trusted: true, identity: []string{"Remote-User"}},
+		{name: "an assertion that is read", auth: outbox.AuthJWT, identity: []string{"Cf-Access-Jwt-Assertion"}},
+		{name: "everything", headers: headers{prefixHeader: "/x", "X-Forwarded-Host": "ops.example", "X-Forwarded-Proto": "https"}, identity: []string{"Remote-User"}, want: []string{"X-Forwarded-Prefix is /x", "Host is internal:8080", "the identity headers"}},
+	} {
+		a := outbox.Arrival{Peer: "10.0.0.3", Trusted: c.trusted, IdentityHeaders: c.identity, Me: outbox.Identity{Name: "me", Auth: c.auth, Role: outbox.RoleAdmin},
+			Address: outbox.AddressFor{Scheme: "http", Host: "internal:8080", PublicOrigin: c.public, Base: c.base}}
+		if c.auth == "" {
+			a.Me.Auth = outbox.AuthLocal
+		}
+		for name, value := range c.headers {
+			a.Headers = append(a.Headers, outbox.Arrived{Name: name, Times: 1, Value: value})
+		}
+		got := adviceFor(a)
+		fits := slices.EqualFunc(got, c.want, strings.HasPrefix)
+		if !fits {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	for peer, want := range map[string]string{"10.0.0.3": "10.0.0.3/32", "2001:db8::1": "2001:db8::1/128", "::ffff:10.0.0.3": "10.0.0.3/32", "unix": "unix"} {
+		if got := trustFlag(peer); got != "--trusted-proxy "+want {
+			t.Errorf("%s: %s", peer, got)
+		}
+	}
+}
+
+func TestAbout_tellsWhatArrived(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.BasePath = "/console" })
+	odd := []func(*http.Request){header("X-Forwarded-For", "10.9.9.9, <script>\x01é"), header("X-Forwarded-User", "ana-secret"), header("X_forwarded_email", "ana-secret"),
+		header("Authorization", "Basic c2VjcmV0"), header(prefixHeader, "/ops"), header("Via", strings.Repeat("v", 500)), header("Cookie", "ana-secret"), header("X-Forwarded-Host", "ops.example")}
+	a := s.get("/console/api/v1/about", odd...).want(t, 200, `"peer":"127.0.0.1"`).lacks(t, "ana-secret", "c2VjcmV0", strings.Repeat("v", 200))
+	about := decodeAs[about](t, a).Request
+	if about.Header("X-Forwarded-For").Value != `10.9.9.9, <script>\x01\u00e9` || about.Address.URL != "http://127.0.0.1:8080/console/" || about.Me.Name != "local" || about.Trusted ||
+		!slices.Equal(about.IdentityHeaders, []string{"Authorization", "X-Forwarded-User", "X_forwarded_email"}) || len(about.Advice) != 3 {
+		t.Errorf("%+v", about)
+	}
+	s.get("/console/about", odd...).want(t, 200, `id="request"`, "X-Forwarded-Prefix is /ops but 127.0.0.1 is not trusted: add --trusted-proxy 127.0.0.1/32", "&lt;script&gt;", "Something should be changed.").lacks(t, "ana-secret", "<script>\\")
+	s.get("/console/about").want(t, 200, "Nothing to change")
+	trusted := newSite(t, func(c *Config) {
+		c.Trusts, c.PublicOrigin = func(*http.Request) bool { return true }, "https://ops.example"
+	})
+	trusted.get("/about", header(prefixHeader, "/ops")).want(t, 200, "https://ops.example/ops/", "from --public-origin, /ops from X-Forwarded-Prefix", "a trusted proxy", "Nothing to change")
+}

@@ -1,0 +1,233 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/auth"
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// guarded is a site behind a proxy that signs people in, with tokens for
+// machines beside it.
+type guarded struct {
+	*site
+	tokens map[string]string // texts, by what became of each
+}
+
+const publicOrigin = "https://ops.example"
+
+func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
+	t.Helper()
+	g := &guarded{tokens: map[string]string{}}
+	g.site = newSite(t, append([]func(*Config){func(c *Config) {
+		gate, err := auth.New(auth.Config{
+			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups",
+			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
+			Tokens:  c.Store.TokenByHash, Logger: c.Logger, Now: c.Now,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
+		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) { return outbox.TestDelivery{}, nil }
+		tryOnStore(c)
+	}}, change...)...)
+	for _, role := range outbox.Roles {
+		g.addToken(string(role), role, time.Hour)
+	}
+	g.addToken("expired", outbox.RoleAdmin, time.Minute)
+	revoked := g.addToken("revoked", outbox.RoleAdmin, time.Hour)
+	if _, err := g.store.RevokeToken(context.Background(), g.byAda(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	g.clock = g.clock.Add(10 * time.Minute)
+	g.tokens["unknown"], _ = auth.NewToken()
+	return g
+}
+
+func (g *guarded) byAda() outbox.Order {
+	return outbox.Order{By: outbox.Identity{Name: "ada", Auth: outbox.AuthProxyHeader, Role: outbox.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
+}
+
+func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) outbox.Token {
+	g.t.Helper()
+	text, hash := auth.NewToken()
+	g.tokens[name] = text
+	token, err := g.store.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return token
+}
+
+// asker is somebody who makes requests, and what is known about that one.
+type asker struct {
+	name string
+	role outbox.Role // RoleNone: cannot be identified
+	as   func(*http.Request)
+}
+
+// byProxy asks through the proxy, which names the user and the groups.
+func byProxy(user, groups string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = "10.0.0.7:4444"
+		r.Header.Set("Remote-User", user)
+		if groups != "" {
+			r.Header.Set("Remote-Groups", groups)
+		}
+	}
+}
+
+func (g *guarded) byToken(name string) func(*http.Request) {
+	return header("Authorization", "Bearer "+g.tokens[name])
+}
+
+// people are those whom the proxy names, one a role.
+var people = map[outbox.Role]func(*http.Request){
+	outbox.RoleViewer:   byProxy("zoe", "sales"),
+	outbox.RoleOperator: byProxy("otto", "sales,ops"),
+	outbox.RoleAdmin:    byProxy("ada", ""),
+}
+
+// strangers cannot be identified, each for another reason.
+func (g *guarded) strangers() []asker {
+	ada := people[outbox.RoleAdmin]
+	return []asker{
+		{name: "nobody", as: func(*http.Request) {}},
+		{name: "nobody, through the proxy", as: func(r *http.Request) { r.RemoteAddr = "10.0.0.7:4444" }},
+		{name: "an expired token", as: g.byToken("expired")},
+		{name: "a revoked token", as: g.byToken("revoked")},
+		{name: "an unknown token", as: g.byToken("unknown")},
+		{name: "a token and the proxy's header", as: func(r *http.Request) { ada(r); g.byToken("admin")(r) }},
+		{name: "a stranger with the proxy's header", as: func(r *http.Request) { ada(r); r.RemoteAddr = "10.0.1.7:4444" }},
+		{name: "a stranger who names the proxy", as: func(r *http.Request) {
+			ada(r)
+			r.RemoteAddr = "192.0.2.1:4444"
+			r.Header.Set("X-Forwarded-For", "10.0.0.7")
+			r.Header.Set("X-Real-Ip", "10.0.0.7")
+			r.Header.Set("Forwarded", "for=10.0.0.7")
+		}},
+		{name: "two users", as: func(r *http.Request) { ada(r); r.Header.Add("Remote-User", "ada") }},
+		{name: "a list of users", as: byProxy("zoe,ada", "")},
+		{name: "groups twice", as: func(r *http.Request) { byProxy("otto", "ops")(r); r.Header.Add("Remote-Groups", "ops") }},
+		{name: "a header with an underscore", as: func(r *http.Request) { ada(r); r.Header["Remote_user"] = []string{"ada"} }},
+		{name: "a header with an underscore alone", as: func(r *http.Request) {
+			r.RemoteAddr = "10.0.0.7:4444"
+			r.Header["REMOTE_USER"] = []string{"ada"}
+		}},
+	}
+}
+
+// known are those who have a role, each known in both ways.
+func (g *guarded) known() []asker {
+	var all []asker
+	for _, role := range outbox.Roles {
+		all = append(all, asker{string(role) + " by the proxy", role, people[role]}, asker{string(role) + " by token", role, g.byToken(string(role))})
+	}
+	return all
+}
+
+// fill gives the site something of everything that there are acts on.
+func (g *guarded) fill() *guarded {
+	g.t.Helper()
+	asAdmin := people[outbox.RoleAdmin]
+	act := func(path, body string) { g.t.Helper(); g.wantActed(g.post(apiPrefix+path, body, asAdmin)) }
+	g.trouble()
+	g.seed("c-3", poison)
+	g.seed("c-6", poison)
+	g.work()
+	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.SkipPhrase("c-3", 1)))
+	g.work()
+	g.seed("c-4", "a", "b")
+	act("/campaigns/c-4/pause", `{"reason":"seed"}`)
+	g.seed("c-5", poison, "a")
+	g.pass()
+	for range 2 {
+		act("/operations", `{"filter":{"campaign_id":"c-6"}}`)
+		if decodeAs[outbox.Page[outbox.Operation]](g.t, g.get(apiPrefix+"/operations", asAdmin)).Items[0].ID == 1 {
+			act("/operations/1/cancel", "")
+		}
+	}
+	for _, campaign := range []string{"c-2", "c-2", "c-1"} {
+		act("/runs", `{"kind":"verify","campaign_id":"`+campaign+`"}`)
+		if campaign == "c-2" {
+			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
+		}
+	}
+	db := dbtest.Open(g.t, g.pair.Journal)
+	if _, err := db.Exec(`update runs set status = 'interrupted' where id = 2`); err != nil {
+		g.t.Fatal(err)
+	}
+	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
+	g.withPublisher(1)
+	g.publisherFails(3, "event")
+	return g
+}
+
+func (g *guarded) wantActed(a answer) {
+	g.t.Helper()
+	if a.StatusCode >= 300 {
+		g.t.Fatalf("the act is answered with %d %s", a.StatusCode, a.body)
+	}
+}
+
+// dump is all that the site's databases hold, save for what the named tables do.
+func (s *site) dump(except ...string) string {
+	s.t.Helper()
+	var out strings.Builder
+	for _, url := range []string{s.pair.Journal, s.pair.Projections} {
+		db := dbtest.Open(s.t, url)
+		for _, table := range dbtest.Tables(s.t, db) {
+			if slices.Contains(except, table) {
+				continue
+			}
+			rows, err := db.Query(`select * from "` + table + `"`)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			columns := must(rows.Columns())
+			var lines []string
+			for rows.Next() {
+				values, into := make([]any, len(columns)), make([]any, len(columns))
+				for i := range values {
+					into[i] = &values[i]
+				}
+				if err := rows.Scan(into...); err != nil {
+					s.t.Fatal(err)
+				}
+				lines = append(lines, fmt.Sprintf("%s %q", table, values))
+			}
+			if err := rows.Err(); err != nil {
+				s.t.Fatal(err)
+			}
+			slices.Sort(lines)
+			out.WriteString(strings.Join(lines, "\n") + "\n")
+		}
+		db.Close()
+	}
+	return out.String()
+}
+
+// wantSame fails the test when the databases do not hold what they held.
+func (s *site) wantSame(what, before, after string) {
+	s.t.Helper()
+	if before == after {
+		return
+	}
+	was := strings.Split(before, "\n")
+	for line := range strings.SplitSeq(after, "\n") {
+		if !slices.Contains(was, line) {
+			s.t.Errorf("%s has changed something: %.600s", what, line)
+		}
+	}
+	s.t.Errorf("%s has changed something", what)
+}

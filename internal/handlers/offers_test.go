@@ -1,0 +1,194 @@
+package handlers
+
+import (
+	"html"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// filledPages are the addresses of pages that a site seeded by fill has.
+var filledPages = []string{
+	"/", "/rows", "/rows?status=dead", "/rows?status=pending", "/rows/c-1/2", "/rows/c-1/3", "/rows/c-1/1", "/rows/c-1/2/requeue", "/rows/c-5/1", "/rows/c-5/2", "/rows/c-6/1",
+	"/rows/c-1/2/dry-run", "/operations", "/operations/new", "/operations/new?campaign=c-1", "/operations/1", "/operations/2", "/campaigns", "/campaigns/c-1", "/campaigns/c-2", "/campaigns/c-3",
+	"/campaigns/c-4", "/campaigns/c-5", "/campaigns/c-1/events/2", "/campaigns/c-1/events/2/tree", "/failures", "/runs", "/runs/1", "/runs/2", "/runs/3", "/runs/new", "/runs/new?kind=rebuild&campaign=c-1", "/runs/new?kind=verify&campaign=c-3",
+	"/projections", "/projections/campaigns", "/publishers", "/publishers/scenes/archive", "/publishers/scenes/archive/seek", "/publishers/scenes/archive/seek?to=head",
+	"/instances", "/audit", "/about",
+}
+
+// askingPages say what an act would do and ask whether to; a control that leads
+// to one leads to the act.
+var askingPages = map[string]outbox.Action{
+	"/operations/new": outbox.ActOperationStart, "/runs/new": outbox.ActRunStart, "/rows/requeue": outbox.ActOperationStart,
+	"/rows/{campaign}/{seq}/requeue": outbox.ActRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActPublisherSeek,
+}
+
+var (
+	formTag   = regexp.MustCompile(`<form[^>]*>`)
+	buttonTag = regexp.MustCompile(`<button[^>]* formaction="([^"]*)"`)
+	linkTag   = regexp.MustCompile(`<a [^>]*href="([^"]*)"`)
+	actionOf  = regexp.MustCompile(` action="([^"]*)"`)
+	curlPost  = regexp.MustCompile(`curl [^\n]*Content-Type[^\n]*http://127\.0\.0\.1:8080(/[^\s'<]*)`)
+)
+
+// offer is a control of a page, and who may use it.
+type offer struct {
+	what string
+	role outbox.Role
+}
+
+// offers are the controls of a page that act or lead to an act.
+func (s *site) offers(page, body string) map[string]offer {
+	s.t.Helper()
+	all := map[string]offer{}
+	here := s.entry(s.t, "GET", page).pattern
+	posts := func(kind, target string) {
+		target = html.UnescapeString(target)
+		r := s.entry(s.t, "POST", target)
+		if r.action == "" && r.role != outbox.RoleViewer {
+			s.t.Errorf("%s offers %s, which does nothing", page, target)
+		}
+		all[kind+" "+target] = offer{kind + " " + target, routed{entry: r}.least()}
+	}
+	leads := func(target string) {
+		target = html.UnescapeString(target)
+		if strings.HasPrefix(target, "#") {
+			return
+		}
+		r := s.entry(s.t, "GET", target)
+		if action, asks := askingPages[r.pattern]; asks && r.pattern != here {
+			all["leads to "+target] = offer{"leads to " + target, action.Role()}
+		}
+	}
+	for _, tag := range formTag.FindAllString(body, -1) {
+		to := actionOf.FindStringSubmatch(tag)
+		switch {
+		case to == nil: // of the dialog
+		case strings.Contains(tag, `method="post"`):
+			posts("form", to[1])
+		default:
+			leads(to[1])
+		}
+	}
+	for _, m := range buttonTag.FindAllStringSubmatch(body, -1) {
+		posts("button", m[1])
+	}
+	for _, m := range linkTag.FindAllStringSubmatch(body, -1) {
+		leads(m[1])
+	}
+	for _, m := range curlPost.FindAllStringSubmatch(html.UnescapeString(body), -1) {
+		posts("curl", m[1])
+	}
+	return all
+}
+
+// TestPages_offerExactlyWhatTheRoleAllows compares what each role is offered on
+// every page with what an admin is, less what the table of roles forbids.
+func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t).fill()
+	seen := map[string]int{}
+	for _, page := range filledPages {
+		admins := g.offers(page, g.get(page, people[outbox.RoleAdmin]).want(t, 200).lacks(t, `data-testid="withheld"`).body)
+		for _, role := range outbox.Roles {
+			a := g.get(page, people[role]).want(t, 200, `data-testid="role">`+string(role)+"<")
+			want, missing := map[string]offer{}, map[outbox.Role]bool{}
+			for key, o := range admins {
+				if role.Includes(o.role) {
+					want[key] = o
+				} else {
+					missing[o.role] = true
+				}
+			}
+			got := g.offers(page, a.body)
+			if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
+				t.Errorf("%s offers a %s\n%s\nwant\n%s", page, role, strings.Join(a, "\n"), strings.Join(b, "\n"))
+			}
+			for needed := range missing {
+				if !regexp.MustCompile(`data-testid="withheld">[^<]* needs? the role ` + string(needed)).MatchString(a.body) {
+					t.Errorf("%s does not tell a %s what needs the role %s", page, role, needed)
+				}
+			}
+			seen[string(role)] += len(got)
+		}
+	}
+	if seen["viewer"] != 0 || seen["operator"] < 50 || seen["admin"] <= seen["operator"] {
+		t.Errorf("controls on all pages: %v", seen)
+	}
+	for key, r := range g.srv.routes {
+		if r.action != "" && !strings.Contains(key, apiPrefix) && !g.offered(r.pattern) {
+			t.Errorf("no page of this test offers %s", key)
+		}
+	}
+}
+
+// offered reports whether a page offers an admin the act of a form.
+func (g *guarded) offered(pattern string) bool {
+	g.t.Helper()
+	for _, page := range append([]string{"/tokens"}, filledPages...) { // tokens are for admins to see
+		for _, o := range g.offers(page, g.get(page, people[outbox.RoleAdmin]).body) {
+			kind, target, _ := strings.Cut(o.what, " ")
+			if kind != "leads" && g.entry(g.t, "POST", target).pattern == pattern {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t).fill()
+	offering := map[string]bool{}
+	for _, page := range filledPages {
+		offering[page] = len(g.offers(page, g.get(page, people[outbox.RoleAdmin]).body)) > 0
+	}
+	g.srv.ReadOnly = true
+	for _, c := range g.srv.overviews {
+		c.rendered = nil // a server is read-only from its start
+	}
+	for _, page := range filledPages {
+		for _, role := range outbox.Roles {
+			a := g.get(page, people[role]).want(t, 200, "read-only")
+			if got := g.offers(page, a.body); len(got) > 0 {
+				t.Errorf("%s offers a %s %v", page, role, slices.Sorted(maps.Keys(got)))
+			}
+			if offering[page] && !strings.Contains(a.body, "This server is read-only: it shows and changes nothing.") {
+				t.Errorf("%s does not tell a %s why it offers nothing", page, role)
+			}
+		}
+	}
+}
+
+// TestOverview_isRenderedForEachRole reads the overview as one after the other,
+// within the second in which its reading is shared.
+func TestOverview_isRenderedForEachRole(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t).fill()
+	for range 2 {
+		for _, role := range outbox.Roles {
+			a := g.get("/", people[role]).want(t, 200)
+			if got, want := strings.Contains(a.body, `data-testid="requeue"`), role != outbox.RoleViewer; got != want {
+				t.Errorf("the overview offers a %s to requeue: %v", role, got)
+			}
+			live := g.get("/", people[role], header("HX-Target", "live")).want(t, 200)
+			if !strings.Contains(a.body, live.body) {
+				t.Errorf("the live part that a %s reads is none of the page", role)
+			}
+			live.lacks(t, "zoe", "otto") // and ada has acted
+		}
+	}
+}
+
+func TestHeader_namesTheReader(t *testing.T) {
+	t.Parallel()
+	newSite(t).get("/").want(t, 200).lacks(t, `data-testid="me"`)
+	g := newGuarded(t)
+	g.get("/rows", people[outbox.RoleOperator]).want(t, 200, `title="otto, operator (proxy-header); groups: sales, ops"`, "<bdi>otto</bdi>", `data-testid="role">operator<`)
+	g.get("/about", people[outbox.RoleOperator]).want(t, 200, "<bdi>otto, operator (proxy-header); groups: sales, ops</bdi>")
+	g.get("/rows", g.byToken("viewer")).want(t, 200, "token 1: viewer, viewer (token)")
+}

@@ -1,0 +1,211 @@
+package handlers
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// shownHeader is how much of a header's value a sentence repeats, in bytes.
+const shownHeader = 120
+
+// quoted writes a value that somebody sent so that it can stand in a sentence:
+// quoted, in printable ASCII, cut when it is long.
+func quoted(value string) string {
+	if len(value) > shownHeader {
+		return strconv.QuoteToASCII(value[:shownHeader]) + " (cut)"
+	}
+	return strconv.QuoteToASCII(value)
+}
+
+// Origin reads scheme and host of an address in the one form that browsers
+// write in the header Origin: lower case, without the scheme's own port. It
+// refuses whatever else an address can have with an outbox.ErrInvalid.
+func Origin(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") || u.Path != "" && u.Path != "/" {
+		return "", outbox.Invalid("", "%s is not scheme://host or scheme://host:port, such as https://ops.example", quoted(text))
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if !nameable(host) || strings.HasSuffix(u.Host, ":") || port != "" && !isPort(port) {
+		return "", outbox.Invalid("", "%s names no host that a browser can ask", quoted(text))
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return u.Scheme + "://" + host, nil
+	}
+	return u.Scheme + "://" + host + ":" + port, nil
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
+// nameable reports whether a host is an address, or a name made of letters,
+// digits, hyphens, underscores and dots.
+func nameable(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Zone() == ""
+	}
+	return host != "" && len(host) <= 253 && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(host, "..") && host[0] != '.'
+}
+
+// protectHost refuses requests that were made for another name, as a page
+// does whose name was rebound to this address.
+func (s *server) protectHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.knownHost(r.Host) {
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: unknownHost(r.Host)})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// unknownHost says how to let a name in, unless it is none.
+func unknownHost(hostport string) string {
+	host, _ := splitHost(hostport)
+	if !nameable(host) {
+		return fmt.Sprintf("this server does not answer for the host %s; ask for it by a name that it knows", quoted(hostport))
+	}
+	return fmt.Sprintf("this server does not answer for the host %s; if it should, start outboxweb with --host %s or, when a proxy offers it to browsers under that name, "+
+		"with --public-origin https://%s", quoted(hostport), host, bracketed(host))
+}
+
+// bracketed is a host as it stands in an address.
+func bracketed(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// splitHost reads a Host header: the name in lower case without the dot that
+// may end it, or the address in its shortest form, and the port, if any.
+func splitHost(hostport string) (host, port string) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, port = hostport, ""
+		if inner, v6 := strings.CutPrefix(host, "["); v6 {
+			host = strings.TrimSuffix(inner, "]")
+		}
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.String(), port
+	}
+	return strings.ToLower(strings.TrimSuffix(host, ".")), port
+}
+
+func (s *server) knownHost(hostport string) bool {
+	host, port := splitHost(hostport)
+	if host == "localhost" || host == "127.0.0.1" || host == "::1" {
+		return true
+	}
+	return host != "" && slices.ContainsFunc(s.Hosts, func(allowed string) bool {
+		name, only := splitHost(allowed)
+		return name == host && (only == "" || only == port)
+	})
+}
+
+// publicHost is the host of the address under which browsers ask, or empty.
+func (c Config) publicHost() string {
+	_, host, _ := strings.Cut(c.PublicOrigin, "://")
+	name, _ := splitHost(host)
+	return name
+}
+
+// scheme is http, or https when this server ends the connection's TLS itself.
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// origin is scheme and host of the pages, as their reader's browser knows them.
+func (s *server) origin(r *http.Request) string {
+	if s.PublicOrigin != "" {
+		return s.PublicOrigin
+	}
+	return scheme(r) + "://" + r.Host
+}
+
+// fromHere refuses a change that a page of another site asked for, and what a
+// browser cannot have sent. Without Origin and Sec-Fetch-Site there was no
+// browser, or one older than both; forms are refused then all the same.
+func (s *server) fromHere(r *http.Request) error {
+	for _, name := range []string{"Origin", "Sec-Fetch-Site"} {
+		if n := len(r.Header.Values(name)); n > 1 {
+			return foreign("the header %s is there %d times, and browsers send it once; nothing was changed", name, n)
+		}
+	}
+	if s.crossOrigin.Check(r) == nil {
+		return nil
+	}
+	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+	switch {
+	case origin == "null":
+		return foreign(`the header Origin is "null", but this server expects %s: a privacy setting of the browser, the Referrer-Policy no-referrer, or a sandboxed frame `+
+			"keeps it from saying which page asked; nothing was changed", s.expected(r))
+	case site != "":
+		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", quoted(site), siteMeans(site), quoted(origin))
+	}
+	return foreign("the header Origin is %s, but this server expects %s%s; nothing was changed", quoted(origin), s.expected(r), s.instead(r, origin))
+}
+
+func foreign(format string, args ...any) error {
+	return &outbox.Refusal{Err: errOrigin, Detail: fmt.Sprintf(format, args...)}
+}
+
+// siteMeans words what the browser says with Sec-Fetch-Site.
+func siteMeans(site string) string {
+	switch site {
+	case "cross-site":
+		return "the browser says that a page of another site asked for this"
+	case "same-site":
+		return "the browser says that a page of another host or scheme of the same site asked for this"
+	}
+	return "no browser sends that"
+}
+
+// expected are the origins from which changes are taken, and why these.
+func (s *server) expected(r *http.Request) string {
+	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
+	if s.PublicOrigin != "" {
+		return quoted(s.PublicOrigin) + " (from --public-origin) or " + here
+	}
+	return here
+}
+
+// instead says what to change where the other origin is the one under which a
+// proxy offers these pages.
+func (s *server) instead(r *http.Request, origin string) string {
+	at, err := Origin(origin)
+	if err != nil || at == s.PublicOrigin {
+		return ""
+	}
+	return fmt.Sprintf("; if a proxy offers these pages at %s, start outboxweb with --public-origin %s or let the proxy pass the Host header on", at, at)
+}
+
+// trustingOrigin takes changes from pages of the server's own host, and of one
+// further origin unless it is empty. An origin that Origin did not make panics.
+func trustingOrigin(origin string) *http.CrossOriginProtection {
+	protection := http.NewCrossOriginProtection()
+	if origin != "" {
+		if err := protection.AddTrustedOrigin(origin); err != nil {
+			panic(err)
+		}
+	}
+	return protection
+}

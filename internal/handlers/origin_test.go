@@ -1,0 +1,261 @@
+package handlers
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://ops.example": "https://ops.example", "HTTPS://OPS.Example/": "https://ops.example", "https://ops.example:443": "https://ops.example",
+		"http://ops.example:80": "http://ops.example", "http://ops.example:443": "http://ops.example:443", "https://my_host:8443": "https://my_host:8443",
+		"http://[::1]:8080": "http://[::1]:8080", "http://[0:0:0:0:0:0:0:1]": "http://[0:0:0:0:0:0:0:1]", "https://10.0.0.3": "https://10.0.0.3",
+		"": "", "ops.example": "", "https://": "", "https://ops.example/x": "", "https://ops.example?": "", "https://ops.example#": "", "https://a@ops.example": "",
+		"ftp://ops.example": "", "null": "", "https://ops.example:": "", "https://ops.example:0": "", "https://ops.example:99999": "", "https://a b": "", "https://a..b": "",
+		"https://*.example": "", "https://a,https://b": "", "https://a; script-src *": "", "https://ä.example": "", "https://[fe80::1%25eth0]": "", "//ops.example": "",
+	} {
+		got, err := Origin(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is read as %q (%v), want %q", text, got, err, want)
+		}
+	}
+}
+
+// pausing are the requests for one act: the form's and the API's.
+func (s *site) pausing(method string, change ...func(*http.Request)) (form, api answer) {
+	s.t.Helper()
+	form = s.do(method, "/campaigns/c-2/pause", "", append([]func(*http.Request){header("Content-Type", "application/x-www-form-urlencoded")}, change...)...)
+	api = s.do(method, "/api/v1/campaigns/c-2/pause", "{}", append([]func(*http.Request){header("Content-Type", "application/json")}, change...)...)
+	return form, api
+}
+
+// TestOrigin_refusalsNameTheHeaderAndTheWayOut tells an operator behind a proxy
+// that rewrites Host what to change.
+func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
+	public := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
+	internal := host("10.0.0.3:8080")
+	twice := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header[name] = []string{value, value} }
+	}
+	for _, c := range []struct {
+		name   string
+		site   *site
+		change []func(*http.Request)
+		says   []string
+		lacks  string
+	}{
+		{"a proxy rewrote Host", s, []func(*http.Request){internal, header("Origin", "https://ops.example")},
+			[]string{`the header Origin is "https://ops.example", but this server expects "http://10.0.0.3:8080" (from the Host header)`, "start outboxweb with --public-origin https://ops.example or let the proxy pass the Host header on"}, "Sec-Fetch-Site is"},
+		{"another public origin", public, []func(*http.Request){header("Origin", "https://old.example")},
+			[]string{`expects "https://ops.example" (from --public-origin) or "http://127.0.0.1:8080" (from the Host header)`, "--public-origin https://old.example"}, ""},
+		{"the other scheme of the public origin", public, []func(*http.Request){header("Origin", "http://ops.example")}, []string{`Origin is "http://ops.example"`}, ""},
+		{"cross-site", s, []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example")},
+			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser says that a page of another site asked for this (Origin "https://evil.example")`}, "--public-origin"},
+		{"same-site", s, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, []string{"of another host or scheme of the same site"}, "--public-origin"},
+		{"made up", s, []func(*http.Request){header("Sec-Fetch-Site", "same-origin, cross-site")}, []string{"no browser sends that"}, "--public-origin"},
+		{"null", s, []func(*http.Request){header("Origin", "null")}, []string{`the header Origin is "null"`, "Referrer-Policy no-referrer", "sandboxed frame"}, "--public-origin"},
+		{"null in a frame", s, []func(*http.Request){header("Origin", "null"), header("Sec-Fetch-Site", "cross-site")}, []string{`the header Origin is "null"`}, "--public-origin"},
+		{"Origin twice", s, []func(*http.Request){twice("Origin", "http://127.0.0.1:8080")}, []string{"the header Origin is there 2 times"}, ""},
+		{"Sec-Fetch-Site twice", s, []func(*http.Request){twice("Sec-Fetch-Site", "same-origin")}, []string{"the header Sec-Fetch-Site is there 2 times"}, ""},
+		{"odd bytes", s, []func(*http.Request){header("Origin", "https://é<script>\x01")}, []string{`\u00e9<script>\x01`}, "--public-origin"},
+		{"long", s, []func(*http.Request){header("Origin", "x"+strings.Repeat("y", 5000))}, []string{"y\" (cut)"}, strings.Repeat("y", 200)},
+	} {
+		form, api := c.site.pausing("POST", c.change...)
+		if form.StatusCode != http.StatusForbidden || !strings.Contains(form.body, "nothing was changed") {
+			t.Errorf("%s: the form is answered with %d", c.name, form.StatusCode)
+		}
+		p := decodeAs[problem](t, api.want(t, http.StatusForbidden))
+		if p.Type != "urn:outboxweb:origin" {
+			t.Errorf("%s: %s", c.name, p.Type)
+		}
+		for _, says := range append(c.says, "nothing was changed") {
+			if !strings.Contains(p.Detail, says) {
+				t.Errorf("%s: %q lacks %q", c.name, p.Detail, says)
+			}
+		}
+		if c.lacks != "" && strings.Contains(p.Detail, c.lacks) {
+			t.Errorf("%s: %q has %q", c.name, p.Detail, c.lacks)
+		}
+	}
+	for _, s := range []*site{s, public} {
+		s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
+	}
+}
+
+// TestOrigin_everyChangeIsGuarded walks the table of routes.
+func TestOrigin_everyChangeIsGuarded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
+	before := s.get("/api/v1/audit").body
+	guarded := 0
+	for _, r := range everyRequest(t, s) {
+		if r.method != http.MethodPost {
+			continue
+		}
+		guarded++
+		for _, foreign := range []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example"), header("Origin", "null")} {
+			for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain", ""} {
+				a := s.do(r.method, r.target, "{}", header("Content-Type", kind), foreign)
+				if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "nothing was changed") {
+					t.Errorf("%s as %q is answered with %d: %.200s", r.target, kind, a.StatusCode, a.body)
+				}
+			}
+		}
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+			a := s.do(method, r.target, "", header("Origin", "https://evil.example"), header("Access-Control-Request-Method", "POST"))
+			if a.StatusCode == http.StatusMethodNotAllowed && !strings.Contains(strings.Join(a.Header.Values("Allow"), ","), "POST") {
+				t.Errorf("%s %s allows %v", method, r.target, a.Header.Values("Allow"))
+			}
+			if a.StatusCode != http.StatusMethodNotAllowed && method != http.MethodGet && method != http.MethodHead {
+				t.Errorf("%s %s is answered with %d", method, r.target, a.StatusCode)
+			}
+			for name := range a.Header {
+				if strings.HasPrefix(name, "Access-Control-") {
+					t.Errorf("%s %s is answered with %s", method, r.target, name)
+				}
+			}
+		}
+	}
+	if after := s.get("/api/v1/audit").body; after != before {
+		t.Errorf("something was changed: %s", after)
+	}
+	if guarded < 40 {
+		t.Errorf("only %d changes were tried", guarded)
+	}
+}
+
+func TestOrigin_ofTheProxyIsTrusted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	to := s.do("POST", "/campaigns/c-2/pause", "", form, header("Origin", "https://ops.example")).want(t, http.StatusSeeOther).Header.Get("Location")
+	if !strings.HasPrefix(to, "/campaigns/c-2?act=") {
+		t.Errorf("the act leads to %q", to)
+	}
+	// A browser vouches for its page although a proxy rewrote Host.
+	s.do("POST", "/campaigns/c-2/resume", "", form, header("Origin", "https://other.example"), header("Sec-Fetch-Site", "same-origin")).want(t, http.StatusSeeOther)
+	s.get("/campaigns/c-2", host("ops.example")).want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
+	s.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
+}
+
+func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.FrameAncestors = []string{"'self'", "https://portal.example"} }).trouble()
+	for target, status := range map[string]int{"/": 200, "/nope": 404, "/api/v1/summary": 200, "/healthz": 200, "/static/nope": 404} {
+		h := s.get(target).want(t, status).Header
+		if got := h.Get("Content-Security-Policy"); !strings.HasSuffix(got, "; frame-ancestors 'self' https://portal.example") || !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; ") {
+			t.Errorf("%s: the policy is %q", target, got)
+		}
+		if h.Get("X-Frame-Options") != "" || h.Get("Cross-Origin-Opener-Policy") != "same-origin" {
+			t.Errorf("%s: %v", target, h)
+		}
+	}
+	refused := s.get("/", host("evil.example")).want(t, 421).Header
+	if !strings.Contains(refused.Get("Content-Security-Policy"), "https://portal.example") {
+		t.Errorf("a refused host: %v", refused)
+	}
+}
+
+func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) {
+		c.Hosts, c.PublicOrigin = []string{"my_host", "2001:db8::1", "fqdn.example."}, "https://ops.example:8443"
+	})
+	for name, status := range map[string]int{
+		"my_host": 200, "MY_HOST:9": 200, "[2001:db8::1]:8080": 200, "[2001:DB8:0::1]": 200, "[2001:db8::2]": 421, "fqdn.example": 200, "fqdn.example.:80": 200,
+		"ops.example": 200, "ops.example:8443": 200, "OPS.EXAMPLE.": 200, "localhost.": 200, "[0:0:0:0:0:0:0:1]:1": 200, "ops.example..": 421, "x.ops.example": 421, ".": 421, "[]": 421,
+	} {
+		if got := s.get("/", host(name)).StatusCode; got != status {
+			t.Errorf("host %q: %d, want %d", name, got, status)
+		}
+	}
+	s.get("/api/v1/summary", host("Evil.example:80")).want(t, 421, "--host evil.example", "--public-origin https://evil.example")
+	s.get("/api/v1/summary", host("[2001:db8::2]")).want(t, 421, "--host 2001:db8::2", "--public-origin https://[2001:db8::2]")
+	s.get("/api/v1/summary", host("<b>")).want(t, 421, "ask for it by a name that it knows").lacks(t, "--host")
+}
+
+// TestHost_ofTheRequestTargetCounts speaks to a real server: a target in
+// absolute form names the host, and Host does not.
+func TestHost_ofTheRequestTargetCounts(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(newSite(t).http)
+	t.Cleanup(server.Close)
+	for request, want := range map[string]string{
+		"GET http://evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":                "421",
+		"GET http://127.0.0.1/healthz HTTP/1.1\r\nHost: evil.example":                "200",
+		"GET /healthz HTTP/1.1\r\nHost: evil.example":                                "421",
+		"GET //evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":                     "404",
+		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1":                "400",
+		"GET /healthz HTTP/1.0":                                                      "421",
+		"GET /healthz HTTP/1.1\r\nHost: evil.example@127.0.0.1":                      "400",
+		"GET http://u@127.0.0.1/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "200",
+		"GET http://127.0.0.1:x/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "400",
+		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example": "200",
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s\r\nConnection: close\r\n\r\n", request)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		conn.Close()
+		if fields := strings.Fields(line); err != nil && err != io.EOF || len(fields) < 2 || fields[1] != want {
+			t.Errorf("%q is answered with %q (%v), want %s", request, line, err, want)
+		}
+	}
+}
+
+func TestPrefix_isTakenFromATrustedProxyOnly(t *testing.T) {
+	t.Parallel()
+	trusted := func(c *Config) { c.Trusts = func(*http.Request) bool { return true } }
+	s := newSite(t, trusted).trouble()
+	below := newSite(t, trusted, func(c *Config) { c.BasePath = "/console" }).trouble()
+	deaf := newSite(t).trouble()
+	told := header(prefixHeader, "/ops/outbox/")
+	s.get("/campaigns", told).want(t, 200, `href="/ops/outbox/campaigns/c-1"`, `action="/ops/outbox/campaigns"`, `hx-get="/ops/outbox/campaigns"`, `src="/ops/outbox/static/`).lacks(t, `"/campaigns`, `"/static`)
+	below.get("/console/campaigns", told).want(t, 200, `href="/ops/outbox/console/campaigns/c-1"`)
+	deaf.get("/campaigns", told).want(t, 200, `href="/campaigns/c-1"`).lacks(t, "/ops/outbox/campaigns")
+	s.get("/campaigns", header(prefixHeader, "/")).want(t, 200, `href="/campaigns/c-1"`)
+
+	if to := s.submit("/campaigns/c-2/pause", "", told).want(t, http.StatusSeeOther).Header.Get("Location"); !strings.HasPrefix(to, "/ops/outbox/campaigns/c-2?act=") {
+		t.Errorf("the act leads to %q", to)
+	}
+	if to := below.get("/console", told).want(t, http.StatusMovedPermanently).Header.Get("Location"); to != "/ops/outbox/console/" {
+		t.Errorf("the base path leads to %q", to)
+	}
+	if to := s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`, told).want(t, http.StatusAccepted).Header.Get("Location"); !strings.HasPrefix(to, "/ops/outbox/api/v1/runs/") {
+		t.Errorf("the run is at %q", to)
+	}
+	s.get("/nope", told).want(t, 404, `href="/ops/outbox/"`)
+	s.get("/", told, host("evil.example")).want(t, 421, `href="/ops/outbox/"`)
+	s.get("/ops/outbox/rows", told).want(t, 404, "says that it strips /ops/outbox, but the address still begins with it", "--base-path /ops/outbox")
+	s.get("/api/v1/nope", told).want(t, 404, "urn:outboxweb:not-found")
+	for at, want := range map[*site]string{s: "/ops/outbox/api/v1", below: "/ops/outbox/console/api/v1"} {
+		at.get(at.srv.links.Base()+"/api/v1/openapi.json", told).want(t, 200, `"url": "`+want+`"`).lacks(t, `"url": "/api/v1"`)
+	}
+}
+
+func TestPrefix_thatIsMalformedIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Trusts = func(*http.Request) bool { return true } }).trouble()
+	deaf := newSite(t).trouble()
+	for _, bad := range []string{"", "ops", "//evil.example", "/ops//x", "/ops//", "/.", "/..", "/ops/../x", "/a,/b", "/ops, /x", "/a b", "/%2e%2e", "/é", "/<b>", `/"`, "/a\\b", "/a?b", "/a#b", "/a:b@c", "/ops\x00", "https://evil.example/", "/" + strings.Repeat("x", 200)} {
+		s.get("/api/v1/summary", header(prefixHeader, bad)).want(t, 400, "urn:outboxweb:prefix", "the header X-Forwarded-Prefix is", "let the proxy send the path it strips")
+		s.get("/", header(prefixHeader, bad)).want(t, 400, "X-Forwarded-Prefix", `href="/"`)
+		deaf.get("/api/v1/summary", header(prefixHeader, bad)).want(t, 200)
+	}
+	twice := func(r *http.Request) { r.Header[prefixHeader] = []string{"/ops", "/ops"} }
+	s.get("/api/v1/summary", twice).want(t, 400, "more than once")
+	for _, good := range []string{"/ops", "/ops/", "/o.p_s~-1/x", "/...", "/" + strings.Repeat("x", 199)} {
+		s.get("/", header(prefixHeader, good)).want(t, 200, `href="`+strings.TrimSuffix(good, "/")+`/rows"`)
+	}
+}

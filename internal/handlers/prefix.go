@@ -1,0 +1,114 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// prefixHeader is how a proxy that strips a prefix from addresses says which.
+const prefixHeader = "X-Forwarded-Prefix"
+
+// maxPrefix is how long a forwarded prefix may be, in bytes.
+const maxPrefix = 200
+
+// CheckPath reports whether a text can stand before every address: segments of
+// letters, digits and . _ ~ - that each begin with a slash. A slash at its end
+// is tolerated. Its error completes a sentence that begins with the text.
+func CheckPath(path string) error {
+	trimmed := strings.TrimSuffix(path, "/")
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return outbox.Invalid("", "does not begin with /")
+	case len(path) > maxPrefix:
+		return outbox.Invalid("", "is longer than %d bytes", maxPrefix)
+	case trimmed == "":
+		return nil
+	}
+	for segment := range strings.SplitSeq(trimmed[1:], "/") {
+		switch {
+		case segment == "":
+			return outbox.Invalid("", "has an empty segment")
+		case segment == "." || segment == "..":
+			return outbox.Invalid("", "has the segment %s", segment)
+		case strings.ContainsFunc(segment, notInSegment):
+			return outbox.Invalid("", "may hold letters, digits and . _ ~ - between its slashes")
+		}
+	}
+	return nil
+}
+
+func notInSegment(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._~-", c)
+}
+
+// prefixOf is the prefix that a trusted proxy has stripped from a request's
+// address: empty, or such as "/ops". What others say of one is ignored.
+func (s *server) prefixOf(r *http.Request) (string, error) {
+	told := r.Header.Values(prefixHeader)
+	if len(told) == 0 || !s.Trusts(r) {
+		return "", nil
+	}
+	if len(told) > 1 {
+		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is there more than once; let the proxy replace it instead of adding to it"}
+	}
+	if err := CheckPath(told[0]); err != nil {
+		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
+	}
+	return strings.TrimSuffix(told[0], "/"), nil
+}
+
+// learnPrefix makes links of what a request asks for as its reader can follow
+// them: below the stripped prefix and the base path.
+func (s *server) learnPrefix(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		prefix, err := s.prefixOf(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if prefix != "" {
+			r = r.WithContext(context.WithValue(r.Context(), linksKey{}, templates.NewLinks(prefix+s.links.Base())))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// unstripped completes the sentence about an address that is not there, where
+// the proxy has left in it what it says that it stripped.
+func (s *server) unstripped(r *http.Request) string {
+	prefix, err := s.prefixOf(r)
+	if err != nil || prefix == "" || !strings.HasPrefix(r.URL.EscapedPath(), prefix+"/") {
+		return ""
+	}
+	return "; the proxy's " + prefixHeader + " says that it strips " + prefix + ", but the address still begins with it: let the proxy strip it, or start outboxweb with --base-path " +
+		prefix + " and send no " + prefixHeader
+}
+
+// stripBase routes by the escaped path below the base path, so that a
+// parameter holds exactly what the client escaped. Probes and metrics answer
+// without the base path too.
+func (s *server) stripBase(next http.Handler) http.Handler {
+	base := s.links.Base()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		rest, below := strings.CutPrefix(path, base)
+		switch {
+		case base != "" && path == base:
+			http.Redirect(w, r, string(s.linksOf(r).Overview()), http.StatusMovedPermanently)
+			return
+		case below && strings.HasPrefix(rest, "/"):
+			path = rest
+		case path != "/healthz" && path != "/readyz" && path != "/metrics":
+			s.fail(w, r, outbox.NotFound("there is nothing at this address; the pages are below %s", s.linksOf(r).Overview()))
+			return
+		}
+		chi.RouteContext(r.Context()).RoutePath = path
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,133 @@
+package outbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// actionWords are the actions in a person's words, each as a button or a
+// sentence about it begins.
+var actionWords = map[Action]string{
+	ActRequeue:              "Requeue",
+	ActRequeueMany:          "Requeue dead rows",
+	ActRetry:                "Retry now",
+	ActRetryMany:            "Retry failed rows",
+	ActPause:                "Pause a campaign",
+	ActResume:               "Resume a campaign",
+	ActReplay:               "Replay a campaign",
+	ActRepairGaps:           "Repair gaps",
+	ActNoteErrors:           "Pin a note to an error",
+	ActSkip:                 "Skip an event",
+	ActUnskip:               "Take back a skip",
+	ActOperationStart:       "Requeue in an operation",
+	ActOperationCancel:      "Cancel an operation",
+	ActOperationAcknowledge: "Acknowledge an operation",
+	ActProjectionPause:      "Pause a projection",
+	ActProjectionResume:     "Resume a projection",
+	ActRunStart:             "Start a run",
+	ActRunCancel:            "Cancel a run",
+	ActRunResume:            "Resume a run",
+	ActPublisherPause:       "Pause a publisher",
+	ActPublisherResume:      "Resume a publisher",
+	ActPublisherReset:       "Reset a publisher's errors",
+	ActPublisherSeek:        "Seek a publisher",
+	ActPublisherSkip:        "Skip an event of a publisher",
+	ActPublisherTest:        "Send a test event",
+	ActReveal:               "Reveal what is redacted",
+	ActTokenCreate:          "Make a token",
+	ActTokenRevoke:          "Revoke a token",
+	ActAppend:               "Append events",
+}
+
+// Words is the action as a person reads it: "Skip an event". An action that
+// nobody knows is its name.
+func (a Action) Words() string {
+	if words, known := actionWords[a]; known {
+		return words
+	}
+	return string(a)
+}
+
+// Withheld says which of the actions somebody may not do, and what each would
+// need, in one sentence. It is empty when the identity may do them all.
+func (i Identity) Withheld(actions ...Action) string {
+	var needs []string
+	for _, role := range Roles {
+		var words []string
+		for _, a := range actions {
+			if a.Role() == role && !i.Role.Includes(role) && !slices.Contains(words, a.Words()) {
+				words = append(words, a.Words())
+			}
+		}
+		if len(words) > 0 {
+			needs = append(needs, enumerate(words)+needOf(len(words))+string(role))
+		}
+	}
+	if len(needs) == 0 {
+		return ""
+	}
+	for n := 1; n < len(needs); n++ {
+		needs[n] = lowered(needs[n])
+	}
+	return strings.Join(needs, ", ") + "; you are " + i.whoAndRole() + "."
+}
+
+// groupsNamed is how many groups a sentence names.
+const groupsNamed = 20
+
+// Lacks says to somebody what an address needs, as who he is known, and who can
+// change that.
+func (i Identity) Lacks(least Role) string {
+	if i.Auth == AuthToken {
+		return fmt.Sprintf("this needs the role %s; you are %s. Whoever runs this server can make a token with that role", least, i.whoAndRole())
+	}
+	in := ", in no group"
+	if n := min(len(i.Groups), groupsNamed); n > 0 {
+		in = ", in " + strings.Join(i.Groups[:n], ", ")
+		if more := len(i.Groups) - n; more > 0 {
+			in += fmt.Sprintf(" and %d more groups", more)
+		}
+	}
+	return fmt.Sprintf("this needs the role %s; you are %s%s. Whoever runs this server can give that role to you or to a group of yours", least, i.whoAndRole(), in)
+}
+
+// needOf is the verb between n actions and the role that they need.
+func needOf(n int) string {
+	if n > 1 {
+		return " need the role "
+	}
+	return " needs the role "
+}
+
+// enumerate makes one list of the words of actions: "Requeue, retry now and
+// skip an event".
+func enumerate(words []string) string {
+	all := words[0]
+	for n, w := range words[1:] {
+		if n == len(words)-2 {
+			all += " and " + lowered(w)
+		} else {
+			all += ", " + lowered(w)
+		}
+	}
+	return all
+}
+
+func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// whoAndRole is "ana@example.org, a viewer", or the role alone where no name
+// is known.
+func (i Identity) whoAndRole() string {
+	role := "without a role"
+	switch i.Role {
+	case RoleViewer:
+		role = "a viewer"
+	case RoleOperator, RoleAdmin:
+		role = "an " + string(i.Role)
+	}
+	if i.Name == "" {
+		return role
+	}
+	return i.Name + ", " + role
+}

@@ -1,0 +1,48 @@
+package outbox
+
+import "testing"
+
+func TestActionWords_eachActionHasItsOwn(t *testing.T) {
+	t.Parallel()
+	named := map[string]Action{}
+	for a := range actionRoles {
+		words := a.Words()
+		if words == string(a) {
+			t.Errorf("%s has no words", a)
+		}
+		if other, taken := named[words]; taken {
+			t.Errorf("%s and %s are both %q", a, other, words)
+		}
+		named[words] = a
+	}
+	for a := range actionWords {
+		if !a.Known() {
+			t.Errorf("%s has words and no role", a)
+		}
+	}
+}
+
+func TestWithheld_groupsByRole(t *testing.T) {
+	t.Parallel()
+	ana := Identity{Name: "ana@example.org", Role: RoleViewer}
+	ben := Identity{Name: "ben@example.org", Role: RoleOperator}
+	for _, c := range []struct {
+		who     Identity
+		actions []Action
+		want    string
+	}{
+		{ana, []Action{ActRequeue}, "Requeue needs the role operator; you are ana@example.org, a viewer."},
+		{ana, []Action{ActSkip, ActRequeue, ActRetry}, "Requeue and retry now need the role operator, skip an event needs the role admin; you are ana@example.org, a viewer."},
+		{ana, []Action{ActPause, ActReplay, ActRunStart}, "Pause a campaign, replay a campaign and start a run need the role operator; you are ana@example.org, a viewer."},
+		{ben, []Action{ActSkip, ActRequeue, ActRetry}, "Skip an event needs the role admin; you are ben@example.org, an operator."},
+		{ben, []Action{ActRequeue}, ""},
+		{ana, nil, ""},
+		{Local(), []Action{ActSkip, ActRequeue, ActTokenCreate}, ""},
+		{Identity{Role: RoleViewer}, []Action{ActRequeue}, "Requeue needs the role operator; you are a viewer."},
+		{Identity{Name: "eve"}, []Action{ActRequeue}, "Requeue needs the role operator; you are eve, without a role."},
+	} {
+		if got := c.who.Withheld(c.actions...); got != c.want {
+			t.Errorf("%v of %v: %q, want %q", c.actions, c.who, got, c.want)
+		}
+	}
+}
