@@ -21,7 +21,7 @@ func newSQLiteGround(dir, journal string) (*sqliteGround, error) {
 	if dir == "" {
 		dir = filepath.Dir(strings.TrimPrefix(journal, "sqlite:"))
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, usagef("--dir: cannot create %s: %v", dir, unwrapAll(err))
 	}
 	temp, err := os.MkdirTemp(dir, "outboxweb-bench-")

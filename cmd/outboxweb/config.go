@@ -145,10 +145,12 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	switch {
 	case flag.IsBool():
 		want = "!!bool"
-	case flag.Target.Kind() == reflect.Int:
+	case isWhole(flag):
 		want = "!!int"
+	case flag.Target.CanFloat():
+		want = "!!float"
 	}
-	if node.ShortTag() != want {
+	if tag := node.ShortTag(); tag != want && !(want == "!!float" && tag == "!!int") {
 		return nil, fmt.Errorf("must be %s, not %s", kindOf(flag), strconv.Quote(node.Value))
 	}
 	target := reflect.New(flag.Target.Type()).Elem()
@@ -168,6 +170,12 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	return node.Value, nil
 }
 
+// isWhole reports whether a flag is a whole number; a duration is one only to
+// the compiler.
+func isWhole(flag *kong.Flag) bool {
+	return flag.Target.CanInt() && flag.Target.Type() != reflect.TypeFor[time.Duration]()
+}
+
 func kindOf(flag *kong.Flag) string {
 	switch {
 	case flag.IsBool():
@@ -176,8 +184,10 @@ func kindOf(flag *kong.Flag) string {
 		return "a list of texts"
 	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
 		return "a duration such as 2s"
-	case flag.Target.Kind() == reflect.Int:
+	case isWhole(flag):
 		return "a whole number"
+	case flag.Target.CanFloat():
+		return "a number"
 	default:
 		return "a text"
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }})
+	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
 }
 
 // TestScripts runs the program as its users do. Beside testscript's own

@@ -29,26 +29,25 @@ const shutdownLimit = 15 * time.Second
 
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
-	Listen         string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen. Port 0 takes a free one."`
-	Host           []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
-	BasePath       string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
-	ReadOnly       bool          `help:"Refuse every append and act over HTTP."`
-	InsecureNoAuth bool          `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
-	Sample         bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
-	Worker         bool          `default:"true" negatable:"" help:"Run the embedded worker."`
-	Publish        bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
-	EventSource    string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
-	PollInterval   time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
-	BatchSize      int           `default:"1000" placeholder:"N" help:"Rows a wave."`
-	Lease          time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
-	RunParallel    int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
-	RunRate        int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
-	VerifyEvery    time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
-	Concurrency    int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
-	EventTimeout   time.Duration `default:"10s" help:"How long one event may take to apply."`
-	MaxAttempts    int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
-	RetryBase      time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
-	RetryMax       time.Duration `default:"5m" help:"The longest wait between attempts."`
+	Listening
+	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
+	BasePath     string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
+	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
+	Sample       bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
+	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
+	Publish      bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
+	EventSource  string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
+	PollInterval time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
+	BatchSize    int           `default:"1000" placeholder:"N" help:"Rows a wave."`
+	Lease        time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
+	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
+	RunRate      int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
+	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
+	Concurrency  int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
+	EventTimeout time.Duration `default:"10s" help:"How long one event may take to apply."`
+	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
+	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
+	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
 	originFlags
 }
 
@@ -61,29 +60,39 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector()
-	listener, err := net.Listen("tcp", c.Listen)
+	tlsConfig, err := c.tlsConfig(a.logger())
 	if err != nil {
-		return fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))
+		return err
+	}
+	tuneCollector()
+	listener, err := c.listen(ctx)
+	if err != nil {
+		return err
 	}
 	defer listener.Close()
-	options := a.storeOptions()
-	options.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(pairs) > 0)
-	options.EventTimeout, options.Lease, options.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
-	options.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
-	st, set, err := a.openBothWith(ctx, options)
+	st, set, err := a.openBothWith(ctx, c.storeOptions(a, len(pairs) > 0))
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	s := c.newServer(a, st, set, pairs)
+	s := c.newServer(a, st, set, pairs, listener.Addr())
+	s.http.TLSConfig = tlsConfig
 	if c.Sample {
 		if err := s.fillWithSample(ctx); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(a.out, "listening on http://%s\n", listener.Addr())
+	fmt.Fprintln(a.out, "listening on", c.address(listener.Addr()))
 	return s.run(ctx, listener)
+}
+
+// storeOptions are the store's options as serve needs them.
+func (c *serveCmd) storeOptions(a *app, publishers bool) store.Options {
+	o := a.storeOptions()
+	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && publishers)
+	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
+	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
+	return o
 }
 
 // tuneCollector lets the heap grow further between collections. What lives is
@@ -98,14 +107,7 @@ func tuneCollector() {
 
 // check judges the flags that kong cannot.
 func (c *serveCmd) check() error {
-	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
-	case err != nil:
-		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080", c.Listen)
-	case c.InsecureNoAuth && !c.ReadOnly:
-		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
-	case !isLoopback(host) && !c.InsecureNoAuth:
-		return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", c.Listen)
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case handlers.CheckPath(c.BasePath) != nil:
@@ -124,6 +126,9 @@ func (c *serveCmd) check() error {
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
+	}
+	if err := c.checkListening(); err != nil {
+		return err
 	}
 	if err := c.originFlags.check(); err != nil {
 		return err
@@ -155,29 +160,6 @@ func isURI(text string) bool {
 	return err == nil
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// hosts are the names under which browsers may ask, the address listened on
-// among them where it is a particular one.
-func (c *serveCmd) hosts() []string {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		return c.Host
-	}
-	return append([]string{host}, c.Host...)
-}
-
-// unwrapAll is the innermost cause, such as "address already in use".
-func unwrapAll(err error) error {
-	for errors.Unwrap(err) != nil {
-		err = errors.Unwrap(err)
-	}
-	return err
-}
-
 // server is what serve wires together.
 type server struct {
 	store   *store.Store
@@ -188,7 +170,7 @@ type server struct {
 	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair) *server {
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair, addr net.Addr) *server {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
@@ -208,24 +190,23 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 		w.Wake()
 		p.Wake()
 	})
-	var inline func(context.Context, string) error
+	config := c.handlerConfig(a, st, set, addr)
+	config.TestPublisher = c.publisherTester(a, st, pairs)
+	config.Metrics, config.Logger = collectors, log
 	if st.Mode() == outbox.ModeInline {
-		inline = w.ApplyInline
+		config.InlineApply = w.ApplyInline
 	}
 	stopping := make(chan struct{})
-	handler := handlers.New(handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		Version: version, Projections: projectionInfos(set), Settings: a.settings, InlineApply: inline, DryRun: dryRunner(st, set), TestPublisher: c.publisherTester(a, st, pairs), Stopping: stopping, Metrics: collectors, Logger: log})
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      90 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}}
+	config.Stopping = stopping
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s
+}
+
+// handlerConfig is what the flags say to the handlers.
+func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
+	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr),
+		PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors, HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, DryRun: dryRunner(st, set)}
 }
 
 // dryRunner tries events on copies of what the stores have.
@@ -242,7 +223,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	defer stop()
 	served, worked, published := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() {
-		err := s.http.Serve(listener)
+		err := serveOn(s.http, listener)
 		stop()
 		served <- err
 	}()

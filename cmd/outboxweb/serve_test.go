@@ -23,7 +23,7 @@ const patience = 30 * time.Second
 
 // served is a server in a process of its own.
 type served struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	url    string
 	dir    string
@@ -33,33 +33,45 @@ type served struct {
 
 // serve starts the program on databases in a fresh directory and waits until
 // it says where it listens.
-func serve(t *testing.T, flags ...string) *served {
+func serve(t testing.TB, flags ...string) *served {
 	t.Helper()
 	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
 	s.cmd = exec.Command("outboxweb", append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
 	s.cmd.Dir = s.dir
 	s.cmd.Stderr = &s.stderr
-	stdout, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(stdout)
-	first, err := lines.ReadString('\n')
-	url, found := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
-	if err != nil || !found {
+	first := s.start()
+	url, found := strings.CutPrefix(first, "listening on ")
+	if !found {
 		s.cmd.Process.Kill()
-		t.Fatalf("stdout %q, %v; stderr: %s", first, err, s.stderr.String())
+		s.wait()
+		t.Fatalf("stdout %q; stderr: %s", first, s.stderr.String())
 	}
 	s.url = url
+	return s
+}
+
+// start starts the process and returns its first line, empty when there is
+// none.
+func (s *served) start() string {
+	s.t.Helper()
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.cmd.Process.Kill() })
+	lines := bufio.NewReader(stdout)
+	first, err := lines.ReadString('\n')
+	if err != nil && err != io.EOF {
+		s.t.Fatal(err)
+	}
 	go func() {
 		io.Copy(io.Discard, lines)
 		s.ended <- s.cmd.Wait()
 	}()
-	t.Cleanup(func() { s.cmd.Process.Kill() })
-	return s
+	return strings.TrimSpace(first)
 }
 
 // wait waits for the process to end.
@@ -106,7 +118,7 @@ func (s *served) summary() outbox.Summary {
 }
 
 // eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	look := time.NewTicker(20 * time.Millisecond)

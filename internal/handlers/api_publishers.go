@@ -182,7 +182,7 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 
 func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target outbox.SeekTarget, body seekBody) (outbox.Seek, error) {
 	if body.DryRun {
-		return s.Store.PreviewSeek(r.Context(), name, target)
+		return s.previewSeekTo(r.Context(), name, target)
 	}
 	if err := needs(r, outbox.ActPublisherSeek.Role()); err != nil {
 		return outbox.Seek{}, err

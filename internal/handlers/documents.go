@@ -12,28 +12,17 @@ import (
 	"outboxweb/web/templates"
 )
 
-// documentReaders is how many requests may hold a whole document in memory at
-// once. Others wait for room, though not as long as the database may take.
-const (
-	documentReaders = 8
-	documentWait    = 2 * time.Second
-)
-
 // document reads one document of an event, once there is room for it. done
 // gives the room back. No room in time is outbox.ErrBusy.
 func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, done func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, documentWait)
-	defer cancel()
-	select {
-	case s.reading <- struct{}{}:
-	case <-waiting.Done():
-		return "", "", nil, fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, outbox.ErrBusy)
+	if done, err = s.reading.enter(ctx, roomWait); err != nil {
+		return "", "", nil, fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
 	}
 	if text, hash, err = s.Store.Document(ctx, campaign, seq, part); err != nil {
-		<-s.reading
+		done()
 		return "", "", nil, err
 	}
-	return text, hash, func() { <-s.reading }, nil
+	return text, hash, done, nil
 }
 
 // payload answers with the payload of an event exactly as it is stored, as a

@@ -136,10 +136,10 @@ func TestPayload_thatThereIsNoRoomForIsBusy(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	for range documentReaders {
-		s.srv.reading <- struct{}{}
+		s.srv.reading.places <- struct{}{}
 	}
 	s.get("/api/v1/campaigns/c-1/events/1/payload").want(t, 503, "busy")
-	<-s.srv.reading
+	<-s.srv.reading.places
 	for range 2 * documentReaders { // each gives its room back
 		s.get("/api/v1/campaigns/c-1/events/1/payload").want(t, 200)
 		s.get("/campaigns/c-1/events/1/tree").want(t, 200)

@@ -1,19 +1,10 @@
 package handlers
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
-)
-
-// Dry runs copy rows, so that few go on at a time; others wait a little, and
-// are then told to come back.
-const (
-	dryRunsAtATime = 2
-	dryRunWait     = 2 * time.Second
 )
 
 type dryRunQuery struct {
@@ -35,24 +26,10 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot try events")
 	}
-	if err := s.roomToTry(r.Context()); err != nil {
-		return v, err
-	}
-	defer func() { <-s.trying }()
-	v.Tried, err = s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
+		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+	})
 	return v, err
-}
-
-// roomToTry waits for room for a dry run.
-func (s *server) roomToTry(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dryRunWait)
-	defer cancel()
-	select {
-	case s.trying <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are trying events just now; try again in a moment"}
-	}
 }
 
 func (s *server) apiDryRun(w http.ResponseWriter, r *http.Request) error {

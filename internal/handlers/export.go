@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	if err := file.extend(); err != nil {
 		return err
 	}
-	for items, err := range pages {
+	for items, err := range inTurns(r.Context(), s.exporting, pages) {
 		if err == nil && s.stopping() {
 			err = errors.New("the server is stopping")
 		}
@@ -130,6 +131,32 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 		return s.cut(r, file, err)
 	}
 	return nil
+}
+
+// inTurns reads each page in a place of the room, and gives the place back
+// while the page is on its way: a client that takes it slowly holds nobody up.
+func inTurns[T any](ctx context.Context, m room, pages iter.Seq2[[]T, error]) iter.Seq2[[]T, error] {
+	return func(yield func([]T, error) bool) {
+		leave, err := m.enter(ctx, roomWait)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { leave() }()
+		for items, err := range pages {
+			leave()
+			leave = func() {}
+			if !yield(items, err) || err != nil {
+				return
+			}
+			again, err := m.enter(ctx, exportPatience)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			leave = again
+		}
+	}
 }
 
 // cut ends an export that failed. It does not return once the file has begun.

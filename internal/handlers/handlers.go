@@ -80,6 +80,12 @@ type Config struct {
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
+	// ActRate is how many acts a second one identity may do, with bursts of
+	// twice as many; 0 means that there is no limit.
+	ActRate float64
+	// HSTS tells browsers to come by HTTPS alone, for a year. It is for servers
+	// that speak TLS themselves.
+	HSTS bool
 	// Auth tells who asks. nil lets everybody in as the local operator.
 	Auth *auth.Gate
 	// Trusts reports whether the other end of a request's socket is a proxy that
@@ -94,15 +100,18 @@ type Config struct {
 
 type server struct {
 	Config
-	links     templates.Links // below the base path; linksOf also knows what a proxy puts before it
-	router    *chi.Mux
-	routes    map[string]route // what the router knows, by method and pattern
-	overviews map[outbox.Span]*overviewCache
-	cost      cost
+	links      templates.Links // below the base path; linksOf also knows what a proxy puts before it
+	router     *chi.Mux
+	routes     map[string]route // what the router knows, by method and pattern
+	overviews  map[outbox.Span]*overviewCache
+	cost       cost
+	reading    room  // for the documents that are in memory
+	trying     room  // for dry runs
+	previewing room  // for saying what acts on much would do
+	exporting  room  // for reading a page of an export
+	acting     *pace // of acts
 	// crossOrigin knows changes that another site's page asked for.
 	crossOrigin *http.CrossOriginProtection
-	reading     chan struct{} // room for the documents that are in memory
-	trying      chan struct{} // room for dry runs
 }
 
 // New makes the handler of everything the server answers.
@@ -122,11 +131,13 @@ func newServer(c Config) *server {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
 	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		overviews: map[outbox.Span]*overviewCache{}, reading: make(chan struct{}, documentReaders), trying: make(chan struct{}, dryRunsAtATime)}
+		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
+		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
+		previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
-	s.router.Use(s.identify, s.recoverPanic, s.setHeaders, s.learnPrefix, s.protectHost, s.stripBase, middleware.GetHead)
+	s.router.Use(s.identify, s.setHeaders, s.learnPrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
 	s.router.NotFound(s.handle(s.notFound))
 	s.router.MethodNotAllowed(s.handle(s.methodNotAllowed))
 	s.routeSystem()

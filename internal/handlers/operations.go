@@ -189,7 +189,7 @@ func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	preview, err := s.Store.PreviewOperation(r.Context(), order.Selection)
+	preview, err := s.previewOperation(r.Context(), order.Selection)
 	if err != nil {
 		return err
 	}
@@ -315,10 +315,10 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	preview, err := s.Store.PreviewOperation(r.Context(), order.Selection)
+	preview, err := s.previewOperation(r.Context(), order.Selection)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more than one operation takes
 		order.Filter.Limit = store.MaxOperation
-		preview, err = s.Store.PreviewOperation(r.Context(), order.Selection)
+		preview, err = s.previewOperation(r.Context(), order.Selection)
 	}
 	if err != nil {
 		return err

@@ -243,6 +243,6 @@ func (s *server) previewSeek(ctx context.Context, name outbox.PairName, q seekQu
 	if err != nil {
 		return nil, err
 	}
-	preview, err := s.Store.PreviewSeek(ctx, name, target)
+	preview, err := s.previewSeekTo(ctx, name, target)
 	return &preview, err
 }

@@ -134,7 +134,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	view := templates.NewRunView{Order: form.order(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
 	if o := view.Order; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
-		preview, err := s.Store.PreviewRun(r.Context(), o, s.Projections)
+		preview, err := s.previewRun(r.Context(), o)
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
 		case err == nil:
 			view.Preview = &preview

@@ -255,12 +255,12 @@ func TestDryRun_letsFewInAtATime(t *testing.T) {
 	})
 	s.seed("c-1", "a")
 	for range dryRunsAtATime {
-		s.srv.trying <- struct{}{}
+		s.srv.trying.places <- struct{}{}
 	}
 	s.get("/rows/c-1/1/dry-run").want(t, 503, "try again in a moment")
-	<-s.srv.trying
+	<-s.srv.trying.places
 	s.get("/rows/c-1/1/dry-run").want(t, 200)
-	if len(s.srv.trying) != dryRunsAtATime-1 {
+	if len(s.srv.trying.places) != dryRunsAtATime-1 {
 		t.Error("a dry run keeps its place when it has ended")
 	}
 }

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"fmt"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -102,13 +101,7 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	setup := templates.Setup{
 		Reasons: a.Reasons, Go: a.Go, Databases: a.Databases, Projections: a.Projections, Settings: a.Settings, Cost: a.Cost, Request: a.Request,
-		Limits: []templates.Limit{
-			{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
-			{Name: "Body of an act", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
-			{Name: "Items in a page of a list", Value: "50, at most 200"},
-			{Name: "Rows requeued at once", Value: "100, at most 10,000"},
-			{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s", defaultWait, longestWait)},
-		},
+		Limits: s.limits(),
 	}
 	p := s.page(r, "About", "About")
 	p.Twin = s.linksOf(r).API().About()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -196,6 +197,9 @@ func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &outbox.Refusal{Err: errSlow, Detail: "the body took too long to arrive; nothing was changed"}
 	}
 	return outbox.Invalid("", "the body could not be read: it ended early or is not well formed")
 }

@@ -25,6 +25,10 @@ var (
 	errPrefix    = errors.New("malformed prefix")
 	errMediaType = errors.New("unsupported media type")
 	errRange     = errors.New("no such range")
+	errAddress   = errors.New("address too long")
+	errHeaders   = errors.New("too many headers")
+	errSlow      = errors.New("request sent too slowly")
+	errRate      = errors.New("too many acts")
 )
 
 // statuses is the one table from kinds of error to answers, the first that
@@ -50,6 +54,10 @@ var statuses = []struct {
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errPrefix, http.StatusBadRequest, "prefix"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},
+	{errAddress, http.StatusRequestURITooLong, "address"},
+	{errHeaders, http.StatusRequestHeaderFieldsTooLarge, "headers"},
+	{errSlow, http.StatusRequestTimeout, "slow"},
+	{errRate, http.StatusTooManyRequests, "rate"},
 	{errRange, http.StatusRequestedRangeNotSatisfiable, "range"},
 }
 

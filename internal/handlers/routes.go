@@ -86,6 +86,9 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 		if err == nil && t.method == http.MethodPost {
 			err = s.fromHere(r)
 		}
+		if err == nil {
+			err = s.checkPace(w, r, t)
+		}
 		if err != nil {
 			s.fail(w, r, err)
 			return

@@ -68,7 +68,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 }
 
 // recoverPanic turns a panic into an internal error. http.ErrAbortHandler goes
-// on: it is how a handler drops its connection.
+// on: it is how a handler drops its connection. That is also what happens to an
+// answer that had begun, so that nobody takes what has arrived for the whole.
 func (s *server) recoverPanic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -77,7 +78,15 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(cause)
 			default:
-				s.fail(w, r, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+				err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+				if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
+					s.Logger.Error("answer cut off", "method", r.Method, "path", r.URL.Path, "request_id", requestID(r), "err", err)
+					panic(http.ErrAbortHandler)
+				}
+				for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Location"} {
+					w.Header().Del(name) // of the answer that there would have been
+				}
+				s.fail(w, r, err)
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -90,6 +99,9 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 	framed := cmp.Or(strings.Join(s.FrameAncestors, " "), "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		if s.HSTS {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		h.Set("Content-Security-Policy", contentSecurityPolicy+framed)
 		if len(s.FrameAncestors) == 0 {
 			h.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors; it cannot name an origin

@@ -17,7 +17,7 @@ import (
 // again, never events that are missing. PostgreSQL is copied by pg_dump, which
 // must be installed.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return outbox.Setup("cannot create the backup directory %s: %v", dir, reason(err))
 	}
 	entries, err := os.ReadDir(dir)
@@ -52,10 +52,23 @@ func (d *database) backupFile() string {
 }
 
 func (d *database) copyInto(ctx context.Context, path string) error {
+	if err := makePrivate(path); err != nil {
+		return err
+	}
 	if d.schema != "" {
 		return d.dumpInto(ctx, path)
 	}
 	return d.vacuumInto(ctx, path)
+}
+
+// makePrivate makes an empty file for SQLite or pg_dump to fill, which would
+// make one that others can read while it grows.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // vacuumInto needs a reading connection without query_only, which refuses "vacuum into" although that changes nothing here.
@@ -79,7 +92,7 @@ func publish(path string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(f.Chmod(0o600), f.Sync(), f.Close())
+	err = errors.Join(f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(path+".part", path)
 	}
@@ -164,7 +177,7 @@ func (r *restoration) run(ctx context.Context) error {
 }
 
 func copyFile(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), privateDir); err != nil {
 		return err
 	}
 	in, err := os.Open(from)
@@ -172,7 +185,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := os.OpenFile(to+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, privateFile)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,13 @@ var sqliteDialect = &dialect{
 
 const busyTimeout = 10 * time.Second
 
+// Modes of what is made here: journals tell what people did, and are nobody
+// else's to read. What exists keeps its mode.
+const (
+	privateFile = 0o600
+	privateDir  = 0o700
+)
+
 // sameFile reports whether two paths lead to one file, or would once it is made.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
@@ -48,7 +55,7 @@ func sameFile(a, b string) bool {
 }
 
 // openSQLite opens the SQLite file at path, creating its directory and the
-// file itself (0600) unless mustExist.
+// file itself unless mustExist. SQLite gives the files beside it the same mode.
 func openSQLite(ctx context.Context, name, path string, mustExist bool) (*database, error) {
 	if err := prepareFile(name, path, mustExist); err != nil {
 		return nil, err
@@ -80,12 +87,12 @@ func prepareFile(name, path string, mustExist bool) error {
 	if _, err := os.Stat(path); mustExist && errors.Is(err, os.ErrNotExist) {
 		return outbox.Setup("the %s database %s does not exist and --no-migrate forbids creating it", name, path)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
 		return outbox.Setup("cannot create the directory of the %s database %s: %v", name, path, reason(err))
 	}
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, privateFile)
 	if err != nil {
 		return outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
 	}

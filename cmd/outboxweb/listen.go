@@ -1,0 +1,331 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// Listening holds the flags of serve that say where it listens and what it
+// takes from those who ask there.
+type Listening struct {
+	Listen         string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
+	TLSCert        string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
+	TLSKey         string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
+	InsecureNoAuth bool    `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
+	ActRate        float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
+}
+
+const (
+	unixPrefix = "unix:"
+	systemd    = "systemd"
+)
+
+// mostActRate keeps twice the rate within an int.
+const mostActRate = 1e6
+
+// check judges the flags of listening.
+func (c *serveCmd) checkListening() error {
+	switch {
+	case c.InsecureNoAuth && !c.ReadOnly:
+		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return usagef("--tls-cert and --tls-key go together; one of them is missing")
+	case math.IsNaN(c.ActRate) || c.ActRate < 0 || c.ActRate > mostActRate:
+		return usagef("--act-rate must lie between 0 and %d", int(mostActRate))
+	case c.Listen == systemd:
+		return nil // what it passes on is judged when it is there
+	}
+	addr, err := c.place()
+	if err != nil {
+		return err
+	}
+	return c.checkPlace(addr)
+}
+
+// named is the address that a flag names, before anybody listens there.
+type named struct{ network, text string }
+
+func (a named) Network() string { return a.network }
+func (a named) String() string  { return a.text }
+
+// place reads --listen.
+func (c *serveCmd) place() (net.Addr, error) {
+	path, unix := strings.CutPrefix(c.Listen, unixPrefix)
+	switch {
+	case unix && path == "":
+		return nil, usagef("--listen: %q names no path, such as unix:/run/outboxweb/http.sock", c.Listen)
+	case unix:
+		return named{"unix", path}, nil
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return nil, usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080, nor unix:PATH, nor systemd", c.Listen)
+	}
+	return named{"tcp", c.Listen}, nil
+}
+
+// checkPlace is the gate: it refuses an address from which somebody could come
+// whom this server does not know. It judges the address of the flag and again,
+// since names and systemd may lead elsewhere, the one that is listened on.
+func (c *serveCmd) checkPlace(addr net.Addr) error {
+	if addr.Network() == "unix" {
+		return c.checkSocket(addr.String())
+	}
+	host, _, err := net.SplitHostPort(addr.String())
+	if err == nil && (isLoopback(host) || c.InsecureNoAuth) {
+		return nil
+	}
+	return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", addr)
+}
+
+func (c *serveCmd) checkSocket(path string) error {
+	switch {
+	case path == "" || path[0] == '@' || path[0] == 0:
+		return usagef("--listen: a socket without a path has no file mode, so that it is open to everybody on this machine; give it a path, such as unix:/run/outboxweb/http.sock")
+	case c.TLSCert != "":
+		return usagef("--tls-cert: a Unix socket does not leave this machine and takes no TLS; leave --tls-cert and --tls-key out, or listen on HOST:PORT")
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hosts are the names under which browsers may ask, the address listened on
+// among them where it is a particular one.
+func (c *serveCmd) hosts(addr net.Addr) []string {
+	names := c.Host
+	for _, text := range []string{c.Listen, addr.String()} {
+		host, _, err := net.SplitHostPort(text)
+		if ip := net.ParseIP(host); err == nil && host != "" && (ip == nil || !ip.IsUnspecified()) {
+			names = append(names[:len(names):len(names)], host)
+		}
+	}
+	return names
+}
+
+// listen opens the place of --listen, once the gate lets it pass. The caller
+// closes it.
+func (c *serveCmd) listen(ctx context.Context) (net.Listener, error) {
+	listener, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkPlace(listener.Addr()); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+func (c *serveCmd) open(ctx context.Context) (net.Listener, error) {
+	if c.Listen == systemd {
+		return passedOn()
+	}
+	if path, unix := strings.CutPrefix(c.Listen, unixPrefix); unix {
+		return listenUnix(ctx, path)
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))
+	}
+	return listener, nil
+}
+
+// address is how people and clients write where it listens.
+func (c *serveCmd) address(addr net.Addr) string {
+	switch {
+	case addr.Network() == "unix":
+		return unixPrefix + addr.String()
+	case c.TLSCert != "":
+		return "https://" + addr.String()
+	}
+	return "http://" + addr.String()
+}
+
+// serveOn answers on a listener until the server is shut down.
+func serveOn(s *http.Server, listener net.Listener) error {
+	if s.TLSConfig != nil {
+		return s.ServeTLS(listener, "", "")
+	}
+	return s.Serve(listener)
+}
+
+// tlsConfig is how to speak HTTPS; nil means not at all.
+func (c *serveCmd) tlsConfig(log *slog.Logger) (*tls.Config, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	pair, err := readCertificate(c.TLSCert, c.TLSKey, log)
+	if err != nil {
+		return nil, err
+	}
+	return pair.config(), nil
+}
+
+// socketMode is what a Unix socket's file allows: its owner and its group may
+// connect, which the file mode calls writing.
+const socketMode = 0o660
+
+// socketPath is how long the path of a Unix socket may be, in bytes.
+const socketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// listenUnix listens on a socket at path, which it makes; closing the listener
+// removes it. What a process that has died left there is removed.
+//
+// The file must not be open to others even for a moment, so the umask gives it
+// its mode. That one belongs to the whole process: whoever calls this must not
+// make files meanwhile, or they get the mode as well.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	cannot := func(why any) error { return fmt.Errorf("--listen: cannot listen on unix:%s: %v", path, why) }
+	if len(path) > socketPath {
+		return nil, cannot(fmt.Sprintf("the path is %d bytes long, and the system's limit is %d", len(path), socketPath))
+	}
+	unlock, err := lockDirectory(ctx, filepath.Dir(path))
+	if err != nil {
+		return nil, cannot(unwrapAll(err))
+	}
+	defer unlock()
+	if err := removeStale(path); err != nil {
+		return nil, cannot(err)
+	}
+	before := syscall.Umask(0o777 &^ socketMode)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	syscall.Umask(before)
+	if err != nil {
+		return nil, cannot(unwrapAll(err))
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, errors.Join(cannot(unwrapAll(err)), listener.Close())
+	}
+	listener.SetUnlinkOnClose(false)
+	return &unixListener{UnixListener: listener, path: path, made: info}, nil
+}
+
+// removeStale makes room at path, unless somebody listens there or what is
+// there is no socket.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return unwrapAll(err)
+	case info.Mode().Type() != os.ModeSocket:
+		return errors.New("there is a file that is no socket; move it away, or listen elsewhere")
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
+		conn.Close()
+		return errors.New("another process listens there; stop it, or listen elsewhere")
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("whether another process listens there cannot be told: %w", unwrapAll(err))
+	}
+	return os.Remove(path)
+}
+
+// lockPatience is how long the making of a socket waits for another process
+// that makes one in the same directory.
+const lockPatience = 5 * time.Second
+
+// lockDirectory keeps two processes that start at once from removing each
+// other's sockets as stale.
+func lockDirectory(ctx context.Context, dir string) (unlock func() error, err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return d.Close, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(err, d.Close())
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("another process has locked the directory %s", dir), d.Close())
+		}
+	}
+}
+
+// unixListener removes its socket when it is closed, unless there is another
+// one by then.
+type unixListener struct {
+	*net.UnixListener
+	path string
+	made os.FileInfo
+}
+
+func (l *unixListener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
+		if err := os.Remove(l.path); err != nil {
+			return errors.Join(err, l.UnixListener.Close())
+		}
+	}
+	return l.UnixListener.Close()
+}
+
+// passedOn is the one listening stream socket that systemd passes on.
+func passedOn() (net.Listener, error) {
+	files := activation.Files(true)
+	defer func() {
+		for _, f := range files {
+			f.Close() // the listener has its own descriptor
+		}
+	}()
+	switch len(files) {
+	case 0:
+		return nil, usagef("--listen: systemd has passed no socket on (LISTEN_FDS); let a socket unit start this process, as docs/outboxweb.socket does")
+	case 1:
+	default:
+		return nil, usagef("--listen: systemd has passed %d sockets on, and only one is listened on; leave one ListenStream= in the socket unit", len(files))
+	}
+	if !isListening(files[0]) {
+		return nil, usagef("--listen: what systemd has passed on is no listening stream socket; the socket unit needs ListenStream= and Accept=no")
+	}
+	listener, err := net.FileListener(files[0])
+	if err != nil {
+		return nil, usagef("--listen: the socket that systemd has passed on cannot be used: %v", unwrapAll(err))
+	}
+	return listener, nil
+}
+
+// isListening reports whether a file is a stream socket that takes connections.
+func isListening(f *os.File) bool {
+	kind, err := syscall.GetsockoptInt(int(f.Fd()), syscall.SOL_SOCKET, syscall.SO_TYPE)
+	if err != nil || kind != syscall.SOCK_STREAM {
+		return false
+	}
+	accepts, err := syscall.GetsockoptInt(int(f.Fd()), syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
+	return err == nil && accepts != 0
+}
+
+// unwrapAll is the innermost cause, such as "address already in use".
+func unwrapAll(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// shortDir is a directory whose name leaves room for that of a Unix socket.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// through is a client whose requests all go to a Unix socket.
+func through(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+}
+
+func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("GET %s: %s, %v\n%s", url, response.Status, err, body)
+	}
+	return response
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	s := serve(t, "--listen", "unix:"+socket)
+	if s.url != "unix:"+socket {
+		t.Errorf("it prints %q", s.url)
+	}
+	if got := mode(t, socket); got != socketMode {
+		t.Errorf("the socket has the mode %o", got)
+	}
+	wantAnswer(t, through(socket), "http://localhost/")
+	out, errs, code := runIn(t, t.TempDir(), "serve", "--listen", "unix:"+socket)
+	if want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process listens there; stop it, or listen elsewhere\n"; code != exitFailed || errs != want || out != "" {
+		t.Errorf("a second server: exit %d, stdout %q, stderr %q", code, out, errs)
+	}
+	wantAnswer(t, through(socket), "http://localhost/healthz")
+	s.signal(syscall.SIGTERM)
+	if err := s.wait(); err != nil {
+		t.Errorf("after SIGTERM: %v; stderr: %s", err, s.stderr.String())
+	}
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	first := serve(t, "--listen", "unix:"+socket)
+	first.signal(syscall.SIGKILL)
+	first.wait()
+	if _, err := os.Lstat(socket); err != nil {
+		t.Fatalf("a killed server leaves no socket: %v", err)
+	}
+	serve(t, "--listen", "unix:"+socket)
+	wantAnswer(t, through(socket), "http://localhost/")
+}
+
+// Of those that start at once where a dead process has left its socket, one
+// gets the place, and can be reached there. They race in a process of their
+// own, since making a socket changes the umask.
+func TestListen_racersDoNotTakeEachOthersSocket(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("racesockets", filepath.Join(shortDir(t), "http.sock")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// raceSockets is the command racesockets PATH.
+func raceSockets() {
+	for range 200 {
+		if err := raceSocket(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+	}
+}
+
+func raceSocket(path string) error {
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	const racers = 4
+	got := make(chan net.Listener, racers)
+	for range racers {
+		go func() {
+			l, _ := listenUnix(context.Background(), path) // the others are refused
+			got <- l
+		}()
+	}
+	var winners []net.Listener
+	for range racers {
+		if l := <-got; l != nil {
+			winners = append(winners, l)
+		}
+	}
+	if len(winners) != 1 {
+		return fmt.Errorf("%d listen at one place", len(winners))
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Close(), winners[0].Close())
+}
+
+func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	file := filepath.Join(dir, "precious")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for place, want := range map[string]string{
+		file:                                  "there is a file that is no socket",
+		filepath.Join(dir, "no", "http.sock"): "no such file or directory",
+		filepath.Join(dir, strings.Repeat("x", 120)): "bytes long, and the system's limit is 107",
+	} {
+		if _, errs, code := runIn(t, t.TempDir(), "serve", "--listen", "unix:"+place); code != exitFailed || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %q", place, code, errs)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+}
+
+// A server removes the socket it has made, and not the one that has taken its
+// place since.
+func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	first := serve(t, "--listen", "unix:"+socket)
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--listen", "unix:"+socket)
+	first.signal(syscall.SIGTERM)
+	if err := first.wait(); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, through(socket), "http://localhost/healthz")
+}
+
+// activated runs serve --listen systemd as systemd would, with these files
+// passed on, and returns where it says it listens, or how it failed.
+func activated(t *testing.T, files []*os.File, flags ...string) (address string, failed string) {
+	t.Helper()
+	program, err := exec.LookPath("outboxweb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(files))
+	cmd := exec.Command("sh", append([]string{"-c", script, program}, flags...)...)
+	cmd.Dir, cmd.ExtraFiles = t.TempDir(), files
+	s := &served{t: t, cmd: cmd, ended: make(chan error, 1)}
+	cmd.Stderr = &s.stderr
+	line := s.start()
+	if line == "" {
+		if err := s.wait(); err == nil || cmd.ProcessState.ExitCode() != exitUsage {
+			t.Errorf("it ended with %v", err)
+		}
+		return "", s.stderr.String()
+	}
+	return strings.TrimPrefix(line, "listening on "), ""
+}
+
+func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
+	t.Helper()
+	f, err := of.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func tcpSocket(t *testing.T, host string) *net.TCPListener {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
+	t.Parallel()
+	l := tcpSocket(t, "127.0.0.1")
+	address, failed := activated(t, []*os.File{fileOf(t, l)})
+	if want := "http://" + l.Addr().String(); address != want {
+		t.Fatalf("it listens on %q, want %q; %s", address, want, failed)
+	}
+	wantAnswer(t, http.DefaultClient, address+"/")
+}
+
+func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	address, failed := activated(t, []*os.File{fileOf(t, l)})
+	if address != "unix:"+socket {
+		t.Fatalf("it listens on %q; %s", address, failed)
+	}
+	wantAnswer(t, through(socket), "http://localhost/")
+	if _, err := os.Lstat(socket); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
+	t.Parallel()
+	one, two := fileOf(t, tcpSocket(t, "127.0.0.1")), fileOf(t, tcpSocket(t, "127.0.0.1"))
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	datagrams, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(shortDir(t), "dgram"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datagrams.Close()
+	connected, err := net.Dial("tcp", tcpSocket(t, "127.0.0.1").Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Close()
+	abstract, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + itoa(os.Getpid()), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	regular, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer regular.Close()
+	world := tcpSocket(t, "0.0.0.0")
+	for name, c := range map[string]struct {
+		files []*os.File
+		want  string
+	}{
+		"nothing":     {nil, "systemd has passed no socket on (LISTEN_FDS)"},
+		"two":         {[]*os.File{one, two}, "systemd has passed 2 sockets on"},
+		"udp":         {[]*os.File{fileOf(t, udp)}, "no listening stream socket"},
+		"datagrams":   {[]*os.File{fileOf(t, datagrams)}, "no listening stream socket"},
+		"connected":   {[]*os.File{fileOf(t, connected.(*net.TCPConn))}, "no listening stream socket"},
+		"file":        {[]*os.File{regular}, "no listening stream socket"},
+		"abstract":    {[]*os.File{fileOf(t, abstract)}, "a socket without a path has no file mode"},
+		"every place": {[]*os.File{fileOf(t, world)}, world.Addr().String() + " is not a loopback address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if address, failed := activated(t, c.files); address != "" || !strings.Contains(failed, c.want) {
+				t.Errorf("listens on %q, %q", address, failed)
+			}
+		})
+	}
+	if address, failed := activated(t, []*os.File{fileOf(t, world)}, "--read-only", "--insecure-no-auth"); address == "" {
+		t.Errorf("with --insecure-no-auth: %s", failed)
+	}
+}
+
+// What is passed on to a parent is not for its child.
+func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("outboxweb", "serve", "--listen", "systemd")
+	cmd.Dir, cmd.ExtraFiles = t.TempDir(), []*os.File{fileOf(t, tcpSocket(t, "127.0.0.1"))}
+	cmd.Env = append(os.Environ(), "LISTEN_PID="+itoa(os.Getpid()), "LISTEN_FDS=1")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "passed no socket on") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestGate_judgesAddresses(t *testing.T) {
+	t.Parallel()
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 80} }
+	got := map[string]bool{}
+	for _, addr := range []net.Addr{tcp("127.0.0.1"), tcp("127.9.9.9"), tcp("::1"), tcp("0.0.0.0"), tcp("::"), tcp("10.0.0.1"), tcp("::ffff:127.0.0.1"), &net.TCPAddr{Port: 80},
+		named{"tcp", "localhost:80"}, named{"tcp", "ops.example:80"}, named{"tcp", "127.0.0.1.evil:80"}, named{"tcp", "localhost"},
+		&net.UnixAddr{Name: "/run/x", Net: "unix"}, &net.UnixAddr{Name: "@x", Net: "unix"}, &net.UnixAddr{Net: "unix"}} {
+		got[addr.Network()+" "+addr.String()] = new(serveCmd).checkPlace(addr) == nil
+	}
+	want := map[string]bool{"tcp 127.0.0.1:80": true, "tcp 127.9.9.9:80": true, "tcp [::1]:80": true, "tcp 0.0.0.0:80": false, "tcp [::]:80": false, "tcp 10.0.0.1:80": false,
+		"tcp :80": false, "tcp localhost:80": true, "tcp ops.example:80": false, "tcp 127.0.0.1.evil:80": false, "tcp localhost": false,
+		"unix /run/x": true, "unix @x": false, "unix ": false}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A client that takes its time is cut off by the real server too.
+func TestServe_cutsAClientThatNeverEndsItsHeader(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadDeadline(time.Now().Add(patience))
+	if rest, err := io.ReadAll(conn); err != nil {
+		t.Errorf("it is still open: %q, %v", rest, err)
+	}
+}

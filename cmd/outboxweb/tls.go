@@ -1,0 +1,121 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// certificateLook is how often the files of a certificate are looked at, at
+// the most: with the first handshake after that time.
+const certificateLook = 2 * time.Second
+
+// certificate is a certificate and its key, read again when their files
+// change. It is safe for concurrent use.
+type certificate struct {
+	cert, key string // files
+	log       *slog.Logger
+	now       func() time.Time
+
+	mu     sync.Mutex
+	pair   *tls.Certificate
+	seen   [2]os.FileInfo // the files when they were read last, whether or not they were sound
+	looked time.Time
+}
+
+// readCertificate reads both files. Its error names the one at fault.
+func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
+	c := &certificate{cert: cert, key: key, log: log, now: time.Now}
+	if c.seen = c.stat(); c.seen[0] == nil || c.seen[1] == nil {
+		return nil, c.unreadable()
+	}
+	pair, err := c.read()
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	c.pair, c.looked = pair, c.now()
+	return c, nil
+}
+
+// unreadable says which of the files is not there.
+func (c *certificate) unreadable() error {
+	for _, f := range []struct{ flag, name string }{{"--tls-cert", c.cert}, {"--tls-key", c.key}} {
+		if _, err := os.Stat(f.name); err != nil {
+			return usagef("%s: cannot read %s: %v", f.flag, f.name, unwrapAll(err))
+		}
+	}
+	return errors.New("a file of the certificate came and went while it was read")
+}
+
+// read makes a pair of what the files hold.
+func (c *certificate) read() (*tls.Certificate, error) {
+	cert, err := os.ReadFile(c.cert)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert: cannot read %s: %w", c.cert, unwrapAll(err))
+	}
+	key, err := os.ReadFile(c.key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-key: cannot read %s: %w", c.key, unwrapAll(err))
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s and --tls-key %s are not a certificate and its key: %w", c.cert, c.key, err)
+	}
+	return &pair, nil
+}
+
+// config is TLS 1.2 or later with whatever pair is current. net/http adds
+// HTTP/2.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.current(), nil
+	}}
+}
+
+// current is the pair of the files as they are or, where those are not sound,
+// as they were. That is logged once for each change of the files.
+func (c *certificate) current() *tls.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if now.Sub(c.looked) < certificateLook {
+		return c.pair
+	}
+	c.looked = now
+	files := c.stat()
+	if unchanged(c.seen[0], files[0]) && unchanged(c.seen[1], files[1]) {
+		return c.pair
+	}
+	c.seen = files
+	pair, err := c.read()
+	if err != nil {
+		c.log.Error("the certificate has changed and cannot be used; the one before stays in use", "err", err)
+		return c.pair
+	}
+	c.log.Info("the certificate has changed and is in use", "file", c.cert, "until", pair.Leaf.NotAfter)
+	c.pair = pair
+	return c.pair
+}
+
+// stat looks at both files; nil is one that cannot be looked at.
+func (c *certificate) stat() (files [2]os.FileInfo) {
+	for i, name := range []string{c.cert, c.key} {
+		if info, err := os.Stat(name); err == nil {
+			files[i] = info
+		}
+	}
+	return files
+}
+
+// unchanged reports whether a file is the one it was. One that was renamed
+// into place may have an older time.
+func unchanged(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}

@@ -1,0 +1,235 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// Limits on the head of a request. What has more bytes than maxHeader is
+// refused by net/http itself.
+const (
+	maxHeader  = 64 << 10 // bytes, with the request's line
+	maxHeaders = 100
+	maxAddress = 16 << 10 // bytes
+)
+
+// Patience is how long the server waits for clients; zero values take the
+// defaults. A client that takes longer is cut off.
+type Patience struct {
+	Header time.Duration // for the header of a request: 5 s
+	Read   time.Duration // for the whole of a request: 30 s
+	Write  time.Duration // until the whole answer is taken, from the header on: 90 s
+	Idle   time.Duration // for the next request on a connection: 2 min
+}
+
+// defaultPatience leaves an answer room for the longest wait for projections.
+var defaultPatience = Patience{Header: 5 * time.Second, Read: 30 * time.Second, Write: 90 * time.Second, Idle: 2 * time.Minute}
+
+// NewHTTPServer makes the server that clients reach the handler through. What
+// it has to say of connections goes to log as warnings.
+//
+// The number of connections has no limit but the system's of open files: one
+// that waits costs some 20 KB, and holds nothing that others wait for.
+func NewHTTPServer(h http.Handler, p Patience, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: cmp.Or(p.Header, defaultPatience.Header),
+		ReadTimeout:       cmp.Or(p.Read, defaultPatience.Read),
+		WriteTimeout:      cmp.Or(p.Write, defaultPatience.Write),
+		IdleTimeout:       cmp.Or(p.Idle, defaultPatience.Idle),
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// limitHead refuses requests whose address is too long or whose headers are
+// too many for anything that a browser or a script of ours would send.
+func (s *server) limitHead(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headers := 0
+		for _, values := range r.Header {
+			headers += len(values)
+		}
+		switch {
+		case len(r.RequestURI) > maxAddress:
+			s.fail(w, r, &outbox.Refusal{Err: errAddress, Detail: fmt.Sprintf("the address is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
+		case headers > maxHeaders:
+			s.fail(w, r, &outbox.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has %d headers; the limit is %d", headers, maxHeaders)})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// How many requests of a kind that costs much go on at a time. Others wait a
+// little, though not as long as the database may take, and are then told to
+// come back.
+const (
+	exportsAtATime  = 4 // that read a page of theirs; while a client takes it, others read
+	previewsAtATime = 4 // of operations, runs and seeks
+	dryRunsAtATime  = 2 // they copy rows
+	documentReaders = 8 // with a whole document in memory
+	roomWait        = 2 * time.Second
+)
+
+// room lets so many in at a time. It is safe for concurrent use.
+type room struct {
+	places chan struct{}
+	others string // what those inside are doing, as in "others are … just now"
+}
+
+func newRoom(places int, others string) room {
+	return room{places: make(chan struct{}, places), others: others}
+}
+
+// enter waits for a place. leave gives it back, once. No place within wait is
+// outbox.ErrBusy.
+func (m room) enter(ctx context.Context, wait time.Duration) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case m.places <- struct{}{}:
+		return func() { <-m.places }, nil
+	case <-ctx.Done():
+		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are " + m.others + " just now; try again in a moment"}
+	}
+}
+
+// within does something once there is a place for it.
+func within[T any](ctx context.Context, m room, f func() (T, error)) (result T, err error) {
+	leave, err := m.enter(ctx, roomWait)
+	if err != nil {
+		return result, err
+	}
+	defer leave()
+	return f()
+}
+
+func (s *server) previewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
+	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Store.PreviewOperation(ctx, selection) })
+}
+
+func (s *server) previewRun(ctx context.Context, order outbox.RunOrder) (outbox.RunPreview, error) {
+	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Store.PreviewRun(ctx, order, s.Projections) })
+}
+
+func (s *server) previewSeekTo(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (outbox.Seek, error) {
+	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Store.PreviewSeek(ctx, name, target) })
+}
+
+// maxPaced is how many identities are held to their rate at a time.
+const maxPaced = 10_000
+
+// pace holds each identity to a rate of acts. It is safe for concurrent use.
+// The zero value lets everything pass.
+type pace struct {
+	limit rate.Limit // acts a second
+	burst int
+
+	mu    sync.Mutex
+	known map[paced]*rate.Limiter
+}
+
+// paced is who is held to a rate.
+type paced struct {
+	auth outbox.Auth
+	name string
+}
+
+// newPace makes a pace of so many acts a second, with bursts of twice as many.
+func newPace(perSecond float64) *pace {
+	return &pace{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
+}
+
+// take counts an act of somebody, unless it is one too many: then it says how
+// long to wait.
+func (p *pace) take(who outbox.Identity, now time.Time) (wait time.Duration) {
+	if p.limit == 0 {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := paced{who.Auth, who.Name}
+	l := p.known[key]
+	if l == nil {
+		p.makeRoom(now)
+		l = rate.NewLimiter(p.limit, p.burst)
+		p.known[key] = l
+	}
+	if l.AllowN(now, 1) {
+		return 0
+	}
+	return time.Duration((1 - l.TokensAt(now)) / float64(p.limit) * float64(time.Second))
+}
+
+// makeRoom forgets those who have their whole burst again, of whom nothing need
+// be known, once there are many; and if that is nobody, who has most of it.
+func (p *pace) makeRoom(now time.Time) {
+	if len(p.known) < maxPaced {
+		return
+	}
+	var calmest paced
+	most := math.Inf(-1)
+	for who, l := range p.known {
+		tokens := l.TokensAt(now)
+		if tokens >= float64(p.burst) {
+			delete(p.known, who)
+		}
+		if tokens > most {
+			calmest, most = who, tokens
+		}
+	}
+	delete(p.known, calmest)
+}
+
+// checkPace refuses an act of somebody who has done too many.
+func (s *server) checkPace(w http.ResponseWriter, r *http.Request, t route) error {
+	if !t.action.Audited() {
+		return nil
+	}
+	wait := s.acting.take(me(r), s.Now())
+	if wait == 0 {
+		return nil
+	}
+	seconds := int(math.Ceil(wait.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	return &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
+		"%s acts faster than the %g acts a second that are taken from one; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
+}
+
+// limits are what /about tells of what this server takes.
+func (s *server) limits() []templates.Limit {
+	acts := "no limit"
+	if s.ActRate > 0 {
+		acts = fmt.Sprintf("%g a second, %d at once", s.ActRate, s.acting.burst)
+	}
+	return []templates.Limit{
+		{Name: "Address of a request", Value: fmt.Sprintf("%d KiB", maxAddress>>10)},
+		{Name: "Header of a request", Value: fmt.Sprintf("%d KiB, %d headers", maxHeader>>10, maxHeaders)},
+		{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
+		{Name: "Body that selects rows or campaigns", Value: fmt.Sprintf("%d MiB", maxSelectionBody>>20)},
+		{Name: "Body of another act", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
+		{Name: "Time for sending the header", Value: defaultPatience.Header.String()},
+		{Name: "Time for sending a request", Value: defaultPatience.Read.String()},
+		{Name: "Time for working on a request", Value: requestTime.String()},
+		{Name: "Time for taking an answer", Value: fmt.Sprintf("%s; %s for each page of an export", defaultPatience.Write, exportPatience)},
+		{Name: "Time between requests on a connection", Value: defaultPatience.Idle.String()},
+		{Name: "Acts of one identity", Value: acts},
+		{Name: "At a time", Value: fmt.Sprintf("%d pages of exports, %d previews, %d dry runs, %d documents; others wait for %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, roomWait)},
+		{Name: "Items in a page of a list", Value: "50, at most 200"},
+		{Name: "Rows requeued at once", Value: "100, at most 10,000"},
+		{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s", defaultWait, longestWait)},
+	}
+}
