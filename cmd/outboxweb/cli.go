@@ -36,6 +36,7 @@ type cli struct {
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
 	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
 	Publishers  publishersCmd  `cmd:"" help:"List publishers and steer them: pause, resume, reset, seek, skip, test."`
+	Token       tokenCmd       `cmd:"" help:"Make, list and revoke the tokens of machines."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`
 	Backup      backupCmd      `cmd:"" help:"Copy both databases into a directory while they are in use."`
 	Restore     restoreCmd     `cmd:"" help:"Put a backup into the place of databases that do not exist yet."`

@@ -16,16 +16,17 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
+
+	"outboxweb/internal/auth"
 )
 
 // Listening holds the flags of serve that say where it listens and what it
 // takes from those who ask there.
 type Listening struct {
-	Listen         string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
-	TLSCert        string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
-	TLSKey         string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
-	InsecureNoAuth bool    `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
-	ActRate        float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
+	Listen  string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
+	TLSCert string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
+	TLSKey  string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
+	ActRate float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
 }
 
 const (
@@ -84,10 +85,10 @@ func (c *serveCmd) checkPlace(addr net.Addr) error {
 		return c.checkSocket(addr.String())
 	}
 	host, _, err := net.SplitHostPort(addr.String())
-	if err == nil && (isLoopback(host) || c.InsecureNoAuth) {
+	if err == nil && (isLoopback(host) || c.InsecureNoAuth || c.kind() != auth.KindNone) {
 		return nil
 	}
-	return usagef("--listen: %s is not a loopback address and this build cannot tell who is asking; use 127.0.0.1, or --read-only with --insecure-no-auth", addr)
+	return usagef("--listen: %s is not a loopback address, and nobody would know who asks; say with --auth how that is known, or use 127.0.0.1, or --read-only with --insecure-no-auth", addr)
 }
 
 func (c *serveCmd) checkSocket(path string) error {

@@ -49,6 +49,7 @@ type serveCmd struct {
 	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
 	originFlags
+	authFlags
 }
 
 // Run serves until ctx ends, then finishes what is under way.
@@ -75,7 +76,10 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	s := c.newServer(a, st, set, pairs, listener.Addr())
+	s, err := c.newServer(a, st, set, pairs, listener.Addr())
+	if err != nil {
+		return err
+	}
 	s.http.TLSConfig = tlsConfig
 	if c.Sample {
 		if err := s.fillWithSample(ctx); err != nil {
@@ -130,6 +134,12 @@ func (c *serveCmd) check() error {
 	if err := c.checkListening(); err != nil {
 		return err
 	}
+	if err := c.authFlags.checkPlace(c.Listen, c.ReadOnly); err != nil {
+		return err
+	}
+	if _, err := c.gate(nil, nil, nil); err != nil {
+		return err
+	}
 	if err := c.originFlags.check(); err != nil {
 		return err
 	}
@@ -170,11 +180,15 @@ type server struct {
 	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair, addr net.Addr) *server {
+func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
 	collectors.WatchPublishers(st.Publishers)
+	gate, err := c.gate(st, collectors, log)
+	if err != nil {
+		return nil, err
+	}
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
@@ -192,7 +206,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	})
 	config := c.handlerConfig(a, st, set, addr)
 	config.TestPublisher = c.publisherTester(a, st, pairs)
-	config.Metrics, config.Logger = collectors, log
+	config.Metrics, config.Logger, config.Auth = collectors, log, gate
 	if st.Mode() == outbox.ModeInline {
 		config.InlineApply = w.ApplyInline
 	}
@@ -200,7 +214,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	config.Stopping = stopping
 	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
-	return s
+	return s, nil
 }
 
 // handlerConfig is what the flags say to the handlers.

@@ -26,7 +26,7 @@ func settingsOf(parsed *kong.Context) []outbox.Setting {
 // shownValue writes a flag's value without what only its owner may know.
 func shownValue(name string, value any) string {
 	for _, secret := range []string{"secret", "token", "password", "key"} {
-		if strings.Contains(name, secret) && fmt.Sprint(value) != "" {
+		if strings.Contains(name, secret) && name != "auth-secret-header" && fmt.Sprint(value) != "" {
 			return "•••"
 		}
 	}

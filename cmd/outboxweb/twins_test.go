@@ -30,6 +30,7 @@ var actCommands = map[string]string{
 	"/runs/{run}/cancel":                        "runs cancel",
 	"/runs/{run}/resume":                        "runs resume",
 	"/gaps/repair":                              "gaps",
+	"/tokens/{token}/revoke":                    "token revoke",
 	"/publishers/{topic}/{publisher}/pause":     "publishers pause",
 	"/publishers/{topic}/{publisher}/resume":    "publishers resume",
 	"/publishers/{topic}/{publisher}/reset":     "publishers reset",

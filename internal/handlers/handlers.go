@@ -16,6 +16,7 @@
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
 //	/publishers/{topic}/{publisher}/seek asks where it shall go on, and says what that would do; POST does it
 //	/instances /audit /about
+//	/tokens                             what machines show to be let in, for admins; POST …/{token}/revoke
 //	/operating                          the runbook, which pages lead to
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
@@ -218,6 +219,7 @@ func (s *server) routePages() {
 	s.get("/instances", s.instancesPage)
 	s.get("/audit", s.auditPage)
 	s.get("/about", s.aboutPage)
+	s.routeTokens()
 	s.get("/operating", s.operatingPage)
 	s.routeExports("")
 }

@@ -111,7 +111,7 @@ var (
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.
@@ -151,7 +151,7 @@ func find(params map[string]any, route string) any {
 }
 
 func oddAddresses(r request, route string) (all []request) {
-	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers} {
+	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers, "{token}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
 				r.target = plain.Replace(strings.Replace(route, place, url.PathEscape(value), 1))

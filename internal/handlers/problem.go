@@ -141,6 +141,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Logger.Warn("request put off", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 		w.Header().Set("Retry-After", "1")
 	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="outboxweb"`)
+	}
 	if s.wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(p.Status)

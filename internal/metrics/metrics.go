@@ -33,6 +33,8 @@ type Metrics struct {
 	PublisherReads     prometheus.Counter       // times that the journal was read by position, for all publishers together
 	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call of a destination
 
+	IdentityRefused *prometheus.CounterVec // by why: requests of which it was not known who asks, or that had no role
+
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 }
@@ -59,6 +61,8 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help:    "Time of one delivery of a batch, in seconds.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"topic", "publisher"}),
+		IdentityRefused: counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
+
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboxweb_http_requests_total",
@@ -66,7 +70,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		}, []string{"route", "code"}),
 	}
 	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.requests,
-		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds,
+		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds, m.IdentityRefused,
 		&state{summary: summary},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "outboxweb"}))

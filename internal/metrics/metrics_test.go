@@ -38,6 +38,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 	m.Fenced.Inc()
 	m.Waves.Inc()
 	m.WaveSeconds.Observe(0.2)
+	m.IdentityRefused.WithLabelValues("expired").Inc()
 	m.Request("/rows", 200)
 	body := scrape(t, m)
 	for _, line := range []string{
@@ -61,6 +62,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_fenced_total 1`,
 		`outboxweb_waves_total 1`,
 		`outboxweb_wave_seconds_count 1`,
+		`outboxweb_identity_refused_total{why="expired"} 1`,
 		`outboxweb_http_requests_total{code="200",route="/rows"} 1`,
 	} {
 		if !strings.Contains(body, "\n"+line+"\n") {

@@ -111,6 +111,14 @@ var operations = []operation{
 	{"run_resume", interruptedRun,
 		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeRun(f.ctx, o, 1, loadedRuns) },
 		func(f *fixture) bool { return f.run(1).Status == outbox.RunInterrupted }},
+	{"token_create", func(*fixture) {},
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.CreateToken(f.ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+		},
+		func(f *fixture) bool { return f.number(`select count(*) from tokens`) == 0 }},
+	{"token_revoke", func(f *fixture) { f.token("0123", outbox.RoleViewer, time.Hour) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.RevokeToken(f.ctx, o, 1) },
+		func(f *fixture) bool { return f.number(`select count(*) from tokens where revoked_at is null`) == 1 }},
 }
 
 var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}

@@ -41,12 +41,13 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	if _, err := f.NoteGroup(f.ctx, ana(""), "no such thing", "known"); err != nil {
 		t.Fatal(err)
 	}
+	f.token("0123", outbox.RoleOperator, 24*time.Hour)
 	f.clock.advance(2 * time.Minute)
 	f.sample()
 	op := f.startOperation(outbox.OperationOrder{Canary: true})
 	f.stepOperation(op.ID)
 	before := f.rowCounts()
-	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "event_tags"} {
+	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "event_tags", "tokens"} {
 		if before[table] == 0 {
 			t.Errorf("the test puts nothing into %s", table)
 		}
@@ -86,6 +87,12 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	}
 	if next := r.startOperation(outbox.OperationOrder{}); next.ID <= op.ID {
 		t.Errorf("the next operation has the number %d", next.ID)
+	}
+	if kept, err := r.TokenByHash(r.ctx, "0123"); err != nil || kept.State(r.clock.now()) != "valid" {
+		t.Errorf("the token came back as %+v, %v", kept, err)
+	}
+	if next := r.token("4567", outbox.RoleViewer, time.Hour); next.ID != 2 {
+		t.Errorf("the next token has the number %d", next.ID)
 	}
 	r.wantMarks(fmt.Sprintf("%s 1 1", ids[0]))
 	r.sound()

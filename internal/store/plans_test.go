@@ -69,6 +69,7 @@ var sqliteScans = []scan{
 	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
+	{"SCAN tokens", "order by id desc", "newest first, up to the limit"},
 	{"SCAN journal_identity", "journal_identity", "one row"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
 	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
@@ -198,6 +199,19 @@ func (f *fixture) everything() {
 	f.useSwaps(must)
 	f.usePublishers(must)
 	f.useConditions(must)
+	f.useTokens(must)
+}
+
+// useTokens makes a token, uses it and takes it back.
+func (f *fixture) useTokens(must func(...error)) {
+	f.token("0123", outbox.RoleViewer, time.Hour)
+	token, err := f.TokenByHash(f.ctx, "0123")
+	must(err)
+	f.NoteTokenUse(f.ctx, token)
+	_, err = f.RevokeToken(f.ctx, ana(""), token.ID)
+	must(err)
+	_, err = f.Tokens(f.ctx)
+	must(err)
 }
 
 // usePublishers acts on publishers and asks for them.

@@ -40,6 +40,7 @@ var postgresScans = []scan{
 	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
+	{"scan by tokens_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of journal_identity", "journal_identity", "one row"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
 	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
@@ -119,6 +120,9 @@ from generate_series(1, 5000) i, generate_series(1, 3) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
 from generate_series(1, 20) i`, `
+insert into tokens (hash, role, note, created_at, created_by, expires_at)
+select 'h-' || i, 'viewer', '', i, 'ana', i
+from generate_series(1, 5000) i`, `
 insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, undone_at)
 select 'x-' || i % 5000, i, 'counted', 'boom', i, 'ana', '', case when i % 3 = 0 then i end
 from generate_series(1, 20000) i`, `

@@ -62,6 +62,7 @@ type Store struct {
 	// histories are those of the hour and of the day.
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64
+	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
 	closing   sync.Once
 }
 

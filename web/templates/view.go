@@ -231,6 +231,8 @@ func actSentence(a outbox.Act) string {
 		return "Changed the note on an error."
 	case "replay", "repair_gaps":
 		return repairSentence(a)
+	case "token_create", "token_revoke":
+		return tokenSentence(a)
 	}
 	return "Done: " + string(a.Action) + "."
 }

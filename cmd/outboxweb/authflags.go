@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"outboxweb/internal/auth"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// authFlags say how serve knows who asks.
+type authFlags struct {
+	Auth             string   `default:"none" enum:"none,jwt,proxy-header,token" placeholder:"KIND" help:"How it is known who asks: none, by a proxy's signed assertion (jwt), by a trusted proxy's header (proxy-header), or by the tokens of machines alone (token)."`
+	AuthPreset       string   `placeholder:"PROXY" help:"What is known of a proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
+	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header with the assertion. Not Authorization, which is for tokens."`
+	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, to the letter as assertions name it."`
+	AuthAudience     []string `placeholder:"TEXT" help:"jwt: an audience of which an assertion must name one. Repeatable."`
+	AuthJWKS         string   `name:"auth-jwks" placeholder:"URL|FILE" help:"jwt: the issuer's public keys, a JSON Web Key Set: an https address or a file."`
+	AuthAlgorithms   []string `placeholder:"NAME" help:"jwt: a signature algorithm that is taken; RS256 and ES256 unless the preset says otherwise. Repeatable."`
+	AuthUserClaim    string   `placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. A path with dots leads into objects."`
+	AuthGroupsClaim  string   `placeholder:"NAME" help:"jwt: the claim that lists the user's groups; groups unless the preset says otherwise."`
+	AuthUserHeader   string   `placeholder:"NAME" help:"proxy-header: the header that names the user."`
+	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups, with commas."`
+	AuthSecretHeader string   `placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
+	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with that secret, 16 bytes or more."`
+	Viewer           []string `placeholder:"ENTRY" help:"Who may look: user:NAME, group:NAME, or * for everyone who could be identified. Repeatable."`
+	Operator         []string `placeholder:"ENTRY" help:"Who may also repair. Repeatable."`
+	Admin            []string `placeholder:"ENTRY" help:"Who may also skip events, show what is hidden and handle tokens. Repeatable."`
+	TrustedProxy     []string `placeholder:"CIDR|unix" help:"From where a proxy asks, by the socket's address; unix for whoever reaches the Unix socket. Repeatable."`
+	InsecureNoAuth   bool     `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
+}
+
+// checkPlace refuses to be reachable by others without knowing who asks.
+// listen is HOST:PORT, or the name of a socket of this machine.
+func (f *authFlags) checkPlace(listen string, readOnly bool) error {
+	local := strings.HasPrefix(listen, "unix:") || listen == "systemd"
+	host, _, err := net.SplitHostPort(listen)
+	switch {
+	case err != nil && !local:
+		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080", listen)
+	case f.InsecureNoAuth && f.kind() != auth.KindNone:
+		return usagef("--insecure-no-auth contradicts --auth %s, which asks who it is", f.Auth)
+	case f.InsecureNoAuth && !readOnly:
+		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
+	case !local && !isLoopback(host) && f.kind() == auth.KindNone && !f.InsecureNoAuth:
+		return usagef("--listen: %s is not a loopback address, and nobody would know who asks; say with --auth how that is known, or use 127.0.0.1, or --read-only with --insecure-no-auth", listen)
+	}
+	return nil
+}
+
+func (f *authFlags) kind() auth.Kind {
+	if f.Auth == "" {
+		return auth.KindNone
+	}
+	return auth.Kind(f.Auth)
+}
+
+// config is what the flags say, without what only a running server has.
+func (f *authFlags) config() (auth.Config, error) {
+	c := auth.Config{Kind: f.kind(), Preset: f.AuthPreset, Header: f.AuthHeader, Issuer: f.AuthIssuer, Audience: f.AuthAudience, JWKS: f.AuthJWKS,
+		Algorithms: f.AuthAlgorithms, UserClaim: f.AuthUserClaim, GroupsClaim: f.AuthGroupsClaim, UserHeader: f.AuthUserHeader,
+		GroupsHeader: f.AuthGroupsHeader, SecretHeader: f.AuthSecretHeader,
+		Grants: outbox.Grants{outbox.RoleViewer: f.Viewer, outbox.RoleOperator: f.Operator, outbox.RoleAdmin: f.Admin}}
+	for _, text := range f.TrustedProxy {
+		prefix, unix, err := auth.ParsePeer(text)
+		if err != nil {
+			return c, err
+		}
+		if unix {
+			c.TrustUnix = true
+		} else {
+			c.Trusted = append(c.Trusted, prefix)
+		}
+	}
+	if f.AuthSecretFile == "" {
+		return c, nil
+	}
+	secret, err := os.ReadFile(f.AuthSecretFile)
+	if err != nil {
+		return c, outbox.Invalid("auth-secret-file", "cannot read %s: %v", f.AuthSecretFile, unwrapAll(err))
+	}
+	c.Secret = strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
+	if c.Secret == "" {
+		return c, outbox.Invalid("auth-secret-file", "%s is empty", f.AuthSecretFile)
+	}
+	return c, nil
+}
+
+// gate makes what identifies requests. What it needs of a server may be nil
+// when the flags are only judged.
+func (f *authFlags) gate(st *store.Store, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
+	c, err := f.config()
+	if err != nil {
+		return nil, asFlag(err)
+	}
+	c.Logger = log
+	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) {
+		token, err := st.TokenByHash(ctx, hash)
+		if err == nil && token.RevokedAt == nil {
+			st.NoteTokenUse(ctx, token)
+		}
+		return token, err
+	}
+	if collectors != nil {
+		c.Refused = func(why string) { collectors.IdentityRefused.WithLabelValues(why).Inc() }
+	}
+	g, err := auth.New(c)
+	return g, asFlag(err)
+}
+
+// asFlag words a refusal of a configuration as wrong usage of its flag.
+func asFlag(err error) error {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field != "" {
+		return asUsage("--"+refusal.Field, refusal)
+	}
+	return err
+}

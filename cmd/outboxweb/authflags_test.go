@@ -1,0 +1,125 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ask sends a request with name-value pairs of headers.
+func (s *served) ask(path string, headers ...string) int {
+	s.t.Helper()
+	r, err := http.NewRequest("GET", s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+func TestServe_knowsWhoAsks(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("correct-battery-staple\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1", "--viewer", "*", "--admin", "group:ops,user:ana",
+		"--auth-secret-header", "X-Secret", "--auth-secret-file", secret)
+	user, proof := []string{"X-Forwarded-Email", "ana"}, []string{"X-Secret", "correct-battery-staple"}
+	text, stderr, code := runIn(t, s.dir, "token", "create", "--role", "viewer", "--note", "watch")
+	if code != 0 {
+		t.Fatalf("token create: %s", stderr)
+	}
+	bearer := []string{"Authorization", "Bearer " + strings.TrimSpace(text)}
+	for _, c := range []struct {
+		name    string
+		headers []string
+		path    string
+		want    int
+	}{
+		{"nobody", nil, "/", 401},
+		{"a probe", nil, "/healthz", 200},
+		{"no secret", user, "/", 401},
+		{"a user", append(user, proof...), "/", 200},
+		{"an admin", append(user, proof...), "/tokens", 200},
+		{"a member", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev,ops"}, proof...), "/tokens", 200},
+		{"a viewer", append([]string{"X-Forwarded-Email", "bea"}, proof...), "/tokens", 403},
+		{"a machine", bearer, "/api/v1/summary", 200},
+		{"a machine, as an admin", bearer, "/api/v1/tokens", 403},
+		{"both", append(bearer, user...), "/", 401},
+		{"an underscore", append([]string{"X_Forwarded_Email", "ana"}, proof...), "/", 401},
+	} {
+		if got := s.ask(c.path, c.headers...); got != c.want {
+			t.Errorf("%s on %s: %d, want %d", c.name, c.path, got, c.want)
+		}
+	}
+	if _, stderr, code := runIn(t, s.dir, "token", "revoke", "1"); code != 0 {
+		t.Fatalf("token revoke: %s", stderr)
+	}
+	if got := s.ask("/api/v1/summary", bearer...); got != 401 {
+		t.Errorf("a revoked token is answered with %d", got)
+	}
+	r, err := http.NewRequest("GET", s.url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Forwarded-Email", "bea")
+	r.Header.Set("X-Secret", "correct-battery-staple")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var body strings.Builder
+	if err := response.Write(&body); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 2`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
+		if !strings.Contains(body.String(), line) {
+			t.Errorf("the scrape lacks %s", line)
+		}
+	}
+	if strings.Contains(body.String(), "battery") {
+		t.Error("the scrape has the secret")
+	}
+}
+
+func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		listen string
+		flags  authFlags
+		fine   bool
+	}{
+		{"127.0.0.1:8080", authFlags{}, true},
+		{"[::1]:0", authFlags{}, true},
+		{"localhost:80", authFlags{}, true},
+		{"unix:/run/outboxweb.sock", authFlags{}, true},
+		{"systemd", authFlags{}, true},
+		{"0.0.0.0:80", authFlags{}, false},
+		{"[::]:80", authFlags{}, false},
+		{":80", authFlags{}, false},
+		{"10.0.0.7:80", authFlags{Auth: "none"}, false},
+		{"ops.example.org:80", authFlags{}, false},
+		{"10.0.0.7:80", authFlags{Auth: "token"}, true},
+		{"10.0.0.7:80", authFlags{Auth: "jwt"}, true},
+		{"nonsense", authFlags{Auth: "token"}, false},
+	} {
+		if err := c.flags.checkPlace(c.listen, false); (err == nil) != c.fine {
+			t.Errorf("%s with %q: %v", c.listen, c.flags.Auth, err)
+		}
+	}
+	open := authFlags{InsecureNoAuth: true}
+	if open.checkPlace("0.0.0.0:80", false) == nil || open.checkPlace("0.0.0.0:80", true) != nil {
+		t.Error("--insecure-no-auth does not go with --read-only alone")
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"outboxweb/internal/auth"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// tokenCmd makes and takes back the tokens of machines.
+type tokenCmd struct {
+	Create tokenCreateCmd `cmd:"" help:"Make a token and print it; it is shown this once."`
+	List   tokenListCmd   `cmd:"" help:"List tokens, the valid ones first."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Make a token worthless at once."`
+}
+
+// days is a time.Duration that may also be written in days.
+type days time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *days) UnmarshalText(text []byte) error {
+	if n, inDays := strings.CutSuffix(string(text), "d"); inDays {
+		whole, err := strconv.ParseUint(n, 10, 16)
+		if err != nil {
+			return fmt.Errorf("%q is no duration; write it like 90d or 720h", text)
+		}
+		*d = days(time.Duration(whole) * 24 * time.Hour)
+		return nil
+	}
+	span, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no duration; write it like 90d or 720h", text)
+	}
+	*d = days(span)
+	return nil
+}
+
+// tokenCreateCmd makes a token.
+type tokenCreateCmd struct {
+	Role    string `required:"" placeholder:"ROLE" help:"What its bearer may do: viewer, operator or admin."`
+	Expires days   `default:"90d" placeholder:"DURATION" help:"For how long it is valid, such as 90d or 720h; two years at the most."`
+	Note    string `placeholder:"TEXT" help:"What it is for; audit records show it."`
+	Reason  string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON    bool   `name:"json" help:"Print one JSON document: the token beside what is known of it."`
+}
+
+// Run makes the token.
+func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
+	role, err := outbox.ParseRole(c.Role)
+	if err != nil {
+		return asUsage("--role", err)
+	}
+	text, hash := auth.NewToken()
+	return a.withStore(ctx, func(st *store.Store) error {
+		made, err := st.CreateToken(ctx, order(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
+		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
+			return asUsage("--"+refusal.Field, err)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "token %d, with the role %s, is valid until %s; it is shown this once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
+		if c.JSON {
+			return a.printJSON(struct {
+				Text string `json:"token"`
+				outbox.Token
+			}{text, made})
+		}
+		fmt.Fprintln(a.out, text)
+		return nil
+	})
+}
+
+// tokenListCmd lists tokens.
+type tokenListCmd struct {
+	JSON bool `name:"json" help:"Print one JSON document."`
+}
+
+// Run lists the tokens.
+func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		tokens, err := st.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(map[string]any{"tokens": tokens})
+		}
+		if len(tokens) == 0 {
+			fmt.Fprintln(a.out, "no tokens")
+			return nil
+		}
+		t := table(a.out)
+		fmt.Fprintln(t, "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE")
+		for _, token := range tokens {
+			used := "never"
+			if token.LastUsedAt != nil {
+				used = token.LastUsedAt.Format("2006-01-02 15:04")
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
+				token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note)
+		}
+		return t.Flush()
+	})
+}
+
+// tokenRevokeCmd takes a token back.
+type tokenRevokeCmd struct {
+	ID     int64  `arg:"" help:"The token's number, as token list shows it."`
+	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run revokes the token.
+func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
+	return a.withStore(ctx, func(st *store.Store) error {
+		token, err := st.RevokeToken(ctx, order(c.Reason), c.ID)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.printJSON(token)
+		}
+		fmt.Fprintf(a.out, "revoked token %d (%s)\n", token.ID, token.Role)
+		return nil
+	})
+}

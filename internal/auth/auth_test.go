@@ -1,0 +1,360 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// now is the time of every test that does not turn its own clock.
+var now = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// refusals gathers why requests were refused.
+type refusals struct {
+	mu  sync.Mutex
+	why []string
+}
+
+func (r *refusals) note(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.why = append(r.why, why)
+}
+
+func (r *refusals) last() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.why) == 0 {
+		return ""
+	}
+	return r.why[len(r.why)-1]
+}
+
+// gate makes a gate that tells why it refuses.
+func gate(t testing.TB, c Config) (*Gate, *refusals) {
+	t.Helper()
+	told := &refusals{}
+	c.Refused = told.note
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = func() time.Time { return now }
+	}
+	g, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, told
+}
+
+// request is one from the peer, with name-value pairs of headers.
+func request(from string, headers ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/rows", nil)
+	r.RemoteAddr = from
+	for i := 0; i < len(headers); i += 2 {
+		r.Header[headers[i]] = append(r.Header[headers[i]], headers[i+1])
+	}
+	return r
+}
+
+// wantDenied fails unless the request is refused for a reason, in a sentence
+// with the text.
+func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, text string) {
+	t.Helper()
+	who, err := g.Identify(r)
+	var refusal *outbox.Refusal
+	if !errors.As(err, &refusal) {
+		t.Fatalf("identified %+v with error %v, want a refusal", who, err)
+	}
+	kind := ErrUnidentified
+	switch why {
+	case whyRole:
+		kind = ErrNoRole
+	case whyUnavailable:
+		kind = outbox.ErrBusy
+	}
+	if !errors.Is(err, kind) || told.last() != why || !strings.Contains(refusal.Detail, text) {
+		t.Errorf("refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
+	}
+	if who.Name != "" || who.Role != outbox.RoleNone {
+		t.Errorf("the refusal has an identity: %+v", who)
+	}
+}
+
+func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.Role, groups ...string) {
+	t.Helper()
+	who, err := g.Identify(r)
+	if err != nil {
+		t.Fatalf("refused: %v", err)
+	}
+	if who.Name != name || who.Role != role || strings.Join(who.Groups, "|") != strings.Join(groups, "|") {
+		t.Errorf("identified %+v, want %s as %s in %q", who, name, role, groups)
+	}
+}
+
+// tokens are those of a test, by hash.
+func tokens(all map[string]outbox.Token) func(context.Context, string) (outbox.Token, error) {
+	return func(_ context.Context, hash string) (outbox.Token, error) {
+		if t, found := all[hash]; found {
+			return t, nil
+		}
+		return outbox.Token{}, outbox.NotFound("there is no such token")
+	}
+}
+
+func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
+	t.Parallel()
+	var none *Gate
+	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", outbox.RoleAdmin)
+	if none.Trusts(request("127.0.0.1:1")) || none.Report(request("127.0.0.1:1")).Kind != KindNone {
+		t.Error("no gate trusts somebody, or is of a kind")
+	}
+	g, told := gate(t, Config{})
+	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
+	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer nonsense"), whyMalformed, "not one of this server's")
+	text, _ := NewToken()
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer "+text), whyUnknown, "takes no tokens")
+}
+
+func TestIdentify_byToken(t *testing.T) {
+	t.Parallel()
+	good, goodHash := NewToken()
+	late, lateHash := NewToken()
+	gone, goneHash := NewToken()
+	unknown, _ := NewToken()
+	revoked := now.Add(-time.Hour)
+	g, told := gate(t, Config{Kind: KindToken, Tokens: tokens(map[string]outbox.Token{
+		goodHash: {ID: 3, Role: outbox.RoleOperator, Note: "deploy", ExpiresAt: now.Add(time.Hour)},
+		lateHash: {ID: 4, Role: outbox.RoleAdmin, ExpiresAt: now},
+		goneHash: {ID: 5, Role: outbox.RoleAdmin, ExpiresAt: now.Add(time.Hour), RevokedAt: &revoked},
+	})})
+	bearing := func(text string) *http.Request { return request("192.0.2.1:80", "Authorization", text) }
+	wantUser(t, g, bearing("Bearer "+good), "token 3: deploy", outbox.RoleOperator)
+	wantUser(t, g, bearing("bearer "+good), "token 3: deploy", outbox.RoleOperator)
+	for _, c := range []struct{ header, why, text string }{
+		{"Bearer " + late, whyExpired, "token 4 expired on 2026-11-21"},
+		{"Bearer " + gone, whyRevoked, "token 5 was revoked on 2026-11-21"},
+		{"Bearer " + unknown, whyUnknown, "no such token"},
+		{"Bearer", whyMalformed, "not one of this server's"},
+		{"Bearer ", whyMalformed, "not one"},
+		{"Bearer  " + good, whyMalformed, "not one"},
+		{"Bearer " + good + " ", whyMalformed, "not one"},
+		{"Bearer " + good + "A", whyMalformed, "not one"},
+		{"Bearer " + good[:len(good)-1], whyMalformed, "not one"},
+		{"Bearer " + strings.TrimPrefix(good, tokenPrefix), whyMalformed, "not one"},
+		{"Bearer " + strings.ToUpper(good), whyMalformed, "not one"},
+		{"Bearer " + good + "," + good, whyMalformed, "not one"},
+		{"Bearer " + good[:20] + "\n" + good[20:], whyMalformed, "not one"},
+		{good, whyAbsent, "takes tokens only"},
+		{"Basic " + good, whyAbsent, "takes tokens only"},
+		{"Bearer\t" + good, whyAbsent, "takes tokens only"},
+	} {
+		wantDenied(t, g, told, bearing(c.header), c.why, c.text)
+	}
+	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "Bearer obw_")
+	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "there 2 times")
+	away, told := gate(t, Config{Kind: KindToken, Tokens: func(context.Context, string) (outbox.Token, error) {
+		return outbox.Token{}, errors.New("dial tcp 10.0.0.9:5432")
+	}})
+	wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or away")
+}
+
+func TestNewToken_isEachTimeAnother(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 1000 {
+		text, hash := NewToken()
+		if len(text) != 47 || len(hash) != 64 || HashToken(text) != hash || seen[text] {
+			t.Fatalf("token %q with hash %q", text, hash)
+		}
+		seen[text] = true
+	}
+}
+
+// behindProxy is a gate behind a proxy at 10.0.0.7, with a shared secret.
+func behindProxy(t testing.TB) (*Gate, *refusals) {
+	t.Helper()
+	hash := HashToken(strings.TrimPrefix(token, "Bearer "))
+	return gate(t, Config{
+		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret,
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
+		Grants: outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops"},
+			outbox.RoleAdmin: {"user:ana", "user:Ünal"}},
+		Tokens: tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}}),
+	})
+}
+
+const (
+	proxy  = "10.0.0.7:4444"
+	secret = "correct-battery-staple"
+	token  = "Bearer obw_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+)
+
+func TestIdentify_byProxyHeader(t *testing.T) {
+	t.Parallel()
+	g, told := behindProxy(t)
+	from := func(headers ...string) *http.Request {
+		return request(proxy, append([]string{"X-Proxy-Secret", secret}, headers...)...)
+	}
+	wantUser(t, g, from("Remote-User", "ana"), "ana", outbox.RoleAdmin)
+	wantUser(t, g, from("Remote-User", "Ana"), "Ana", outbox.RoleViewer)
+	wantUser(t, g, from("Remote-User", "Ünal", "Remote-Groups", "a b, ops,,ops2"), "Ünal", outbox.RoleAdmin, "a b", "ops", "ops2")
+	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", "ops"), "bea", outbox.RoleOperator, "ops")
+	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", ""), "bea", outbox.RoleViewer)
+	wantUser(t, g, from("Remote-User", "bea", "X-Forwarded-For", "192.0.2.1"), "bea", outbox.RoleViewer)
+	wantUser(t, g, from("Remote-User", strings.Repeat("x", 200)), strings.Repeat("x", 200), outbox.RoleViewer)
+	wantUser(t, g, from("Authorization", token), "token 1", outbox.RoleViewer)
+	wantUser(t, g, request("192.0.2.1:80", "Authorization", token), "token 1", outbox.RoleViewer)
+	for _, c := range []struct {
+		name, why, text string
+		headers         []string
+	}{
+		{"absent", whyAbsent, "Remote-User is missing or empty", nil},
+		{"empty", whyAbsent, "missing or empty", []string{"Remote-User", ""}},
+		{"groups alone", whyAbsent, "Remote-User is missing", []string{"Remote-Groups", "ops"}},
+		{"twice", whyDuplicate, "Remote-User is there 2 times", []string{"Remote-User", "ana", "Remote-User", "ana"}},
+		{"list", whyMalformed, "several users", []string{"Remote-User", "ana,bea"}},
+		{"control", whyMalformed, "cannot be seen", []string{"Remote-User", "ana\x01"}},
+		{"newline", whyMalformed, "cannot be seen", []string{"Remote-User", "an\na"}},
+		{"delete", whyMalformed, "cannot be seen", []string{"Remote-User", "ana\x7f"}},
+		{"next line", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u0085a"}},
+		{"zero width", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u200ba"}},
+		{"turned round", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u202ea"}},
+		{"not UTF-8", whyMalformed, "not valid UTF-8", []string{"Remote-User", "an\xffa"}},
+		{"long", whyMalformed, "longer than 200 bytes", []string{"Remote-User", strings.Repeat("x", 201)}},
+		{"blank before", whyMalformed, "blank", []string{"Remote-User", " ana"}},
+		{"blank behind", whyMalformed, "blank", []string{"Remote-User", "ana\u00a0"}},
+		{"tab behind", whyMalformed, "blank", []string{"Remote-User", "ana\t"}},
+		{"groups twice", whyDuplicate, "Remote-Groups is there 2 times", []string{"Remote-User", "ana", "Remote-Groups", "a", "Remote-Groups", "ops"}},
+		{"201 groups", whyMalformed, "names 201 groups", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("a,", 200) + "ops"}},
+		{"group control", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", "ops\x00"}},
+		{"group long", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("g", 201)}},
+		{"underscore", whyVariant, `"Remote_user"`, []string{"Remote-User", "bea", "Remote_user", "ana"}},
+		{"underscore alone", whyVariant, "let the proxy remove it", []string{"Remote_user", "ana"}},
+		{"letters", whyVariant, `"remote-user"`, []string{"remote-user", "ana"}},
+		{"groups underscore", whyVariant, `"Remote_groups"`, []string{"Remote-User", "bea", "Remote_groups", "ops"}},
+		{"secret underscore", whyVariant, `"X_proxy-Secret"`, []string{"Remote-User", "bea", "X_proxy-Secret", secret}},
+		{"together", whyTogether, "both a bearer token and the header Remote-User", []string{"Remote-User", "bea", "Authorization", token}},
+		{"together with groups", whyTogether, "Remote-Groups", []string{"Remote-Groups", "ops", "Authorization", token}},
+		{"two authorizations", whyDuplicate, "Authorization is there 2 times", []string{"Authorization", token, "Authorization", "Basic eA=="}},
+		{"secret twice", whyDuplicate, "X-Proxy-Secret is there 2 times", []string{"Remote-User", "ana", "X-Proxy-Secret", secret}},
+	} {
+		t.Run(c.name, func(t *testing.T) { wantDenied(t, g, told, from(c.headers...), c.why, c.text) })
+	}
+	wantDenied(t, g, told, request(proxy, "Remote-User", "ana"), whySecret, "missing or wrong")
+	wantDenied(t, g, told, request(proxy, "Remote-User", "ana", "X-Proxy-Secret", secret+"x"), whySecret, "missing or wrong")
+	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-User", "ana", "X-Proxy-Secret", secret), whyUntrusted, "comes from 192.0.2.1")
+	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-User", "ana", "X-Forwarded-For", "10.0.0.7", "X-Proxy-Secret", secret), whyUntrusted, "comes from 192.0.2.1")
+	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-Groups", "ops"), whyUntrusted, "Remote-Groups")
+	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "ask through the proxy")
+}
+
+func TestIdentify_tellsWhoHasNoRoleWhatGivesOne(t *testing.T) {
+	t.Parallel()
+	g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", TrustUnix: true,
+		Grants: outbox.Grants{outbox.RoleAdmin: {"group:ops"}}})
+	r := request("@", "X-Forwarded-Email", "bea@example.org", "X-Forwarded-Groups", "dev,Ops")
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
+	wantDenied(t, g, told, r, whyRole, `user "bea@example.org", seen in the groups "dev", "Ops", has no role here; --viewer, --operator and --admin`)
+}
+
+func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
+	t.Parallel()
+	g, _ := gate(t, Config{Trusted: []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("::ffff:198.51.100.0/120"), netip.MustParsePrefix("fe80::/10")}})
+	onUnix, _ := gate(t, Config{TrustUnix: true})
+	for _, c := range []struct {
+		from string
+		want bool
+	}{
+		{"10.0.0.7:1", true},
+		{"10.0.1.7:1", false},
+		{"[::ffff:10.0.0.7]:1", true},
+		{"[::ffff:10.0.1.7]:1", false},
+		{"198.51.100.9:1", true},
+		{"[::ffff:198.51.100.9]:1", true},
+		{"[2001:db8::1]:1", true},
+		{"[2001:db9::1]:1", false},
+		{"[fe80::1]:1", true},
+		{"[fe80::1%eth0]:1", false},
+		{"[::ffff:10.0.0.7%eth0]:1", false},
+		{"127.0.0.1:1", false},
+		{"10.0.0.7", false},
+		{"", false},
+		{"@", false},
+		{"10.0.0.7:x", false},
+		{"unix", false},
+	} {
+		r := request(c.from, "X-Forwarded-For", "10.0.0.7", "X-Real-Ip", "10.0.0.7", "Forwarded", "for=10.0.0.7")
+		if got := g.Trusts(r); got != c.want {
+			t.Errorf("%q is trusted: %t, want %t", c.from, got, c.want)
+		}
+		if onUnix.Trusts(r) {
+			t.Errorf("%q counts as a Unix socket", c.from)
+		}
+		local := request(c.from)
+		local = local.WithContext(context.WithValue(local.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
+		if g.Trusts(local) || !onUnix.Trusts(local) {
+			t.Errorf("%q on a Unix socket is trusted by who does not, or not by who does", c.from)
+		}
+	}
+}
+
+func TestReport_tellsWhatArrivedAndNoSecret(t *testing.T) {
+	t.Parallel()
+	g, told := behindProxy(t)
+	r := request("192.0.2.1:80", "Remote-User", "ana", "Remote-Groups", "hidden-group", "X-Proxy-Secret", secret, "Authorization", token,
+		"Cf-Access-Jwt-Assertion", "hidden-assertion", "X_proxy_secret", "hidden", "Accept", "*/*")
+	report := g.Report(r)
+	names := ""
+	for _, s := range report.Headers {
+		names += s.Name + " "
+		if s.Value != "" && s.Name != "Remote-User" || strings.Contains(s.Value, "hidden") {
+			t.Errorf("the report shows the value of %s: %q", s.Name, s.Value)
+		}
+	}
+	if names != "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Proxy-Secret X_proxy_secret " {
+		t.Errorf("the report has the headers %s", names)
+	}
+	if report.Peer != "192.0.2.1" || report.Trusted || !strings.Contains(report.Refusal, "X_proxy_secret") || strings.Join(report.Proxies, " ") != "10.0.0.7/32" || report.UserHeader != "Remote-User" {
+		t.Errorf("the report is %+v", report)
+	}
+	if told.last() != "" {
+		t.Errorf("the report counts as a refusal for %s", told.last())
+	}
+	if fine := g.Report(request(proxy, "Remote-User", "ana", "X-Proxy-Secret", secret)); fine.Refusal != "" || !fine.Trusted {
+		t.Errorf("the report of a good request is %+v", fine)
+	}
+}
+
+func TestIdentify_logsOneLineASecondForEachReason(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	clock := now
+	g, _ := gate(t, Config{Kind: KindProxyHeader, UserHeader: "X-User", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
+		Grants: outbox.Grants{outbox.RoleViewer: {"*"}},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return clock }})
+	forged := request("192.0.2.1:80", "X-User", "ana\nlevel=ERROR msg=forged")
+	for range 500 {
+		_, _ = g.Identify(forged)
+	}
+	_, _ = g.Identify(request(proxy))
+	clock = clock.Add(time.Second)
+	_, _ = g.Identify(forged)
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "why=untrusted") || !strings.Contains(lines[0], "peer=192.0.2.1") || !strings.Contains(lines[1], "why=absent") || !strings.Contains(lines[2], "left_out=499") {
+		t.Errorf("the log is:\n%s", log.String())
+	}
+}

@@ -1,0 +1,285 @@
+package auth
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// minSecret is the least length of a proxy's secret, in bytes.
+const minSecret = 16
+
+// algorithms are those with a public key. The others would take the public
+// key, which everybody knows, for their secret.
+var algorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"}
+
+// preset is what is known of a proxy: from its own documentation.
+type preset struct {
+	kind Kind
+	name string
+
+	header, issuer, user, groups string
+	algorithms                   []string
+	jwks                         func(issuer string) string // nil when the issuer does not tell
+
+	userHeader, groupsHeader string
+}
+
+var presets = []preset{
+	{kind: KindJWT, name: "cloudflare-access", header: "Cf-Access-Jwt-Assertion", algorithms: []string{"RS256"}, user: "email", groups: "custom.groups",
+		jwks: func(issuer string) string { return strings.TrimSuffix(issuer, "/") + "/cdn-cgi/access/certs" }},
+	{kind: KindJWT, name: "google-iap", header: "X-Goog-Iap-Jwt-Assertion", issuer: "https://cloud.google.com/iap", algorithms: []string{"ES256"}, user: "email",
+		jwks: func(string) string { return "https://www.gstatic.com/iap/verify/public_key-jwk" }},
+	// Pomerium's issuer is a host name, unless it is told to name itself by a URL.
+	{kind: KindJWT, name: "pomerium", header: "X-Pomerium-Jwt-Assertion", algorithms: []string{"ES256"}, user: "email", groups: "groups",
+		jwks: func(issuer string) string {
+			host := strings.TrimPrefix(strings.TrimSuffix(issuer, "/"), "https://")
+			return "https://" + host + "/.well-known/pomerium/jwks.json"
+		}},
+	{kind: KindJWT, name: "oauth2-proxy", header: "X-Outboxweb-Id-Token", algorithms: []string{"RS256"}, user: "email", groups: "groups"},
+	{kind: KindProxyHeader, name: "oauth2-proxy", userHeader: "X-Forwarded-Email", groupsHeader: "X-Forwarded-Groups"},
+	{kind: KindProxyHeader, name: "authelia", userHeader: "Remote-User", groupsHeader: "Remote-Groups"},
+	{kind: KindProxyHeader, name: "tailscale", userHeader: "Tailscale-User-Login"},
+}
+
+// presetNames are the presets of a kind.
+func presetNames(kind Kind) []string {
+	var names []string
+	for _, p := range presets {
+		if p.kind == kind {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// check judges the configuration and fills in what it leaves open.
+func (c *Config) check() error {
+	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken}, c.Kind) {
+		return outbox.Invalid("auth", "there is no kind %q; use none, jwt, proxy-header or token", c.Kind)
+	}
+	if err := c.refuseStray(); err != nil {
+		return err
+	}
+	if err := c.fillIn(); err != nil {
+		return err
+	}
+	if err := c.checkPeers(); err != nil {
+		return err
+	}
+	switch c.Kind {
+	case KindJWT:
+		if err := c.checkJWT(); err != nil {
+			return err
+		}
+	case KindProxyHeader:
+		if err := c.checkProxyHeader(); err != nil {
+			return err
+		}
+	case KindToken:
+		if c.Tokens == nil {
+			return outbox.Invalid("auth", "nothing looks tokens up")
+		}
+		return nil
+	default:
+		return nil
+	}
+	if len(c.Grants[outbox.RoleViewer])+len(c.Grants[outbox.RoleOperator])+len(c.Grants[outbox.RoleAdmin]) == 0 {
+		return outbox.Invalid("viewer", "nobody is given a role, so that everybody would be turned away; --viewer, --operator and --admin take user:NAME, group:NAME or *")
+	}
+	return c.Grants.Check()
+}
+
+// refuseStray refuses what another kind needs: who gives it expects something
+// that will not be.
+func (c *Config) refuseStray() error {
+	for _, f := range []struct {
+		name  string
+		given bool
+		kinds []Kind
+	}{
+		{"auth-preset", c.Preset != "", []Kind{KindJWT, KindProxyHeader}},
+		{"auth-header", c.Header != "", []Kind{KindJWT}},
+		{"auth-issuer", c.Issuer != "", []Kind{KindJWT}},
+		{"auth-audience", len(c.Audience) > 0, []Kind{KindJWT}},
+		{"auth-jwks", c.JWKS != "", []Kind{KindJWT}},
+		{"auth-algorithms", len(c.Algorithms) > 0, []Kind{KindJWT}},
+		{"auth-user-claim", c.UserClaim != "", []Kind{KindJWT}},
+		{"auth-groups-claim", c.GroupsClaim != "", []Kind{KindJWT}},
+		{"auth-user-header", c.UserHeader != "", []Kind{KindProxyHeader}},
+		{"auth-groups-header", c.GroupsHeader != "", []Kind{KindProxyHeader}},
+		{"auth-secret-header", c.SecretHeader != "", []Kind{KindProxyHeader}},
+		{"auth-secret-file", c.Secret != "", []Kind{KindProxyHeader}},
+		{"viewer", len(c.Grants[outbox.RoleViewer]) > 0, []Kind{KindJWT, KindProxyHeader}},
+		{"operator", len(c.Grants[outbox.RoleOperator]) > 0, []Kind{KindJWT, KindProxyHeader}},
+		{"admin", len(c.Grants[outbox.RoleAdmin]) > 0, []Kind{KindJWT, KindProxyHeader}},
+	} {
+		if f.given && !slices.Contains(f.kinds, c.Kind) {
+			kinds := make([]string, len(f.kinds))
+			for i, kind := range f.kinds {
+				kinds[i] = "--auth " + string(kind)
+			}
+			return outbox.Invalid(f.name, "it belongs to %s, and this is --auth %s", orList(kinds), c.Kind)
+		}
+	}
+	return nil
+}
+
+// fillIn takes from the preset, or from what is usual, what is not given.
+func (c *Config) fillIn() error {
+	p := preset{kind: c.Kind, algorithms: []string{"RS256", "ES256"}, user: "email", groups: "groups"}
+	if c.Preset != "" {
+		at := slices.IndexFunc(presets, func(p preset) bool { return p.kind == c.Kind && p.name == c.Preset })
+		if at < 0 {
+			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, orList(presetNames(c.Kind)))
+		}
+		p = presets[at]
+	}
+	fill := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	switch c.Kind {
+	case KindJWT:
+		fill(&c.Header, p.header)
+		fill(&c.Issuer, p.issuer)
+		fill(&c.UserClaim, p.user)
+		fill(&c.GroupsClaim, p.groups)
+		if c.JWKS == "" && p.jwks != nil && c.Issuer != "" {
+			c.JWKS = p.jwks(c.Issuer)
+		}
+		if len(c.Algorithms) == 0 {
+			c.Algorithms = p.algorithms
+		}
+	case KindProxyHeader:
+		fill(&c.UserHeader, p.userHeader)
+		fill(&c.GroupsHeader, p.groupsHeader)
+	}
+	return nil
+}
+
+func (c *Config) checkJWT() error {
+	if err := c.checkHeader("auth-header", &c.Header, "the header with the assertion, or --auth-preset"); err != nil {
+		return err
+	}
+	for _, a := range c.Algorithms {
+		switch {
+		case strings.EqualFold(a, "none") || strings.HasPrefix(strings.ToUpper(a), "HS"):
+			return outbox.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, orList(algorithms))
+		case !slices.Contains(algorithms, a):
+			return outbox.Invalid("auth-algorithms", "there is no algorithm %q; use %s", a, orList(algorithms))
+		}
+	}
+	for _, f := range []struct {
+		name, what string
+		missing    bool
+	}{
+		{"auth-issuer", "what the assertions name as their issuer", c.Issuer == ""},
+		{"auth-audience", "the audience that the assertions are for, or others would be taken that are meant for somebody else", len(c.Audience) == 0 || slices.Contains(c.Audience, "")},
+		{"auth-jwks", "where the issuer's public keys are: an https address or a file", c.JWKS == ""},
+	} {
+		if f.missing {
+			return outbox.Invalid(f.name, "it is missing: say %s", f.what)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkProxyHeader() error {
+	if err := c.checkHeader("auth-user-header", &c.UserHeader, "the header with the user's name, or --auth-preset"); err != nil {
+		return err
+	}
+	if c.GroupsHeader != "" {
+		if err := c.checkHeader("auth-groups-header", &c.GroupsHeader, ""); err != nil {
+			return err
+		}
+	}
+	if c.SecretHeader != "" {
+		if err := c.checkHeader("auth-secret-header", &c.SecretHeader, ""); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.UserHeader == c.GroupsHeader:
+		return outbox.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
+	case c.SecretHeader != "" && (c.SecretHeader == c.UserHeader || c.SecretHeader == c.GroupsHeader):
+		return outbox.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
+	case c.SecretHeader == "" && c.Secret != "":
+		return outbox.Invalid("auth-secret-header", "it is missing: say in which header the proxy sends its secret")
+	case c.SecretHeader != "" && c.Secret == "":
+		return outbox.Invalid("auth-secret-file", "it is missing or empty: name the file with the secret that the proxy sends as %s", c.SecretHeader)
+	case c.Secret != "" && len(c.Secret) < minSecret:
+		return outbox.Invalid("auth-secret-file", "the secret is %d bytes long; it must be %d or more", len(c.Secret), minSecret)
+	case c.Secret != "" && strings.ContainsFunc(c.Secret, func(r rune) bool { return r < '!' || r > '~' }):
+		return outbox.Invalid("auth-secret-file", "the secret must be one line of visible ASCII characters without blanks, since a header carries it")
+	case len(c.Trusted) == 0 && !c.TrustUnix:
+		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
+	}
+	for _, p := range c.Trusted {
+		if p.Bits() == 0 && c.Secret == "" {
+			return outbox.Invalid("trusted-proxy", "%s trusts everybody who asks; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+		}
+	}
+	return nil
+}
+
+// checkPeers writes prefixes as peers are written: IPv4 never inside IPv6.
+func (c *Config) checkPeers() error {
+	trusted := make([]netip.Prefix, 0, len(c.Trusted))
+	for _, p := range c.Trusted {
+		switch addr := p.Addr(); {
+		case !p.IsValid():
+			return outbox.Invalid("trusted-proxy", "it is no CIDR, such as 10.0.0.0/24")
+		case addr.Is4In6() && p.Bits() < 96:
+			return outbox.Invalid("trusted-proxy", "%s is neither IPv4 nor IPv6; write the IPv4 addresses as such", p)
+		case addr.Is4In6():
+			p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
+		}
+		trusted = append(trusted, p.Masked())
+	}
+	c.Trusted = trusted
+	return nil
+}
+
+// checkHeader judges the name of a header and writes it as requests have it.
+func (c *Config) checkHeader(field string, name *string, missing string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	canonical := http.CanonicalHeaderKey(*name)
+	switch {
+	case *name == "":
+		return outbox.Invalid(field, "it is missing: name %s", missing)
+	case strings.Contains(*name, "_"):
+		return outbox.Invalid(field, "%q has an underscore, which many servers drop or take for a hyphen; use hyphens", *name)
+	case strings.Trim(*name, letters) != "" || strings.ContainsFunc(*name, func(r rune) bool { return !strings.ContainsRune(letters, r) }):
+		return outbox.Invalid(field, "%q is not the name of a header", *name)
+	case canonical == authorization:
+		return outbox.Invalid(field, "%s is for the tokens of machines; let the proxy send another", canonical)
+	case slices.Contains([]string{"Host", "Cookie", "Origin", "Connection", "Content-Type", "Content-Length", "Transfer-Encoding", "X-Forwarded-For", "X-Forwarded-Prefix"}, canonical):
+		return outbox.Invalid(field, "%s says something else than who the user is", canonical)
+	}
+	*name = canonical
+	return nil
+}
+
+// ParsePeer reads what names a trusted peer: a CIDR, a single address, or
+// "unix" for the Unix socket.
+func ParsePeer(text string) (prefix netip.Prefix, unix bool, err error) {
+	if text == "unix" {
+		return netip.Prefix{}, true, nil
+	}
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		return netip.PrefixFrom(addr, addr.BitLen()), false, nil
+	}
+	prefix, err = netip.ParsePrefix(text)
+	if err != nil {
+		return prefix, false, outbox.Invalid("trusted-proxy", "%q is neither a CIDR, such as 10.0.0.0/24, nor unix", text)
+	}
+	if prefix.Masked() != prefix {
+		return prefix, false, outbox.Invalid("trusted-proxy", "%s has bits beyond its length; it means %s", text, prefix.Masked())
+	}
+	return prefix, false, nil
+}

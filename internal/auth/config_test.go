@@ -1,0 +1,189 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestNew_namesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	keys := file("keys.json", string(keySet(t, newSigner(t, "k", jose.ES256))))
+	private := newSigner(t, "k", jose.ES256)
+	secretKeys := file("private.json", string(asJSON(t, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.key, KeyID: "k"}}})))
+	jwt := func(change func(*Config)) Config {
+		c := jwtConfig(keys)
+		change(&c)
+		return c
+	}
+	header := func(change func(*Config)) Config {
+		c := Config{Kind: KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}}
+		change(&c)
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		config Config
+		field  string
+		text   string
+	}{
+		{"kind", Config{Kind: "basic"}, "auth", `no kind "basic"`},
+		{"stray preset", Config{Preset: "authelia"}, "auth-preset", "it belongs to --auth jwt or --auth proxy-header, and this is --auth none"},
+		{"stray header", Config{UserHeader: "X-User"}, "auth-user-header", "--auth proxy-header"},
+		{"stray grant", Config{Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}}}, "admin", "--auth none"},
+		{"tokens", Config{Kind: KindToken}, "auth", "tokens"},
+		{"preset of the other kind", jwt(func(c *Config) { c.Preset = "authelia" }), "auth-preset", "use cloudflare-access, google-iap, pomerium or oauth2-proxy"},
+		{"no header", jwt(func(c *Config) { c.Header = "" }), "auth-header", "missing"},
+		{"authorization", jwt(func(c *Config) { c.Header = "authorization" }), "auth-header", "for the tokens of machines"},
+		{"cookie", jwt(func(c *Config) { c.Header = "Cookie" }), "auth-header", "something else"},
+		{"underscore", jwt(func(c *Config) { c.Header = "X_Assertion" }), "auth-header", "underscore"},
+		{"no name", jwt(func(c *Config) { c.Header = "X Assertion" }), "auth-header", "not the name of a header"},
+		{"no issuer", jwt(func(c *Config) { c.Issuer = "" }), "auth-issuer", "missing"},
+		{"no audience", jwt(func(c *Config) { c.Audience = nil }), "auth-audience", "missing"},
+		{"empty audience", jwt(func(c *Config) { c.Audience = []string{""} }), "auth-audience", "missing"},
+		{"no keys", jwt(func(c *Config) { c.JWKS = "" }), "auth-jwks", "missing"},
+		{"no keys of the preset", jwt(func(c *Config) { c.Preset, c.JWKS = "oauth2-proxy", "" }), "auth-jwks", "missing"},
+		{"keys by http", jwt(func(c *Config) { c.JWKS = "http://sso.example.org/keys" }), "auth-jwks", "https"},
+		{"keys with a password", jwt(func(c *Config) { c.JWKS = "https://a:b@sso.example.org/keys" }), "auth-jwks", "https"},
+		{"keys by ftp", jwt(func(c *Config) { c.JWKS = "ftp://localhost/keys" }), "auth-jwks", "https"},
+		{"no key file", jwt(func(c *Config) { c.JWKS = filepath.Join(dir, "none.json") }), "auth-jwks", "no such file"},
+		{"key file of nothing", jwt(func(c *Config) { c.JWKS = file("nothing.json", "{}") }), "auth-jwks", "no public key"},
+		{"key file of text", jwt(func(c *Config) { c.JWKS = file("text.json", "keys") }), "auth-jwks", "not a JSON Web Key Set"},
+		{"key file of secrets", jwt(func(c *Config) { c.JWKS = secretKeys }), "auth-jwks", "no public key"},
+		{"none", jwt(func(c *Config) { c.Algorithms = []string{"RS256", "none"} }), "auth-algorithms", `"none"`},
+		{"HS256", jwt(func(c *Config) { c.Algorithms = []string{"hs256"} }), "auth-algorithms", "could sign"},
+		{"no algorithm", jwt(func(c *Config) { c.Algorithms = []string{"RS1"} }), "auth-algorithms", "no algorithm"},
+		{"no grants", jwt(func(c *Config) { c.Grants = nil }), "viewer", "turned away"},
+		{"wrong grant", jwt(func(c *Config) { c.Grants = outbox.Grants{outbox.RoleAdmin: {"ana"}} }), "admin", `"ana" is not`},
+		{"no user header", header(func(c *Config) { c.Preset = "" }), "auth-user-header", "missing"},
+		{"one header for both", header(func(c *Config) { c.GroupsHeader = "remote-user" }), "auth-groups-header", "names the user"},
+		{"secret in the user header", header(func(c *Config) { c.SecretHeader, c.Secret = "Remote-User", secret }), "auth-secret-header", "names the user"},
+		{"secret without header", header(func(c *Config) { c.Secret = secret }), "auth-secret-header", "missing"},
+		{"header without secret", header(func(c *Config) { c.SecretHeader = "X-Secret" }), "auth-secret-file", "missing"},
+		{"short secret", header(func(c *Config) { c.SecretHeader, c.Secret = "X-Secret", secret[:15] }), "auth-secret-file", "15 bytes"},
+		{"secret of two lines", header(func(c *Config) { c.SecretHeader, c.Secret = "X-Secret", secret+"\nmore" }), "auth-secret-file", "one line"},
+		{"no proxy", header(func(c *Config) { c.Trusted = nil }), "trusted-proxy", "missing"},
+		{"everybody", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")} }), "trusted-proxy", "trusts everybody"},
+		{"no prefix", header(func(c *Config) { c.Trusted = []netip.Prefix{{}} }), "trusted-proxy", "no CIDR"},
+		{"half IPv4", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/90")} }), "trusted-proxy", "neither"},
+		{"issuer for a header", header(func(c *Config) { c.Issuer = issuer }), "auth-issuer", "--auth jwt"},
+	} {
+		_, err := New(c.config)
+		var refusal *outbox.Refusal
+		if !errors.As(err, &refusal) || refusal.Field != c.field || !strings.Contains(refusal.Detail, c.text) {
+			t.Errorf("%s: %v, want field %s and %q", c.name, err, c.field, c.text)
+		}
+		if err != nil && strings.Contains(err.Error(), secret[:12]) {
+			t.Errorf("%s: the sentence tells the secret: %v", c.name, err)
+		}
+	}
+	if _, err := New(header(func(*Config) {})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNew_presetsKnowTheirProxies(t *testing.T) {
+	t.Parallel()
+	everybody := outbox.Grants{outbox.RoleViewer: {"*"}}
+	for _, c := range []struct {
+		config                     Config
+		header, keys, user, groups string
+		algorithms                 string
+	}{
+		{Config{Preset: "cloudflare-access", Issuer: "https://team.cloudflareaccess.com"},
+			"Cf-Access-Jwt-Assertion", "https://team.cloudflareaccess.com/cdn-cgi/access/certs", "email", "custom.groups", "RS256"},
+		{Config{Preset: "google-iap"}, "X-Goog-Iap-Jwt-Assertion", "https://www.gstatic.com/iap/verify/public_key-jwk", "email", "", "ES256"},
+		{Config{Preset: "pomerium", Issuer: "ops.example.org"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
+		{Config{Preset: "pomerium", Issuer: "https://ops.example.org/"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
+		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys", Header: "x-id-token", UserClaim: "sub"}, "X-Id-Token", issuer + "/keys", "sub", "groups", "RS256"},
+		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys"}, "X-Outboxweb-Id-Token", issuer + "/keys", "email", "groups", "RS256"},
+		{Config{Header: "X-Assertion", Issuer: issuer, JWKS: issuer + "/keys", Algorithms: []string{"EdDSA"}}, "X-Assertion", issuer + "/keys", "email", "groups", "EdDSA"},
+	} {
+		c.config.Kind, c.config.Audience, c.config.Grants = KindJWT, []string{"outboxweb"}, everybody
+		g, _ := gate(t, c.config)
+		got := g.config
+		if got.Header != c.header || got.JWKS != c.keys || got.UserClaim != c.user || got.GroupsClaim != c.groups || strings.Join(got.Algorithms, " ") != c.algorithms {
+			t.Errorf("%s: %s, %s, %s, %s, %v", c.config.Preset, got.Header, got.JWKS, got.UserClaim, got.GroupsClaim, got.Algorithms)
+		}
+	}
+	for name, want := range map[string]string{"oauth2-proxy": "X-Forwarded-Email X-Forwarded-Groups", "authelia": "Remote-User Remote-Groups", "tailscale": "Tailscale-User-Login "} {
+		g, _ := gate(t, Config{Kind: KindProxyHeader, Preset: name, TrustUnix: true, Grants: everybody})
+		if got := g.config.UserHeader + " " + g.config.GroupsHeader; got != want {
+			t.Errorf("%s reads %s", name, got)
+		}
+	}
+}
+
+func TestParsePeer(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"10.0.0.7": "10.0.0.7/32", "10.0.0.0/24": "10.0.0.0/24", "::1": "::1/128", "fd00::/8": "fd00::/8"} {
+		if prefix, unix, err := ParsePeer(text); err != nil || unix || prefix.String() != want {
+			t.Errorf("%s is %s, %t, %v", text, prefix, unix, err)
+		}
+	}
+	if _, unix, err := ParsePeer("unix"); err != nil || !unix {
+		t.Errorf("unix: %t %v", unix, err)
+	}
+	for _, text := range []string{"", "proxy", "10.0.0.7/24", "10.0.0.0/33", "fe80::1%eth0", "10.0.0.7:80", "UNIX"} {
+		if prefix, _, err := ParsePeer(text); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%q is %s, %v", text, prefix, err)
+		}
+	}
+}
+
+// FuzzIdentify looks for a request that is let in and should not be.
+func FuzzIdentify(f *testing.F) {
+	s := newSigner(f, "k", jose.ES256)
+	file := filepath.Join(f.TempDir(), "keys.json")
+	if err := os.WriteFile(file, keySet(f, s), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	byHeader, _ := behindProxy(f)
+	byAssertion, _ := gate(f, jwtConfig(file))
+	signed := s.sign(f, good())
+	for _, from := range []string{proxy, "192.0.2.1:80", "[::ffff:10.0.0.7]:1", "[fe80::1%0]:1", "", "@"} {
+		f.Add(from, "Remote-User", "ana", "Remote-Groups", "ops", secret)
+		f.Add(from, "X-Assertion", signed, "Authorization", token, "")
+		f.Add(from, "Remote_User", "ana", "remote-user", "ana", secret)
+		f.Add(from, "X-Assertion", signed[:60], "X-Assertion", `{"payload":"e30","signatures":[]}`, "")
+	}
+	f.Fuzz(func(t *testing.T, from, nameA, valueA, nameB, valueB, proof string) {
+		r := request(from, http.CanonicalHeaderKey(nameA), valueA, http.CanonicalHeaderKey(nameB), valueB, "X-Proxy-Secret", proof)
+		for _, g := range []*Gate{byHeader, byAssertion} {
+			_ = g.Report(r)
+			who, err := g.Identify(r)
+			if err != nil {
+				continue
+			}
+			bearing := r.Header.Get("Authorization")
+			switch {
+			case who.Role == outbox.RoleNone || who.Name == "":
+				t.Errorf("let in without name or role: %+v", who)
+			case who.Auth == outbox.AuthToken && !strings.EqualFold(bearing, token):
+				t.Errorf("%q is taken for a token", bearing)
+			case who.Auth == outbox.AuthProxyHeader && (!g.Trusts(r) || proof != secret):
+				t.Errorf("%q with secret %q is let in as %+v", from, proof, who)
+			case who.Auth == outbox.AuthJWT && strings.TrimPrefix(r.Header.Get("X-Assertion"), "Bearer ") != signed:
+				t.Errorf("%q is taken for an assertion of %+v", r.Header.Get("X-Assertion"), who)
+			}
+			if at, err := netip.ParseAddrPort(from); who.Auth == outbox.AuthProxyHeader && (err != nil || at.Addr().Unmap() != netip.MustParseAddr("10.0.0.7")) {
+				t.Errorf("%q is let in by header", from)
+			}
+		}
+	})
+}

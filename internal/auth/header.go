@@ -1,0 +1,194 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	maxName   = 200 // bytes of a user's or a group's name
+	maxGroups = 200 // of one user
+)
+
+// peer is the other end of a request's socket.
+type peer struct {
+	unix bool
+	ip   netip.Addr // not valid when it is not known
+	text string
+}
+
+func (p peer) String() string {
+	switch {
+	case p.unix:
+		return "unix"
+	case p.ip.IsValid():
+		return p.ip.String()
+	}
+	return p.text
+}
+
+// peerOf knows only the socket: no header has a say.
+func peerOf(r *http.Request) peer {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
+		return peer{unix: true}
+	}
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return peer{text: r.RemoteAddr}
+	}
+	ip := at.Addr()
+	if ip.Zone() == "" { // unmapping would lose it
+		ip = ip.Unmap()
+	}
+	return peer{ip: ip}
+}
+
+// trusts reports whether a peer is a proxy of ours. An address with a zone is
+// one of several networks, which no prefix can tell apart, so it is none.
+func (g *Gate) trusts(p peer) bool {
+	if p.unix {
+		return g.config.TrustUnix
+	}
+	return p.ip.IsValid() && slices.ContainsFunc(g.config.Trusted, func(of netip.Prefix) bool { return of.Contains(p.ip) })
+}
+
+// fold makes names alike that some server or other takes for the same header.
+func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+// refuseVariants refuses headers that a proxy may have let through because
+// they are not quite those that it sets.
+func (g *Gate) refuseVariants(h http.Header) *denial {
+	for name := range h {
+		if of, near := g.watched[fold(name)]; near && name != of {
+			return deny(whyVariant, "the header %q is there, which some take for %s; let the proxy remove it", name, of)
+		}
+	}
+	return nil
+}
+
+// byHeader identifies the user whom a trusted proxy names.
+func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
+	var nobody outbox.Identity
+	if denied := g.refuseStranger(r); denied != nil {
+		return nobody, denied
+	}
+	name, denied := single(r.Header, g.config.UserHeader)
+	if denied != nil {
+		return nobody, denied
+	}
+	if wrong := wrongName(name); wrong != "" {
+		return nobody, deny(whyMalformed, "the header %s %s", g.config.UserHeader, wrong)
+	}
+	if strings.Contains(name, ",") {
+		return nobody, deny(whyMalformed, "the header %s names several users, with commas between", g.config.UserHeader)
+	}
+	groups, denied := g.groupsOf(r.Header)
+	if denied != nil {
+		return nobody, denied
+	}
+	return g.admit(outbox.AuthProxyHeader, name, groups)
+}
+
+// refuseStranger refuses whoever is not the proxy.
+func (g *Gate) refuseStranger(r *http.Request) *denial {
+	from := peerOf(r)
+	if !g.trusts(from) {
+		for _, name := range g.headers {
+			if len(r.Header.Values(name)) > 0 {
+				return deny(whyUntrusted, "the header %s comes from %s, which is none of the trusted proxies; --trusted-proxy names them", name, from)
+			}
+		}
+		return deny(whyAbsent, "nothing says who you are: ask through the proxy that sets the header %s, or send a token", g.config.UserHeader)
+	}
+	if g.config.SecretHeader == "" {
+		return nil
+	}
+	given := r.Header.Values(g.config.SecretHeader)
+	if len(given) > 1 {
+		return deny(whyDuplicate, "the header %s is there %d times; it may be there once", g.config.SecretHeader, len(given))
+	}
+	if len(given) == 0 || !sameSecret(given[0], g.config.Secret) {
+		return deny(whySecret, "the header %s with the proxy's secret is missing or wrong", g.config.SecretHeader)
+	}
+	return nil
+}
+
+// sameSecret takes as long whatever was given.
+func sameSecret(given, want string) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// single reads a header that must be there once.
+func single(h http.Header, name string) (string, *denial) {
+	values := h.Values(name)
+	switch {
+	case len(values) > 1:
+		return "", deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, len(values))
+	case len(values) == 0 || values[0] == "":
+		return "", deny(whyAbsent, "the header %s is missing or empty, so that nothing says who you are", name)
+	}
+	return values[0], nil
+}
+
+// wrongName says what a user's or group's name must not be; it completes a
+// sentence about where the name stands.
+func wrongName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxName:
+		return "is longer than 200 bytes"
+	case !utf8.ValidString(name):
+		return "is not valid UTF-8"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a blank"
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "contains characters that cannot be seen"
+	}
+	return ""
+}
+
+// groupsOf reads the header with the user's groups, a list with commas.
+func (g *Gate) groupsOf(h http.Header) ([]string, *denial) {
+	name := g.config.GroupsHeader
+	if name == "" {
+		return nil, nil
+	}
+	values := h.Values(name)
+	if len(values) > 1 {
+		return nil, deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, len(values))
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	var groups []string
+	for part := range strings.SplitSeq(values[0], ",") {
+		if part = strings.Trim(part, " "); part != "" {
+			groups = append(groups, part)
+		}
+	}
+	return groups, wrongGroups(groups, "the header "+name)
+}
+
+// wrongGroups refuses groups that cannot be any.
+func wrongGroups(groups []string, where string) *denial {
+	if len(groups) > maxGroups {
+		return deny(whyMalformed, "%s names %d groups; the limit is %d", where, len(groups), maxGroups)
+	}
+	for _, group := range groups {
+		if wrong := wrongName(group); wrong != "" {
+			return deny(whyMalformed, "a group in %s %s", where, wrong)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,455 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"outboxweb/internal/outbox"
+)
+
+// signer is an issuer's key with what it signs by.
+type signer struct {
+	id  string
+	alg jose.SignatureAlgorithm
+	key crypto.Signer
+}
+
+func newSigner(t testing.TB, id string, alg jose.SignatureAlgorithm) signer {
+	t.Helper()
+	var key crypto.Signer
+	var err error
+	switch alg {
+	case jose.RS256, jose.PS256:
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	case jose.ES256:
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case jose.EdDSA:
+		_, key, err = ed25519.GenerateKey(rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{id: id, alg: alg, key: key}
+}
+
+func (s signer) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: s.key.Public(), KeyID: s.id, Algorithm: string(s.alg), Use: "sig"}
+}
+
+func (s signer) sign(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := by.Sign(asJSON(t, claims))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func asJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func keySet(t testing.TB, signers ...signer) []byte {
+	t.Helper()
+	var set jose.JSONWebKeySet
+	for _, s := range signers {
+		set.Keys = append(set.Keys, s.public())
+	}
+	return asJSON(t, set)
+}
+
+const issuer = "https://sso.example.org"
+
+// good are the claims of an assertion that is taken; change replaces some, and
+// nil removes one.
+func good(change ...map[string]any) map[string]any {
+	claims := map[string]any{"iss": issuer, "aud": []string{"other", "outboxweb"}, "sub": "1", "email": "ana@example.org",
+		"groups": []string{"ops", "dev"}, "iat": now.Unix() - 10, "nbf": now.Unix() - 10, "exp": now.Unix() + 300}
+	for _, c := range change {
+		maps.Copy(claims, c)
+	}
+	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+	return claims
+}
+
+// keyServer answers with the keys it holds, and counts.
+type keyServer struct {
+	*httptest.Server
+	asked atomic.Int64
+	mu    sync.Mutex
+	reply http.HandlerFunc
+}
+
+func newKeyServer(t testing.TB, signers ...signer) *keyServer {
+	t.Helper()
+	s := &keyServer{}
+	s.holds(keySet(t, signers...))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		s.mu.Lock()
+		reply := s.reply
+		s.mu.Unlock()
+		reply(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *keyServer) answers(reply http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = reply
+}
+
+func (s *keyServer) holds(set []byte) {
+	s.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) })
+}
+
+// handClock is a clock that stands until it is turned.
+type handClock struct{ micros atomic.Int64 }
+
+func newHandClock() *handClock {
+	c := &handClock{}
+	c.micros.Store(now.UnixMicro())
+	return c
+}
+
+func (c *handClock) now() time.Time           { return time.UnixMicro(c.micros.Load()) }
+func (c *handClock) advance(by time.Duration) { c.micros.Add(by.Microseconds()) }
+
+func jwtConfig(keys string) Config {
+	return Config{Kind: KindJWT, Header: "X-Assertion", Issuer: issuer, Audience: []string{"outboxweb", "outboxweb-2"}, JWKS: keys,
+		Algorithms: []string{"RS256", "ES256", "EdDSA"}, Grants: outbox.Grants{outbox.RoleOperator: {"group:ops"}, outbox.RoleViewer: {"user:bea"}}}
+}
+
+func asserting(text string) *http.Request { return request("192.0.2.1:80", "X-Assertion", text) }
+
+func encoded(text []byte) string { return base64.RawURLEncoding.EncodeToString(text) }
+
+// byHand signs a JWT with a header of its own by HMAC, or not at all.
+func byHand(t testing.TB, head map[string]any, claims map[string]any, secret []byte) string {
+	t.Helper()
+	text := encoded(asJSON(t, head)) + "." + encoded(asJSON(t, claims))
+	if secret == nil {
+		return text + "."
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(text))
+	return text + "." + encoded(mac.Sum(nil))
+}
+
+func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
+	t.Parallel()
+	signers := []signer{newSigner(t, "r", jose.RS256), newSigner(t, "e", jose.ES256), newSigner(t, "d", jose.EdDSA)}
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, keySet(t, signers...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remote := newKeyServer(t, signers...)
+	for _, keys := range []string{file, remote.URL} {
+		g, told := gate(t, jwtConfig(keys))
+		for _, s := range signers {
+			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			wantUser(t, g, asserting("Bearer "+s.sign(t, good(map[string]any{"aud": "outboxweb-2"}))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			s.id = ""
+			wantUser(t, g, asserting(s.sign(t, good(map[string]any{"iat": now.Unix() + 59, "nbf": now.Unix() + 59}))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		}
+		wantDenied(t, g, told, asserting(signers[0].sign(t, good(map[string]any{"groups": "dev"}))), whyRole, `"dev"`)
+	}
+	if n := remote.asked.Load(); n != 1 {
+		t.Errorf("the key server was asked %d times", n)
+	}
+}
+
+func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	rs, es, stranger := newSigner(t, "r", jose.RS256), newSigner(t, "e", jose.ES256), newSigner(t, "r", jose.RS256)
+	ps := signer{id: "r", alg: jose.PS256, key: rs.key}
+	g, told := gate(t, jwtConfig(newKeyServer(t, rs, es).URL))
+	der, err := x509.MarshalPKIXPublicKey(rs.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	hs := map[string]any{"alg": "HS256", "kid": "r", "typ": "JWT"}
+	changed := func(name string, value any) string { return rs.sign(t, good(map[string]any{name: value})) }
+	embedded := signer{id: "", alg: jose.RS256, key: stranger.key}
+	twice := func() string {
+		by, err := jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: rs.key, KeyID: "r"}}, {Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: es.key, KeyID: "e"}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := by.Sign(asJSON(t, good()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed.FullSerialize()
+	}()
+	one, err := jose.ParseSigned(rs.sign(t, good()), []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, text, why string }{
+		{"none", byHand(t, map[string]any{"alg": "none"}, good(), nil), whyMalformed},
+		{"None", byHand(t, map[string]any{"alg": "None", "kid": "r"}, good(), nil), whyMalformed},
+		{"no algorithm", byHand(t, map[string]any{"kid": "r"}, good(), nil), whyMalformed},
+		{"HS256 with PEM", byHand(t, hs, good(), asPEM), whyMalformed},
+		{"HS256 with PEM, trimmed", byHand(t, hs, good(), []byte(strings.TrimSpace(string(asPEM)))), whyMalformed},
+		{"HS256 with DER", byHand(t, hs, good(), der), whyMalformed},
+		{"HS256 with JWK", byHand(t, hs, good(), asJSON(t, rs.public())), whyMalformed},
+		{"RS256 in name, by HMAC", byHand(t, map[string]any{"alg": "RS256", "kid": "r"}, good(), asPEM), whySignature},
+		{"PS256, which is not allowed", ps.sign(t, good()), whyMalformed},
+		{"wrong audience", changed("aud", "outboxweb-3"), whyAudience},
+		{"no audience", changed("aud", nil), whyAudience},
+		{"part of an audience", changed("aud", "outbox"), whyAudience},
+		{"wrong issuer", changed("iss", "https://sso.example.com"), whyIssuer},
+		{"issuer with a slash", changed("iss", issuer+"/"), whyIssuer},
+		{"no issuer", changed("iss", nil), whyIssuer},
+		{"expired", changed("exp", now.Unix()-1), whyExpired},
+		{"no expiry", changed("exp", nil), whyExpired},
+		{"expiry that is a text", changed("exp", "soon"), whyMalformed},
+		{"from the future", changed("iat", now.Unix()+61), whyFuture},
+		{"not yet", changed("nbf", now.Unix()+61), whyFuture},
+		{"not for long", changed("nbf", now.Unix()+3600), whyFuture},
+		{"unknown key", signer{id: "x", alg: jose.RS256, key: stranger.key}.sign(t, good()), whySignature},
+		{"known id, other key", stranger.sign(t, good()), whySignature},
+		{"no id, other key", embedded.sign(t, good()), whySignature},
+		{"known id, key of another", signer{id: "e", alg: jose.RS256, key: rs.key}.sign(t, good()), whySignature},
+		{"embedded key", withEmbeddedKey(t, stranger), whySignature},
+		{"two signatures", twice, whyMalformed},
+		{"one signature as an object", one.FullSerialize(), whyMalformed},
+		{"twice in one header", rs.sign(t, good()) + "," + rs.sign(t, good()), whyMalformed},
+		{"huge", changed("filler", strings.Repeat("x", 20<<10)), whyMalformed},
+		{"no user", changed("email", nil), whyClaims},
+		{"user that is a number", changed("email", 7), whyClaims},
+		{"user that is a list", changed("email", []string{"ana"}), whyClaims},
+		{"user with a newline", changed("email", "ana\nbea"), whyClaims},
+		{"empty user", changed("email", ""), whyClaims},
+		{"not verified", changed("email_verified", false), whyClaims},
+		{"groups that are numbers", changed("groups", []int{1}), whyClaims},
+		{"groups that are an object", changed("groups", map[string]any{"ops": true}), whyClaims},
+		{"201 groups", changed("groups", strings.Split(strings.Repeat("g,", 200)+"ops", ",")), whyClaims},
+		{"no JSON", rawSigned(t, rs, "ops"), whyMalformed},
+		{"empty", "..", whyMalformed},
+		{"nothing after Bearer", "Bearer ", whyMalformed},
+		{"Bearer twice", "Bearer Bearer " + rs.sign(t, good()), whyMalformed},
+		{"critical header", withCritical(t, rs), whySignature},
+	} {
+		t.Run(c.name, func(t *testing.T) { wantDenied(t, g, told, asserting(c.text), c.why, "ssertion") })
+	}
+	text := rs.sign(t, good())
+	for cut := 0; cut < len(text); cut += 10 {
+		if who, err := g.Identify(asserting(text[:cut])); err == nil {
+			t.Errorf("cut off after %d bytes it identifies %+v", cut, who)
+		}
+	}
+	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "X-Assertion is missing")
+	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X-Assertion", text), whyDuplicate, "2 times")
+	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X_assertion", text), whyVariant, "X_assertion")
+	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "Authorization", token), whyTogether, "X-Assertion")
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+}
+
+// withEmbeddedKey signs with a key that the assertion brings along.
+func withEmbeddedKey(t testing.TB, s signer) string {
+	t.Helper()
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, &jose.SignerOptions{EmbedJWK: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signedBy(t, by, asJSON(t, good()))
+}
+
+// withCritical signs with a header that must be understood, and is not.
+func withCritical(t testing.TB, s signer) string {
+	t.Helper()
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}},
+		(&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signedBy(t, by, asJSON(t, good()))
+}
+
+func rawSigned(t testing.TB, s signer, payload string) string {
+	t.Helper()
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signedBy(t, by, []byte(payload))
+}
+
+func signedBy(t testing.TB, by jose.Signer, payload []byte) string {
+	t.Helper()
+	signed, err := by.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestAssertion_claimsByPath(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "e", jose.ES256)
+	c := jwtConfig(newKeyServer(t, s).URL)
+	c.UserClaim, c.GroupsClaim = "https://example.org/user", "custom.realm.groups"
+	g, _ := gate(t, c)
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "email": nil,
+		"custom": map[string]any{"realm": map[string]any{"groups": []string{"ops"}}}}))), "bea", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom": "none"}))), "bea", outbox.RoleViewer)
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom.realm.groups": "ops"}))), "bea", outbox.RoleOperator, "ops")
+}
+
+func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
+	t.Parallel()
+	known, next, stranger := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256), newSigner(t, "k-1", jose.ES256)
+	server, clock := newKeyServer(t, known), newHandClock()
+	c := jwtConfig(server.URL)
+	c.Now = clock.now
+	g, _ := gate(t, c)
+	storm := func(text func(i int) string) {
+		t.Helper()
+		var all sync.WaitGroup
+		for worker := range 4 {
+			all.Go(func() {
+				for i := range 250 {
+					if who, err := g.Identify(asserting(text(worker*250 + i))); err == nil {
+						t.Errorf("identified %+v", who)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	asked := func(want int64) {
+		t.Helper()
+		if n := server.asked.Load(); n != want {
+			t.Fatalf("the key server was asked %d times, want %d", n, want)
+		}
+	}
+	forged := stranger.sign(t, good())
+	payload := forged[strings.IndexByte(forged, '.'):]
+	unknown := func(i int) string {
+		return encoded([]byte(fmt.Sprintf(`{"alg":"ES256","kid":"u-%d"}`, i))) + payload
+	}
+	storm(unknown)
+	asked(1)
+	storm(func(int) string { return forged })
+	asked(1)
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	asked(1)
+
+	server.holds(keySet(t, known, next))
+	rotated := next.sign(t, good())
+	clock.advance(fetchPause - time.Second)
+	if _, err := g.Identify(asserting(rotated)); err == nil {
+		t.Fatal("a key was read before its time")
+	}
+	asked(1)
+	clock.advance(time.Second)
+	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	asked(2)
+	clock.advance(fetchPause)
+	storm(unknown)
+	asked(3)
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+}
+
+func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
+	t.Parallel()
+	stolen, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)
+	server, clock := newKeyServer(t, stolen), newHandClock()
+	c := jwtConfig(server.URL)
+	c.Now = clock.now
+	g, told := gate(t, c)
+	lasting := map[string]any{"exp": now.Unix() + 86_400}
+	text := stolen.sign(t, good(lasting))
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	clock.advance(keysAge)
+	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev") // better old keys than none
+	server.holds(keySet(t, next))
+	clock.advance(fetchPause)
+	wantDenied(t, g, told, asserting(text), whySignature, "not signed with a key")
+	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+}
+
+func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "k-1", jose.ES256)
+	elsewhere := newKeyServer(t, s)
+	for name, reply := range map[string]http.HandlerFunc{
+		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
+		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>log in</html>")) },
+		"no keys":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[]}`)) },
+		"a secret": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`))
+		},
+		"huge": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"keys":[],"filler":"` + strings.Repeat("x", maxKeySet) + `"}`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, clock := newKeyServer(t), newHandClock()
+			server.answers(reply)
+			c := jwtConfig(server.URL)
+			c.Now = clock.now
+			g, told := gate(t, c)
+			for range 5 {
+				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys could not be read yet")
+			}
+			if n := server.asked.Load(); n != 1 {
+				t.Errorf("the key server was asked %d times", n)
+			}
+			server.holds(keySet(t, s))
+			clock.advance(fetchPause)
+			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		})
+	}
+	if n := elsewhere.asked.Load(); n != 0 {
+		t.Errorf("a redirect was followed %d times", n)
+	}
+}

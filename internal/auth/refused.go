@@ -1,0 +1,81 @@
+package auth
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Why requests are refused.
+const (
+	whyAbsent      = "absent"      // nothing says who asks
+	whyDuplicate   = "duplicate"   // a header is there twice
+	whyMalformed   = "malformed"   // a header, assertion or token is not well formed
+	whyVariant     = "variant"     // a header is there that differs in - and _, or in case
+	whyUntrusted   = "untrusted"   // a header of the proxy's, from another peer
+	whyTogether    = "together"    // a token and a header of the proxy's
+	whySecret      = "secret"      // the proxy's secret is missing or wrong
+	whySignature   = "signature"   // no key of the issuer's fits
+	whyIssuer      = "issuer"      // the assertion is another issuer's
+	whyAudience    = "audience"    // the assertion is for somebody else
+	whyExpired     = "expired"     // the assertion or token is no longer valid
+	whyFuture      = "future"      // the assertion is not valid yet
+	whyClaims      = "claims"      // the assertion does not name a user
+	whyUnknown     = "unknown"     // there is no such token
+	whyRevoked     = "revoked"     // the token was revoked
+	whyRole        = "role"        // it is known who asks, and that one has no role
+	whyUnavailable = "unavailable" // the key server or the database cannot be asked
+)
+
+// Reasons are the words by which refusals are counted.
+var Reasons = []string{whyAbsent, whyDuplicate, whyMalformed, whyVariant, whyUntrusted, whyTogether, whySecret, whySignature, whyIssuer,
+	whyAudience, whyExpired, whyFuture, whyClaims, whyUnknown, whyRevoked, whyRole, whyUnavailable}
+
+// grumblePause is the least time between two lines of the log about refusals
+// for one reason, so that whoever knocks cannot fill the disk.
+const grumblePause = time.Second
+
+// grumbles remembers when a refusal was last logged, by reason.
+type grumbles struct {
+	mu   sync.Mutex
+	last map[string]grumble
+}
+
+type grumble struct {
+	at      time.Time
+	leftOut int // refusals since
+}
+
+// due reports whether a refusal is to be logged, and how many were not since
+// the last that was.
+func (g *grumbles) due(why string, now time.Time) (leftOut int, due bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last, known := g.last[why]
+	if since := now.Sub(last.at); known && since >= 0 && since < grumblePause {
+		last.leftOut++
+		g.last[why] = last
+		return 0, false
+	}
+	if g.last == nil {
+		g.last = map[string]grumble{}
+	}
+	g.last[why] = grumble{at: now}
+	return last.leftOut, true
+}
+
+// note counts and logs a refusal.
+func (g *Gate) note(r *http.Request, denied *denial) {
+	if g.config.Refused != nil {
+		g.config.Refused(denied.why)
+	}
+	leftOut, due := g.grumbles.due(denied.why, g.config.Now())
+	if !due {
+		return
+	}
+	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "left_out", leftOut}
+	if denied.cause != nil {
+		about = append(about, "err", denied.cause)
+	}
+	g.config.Logger.Warn("request refused", about...)
+}

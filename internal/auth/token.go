@@ -1,0 +1,76 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	authorization = "Authorization"
+	tokenPrefix   = "obw_"
+	tokenBytes    = 32 // of chance
+)
+
+// NewToken makes a token: its text, which is shown once, and the hash that the
+// database keeps.
+func NewToken() (text, hash string) {
+	var chance [tokenBytes]byte
+	_, _ = rand.Read(chance[:]) // it never fails: the program ends instead
+	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
+	return text, HashToken(text)
+}
+
+// HashToken is the SHA-256 of a token's text, in hex. The text is chance enough
+// that nothing slower is needed.
+func HashToken(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// bearer is what follows Bearer in the request's Authorization header. Other
+// schemes are those of proxies before this server, and none of its business.
+func bearer(h http.Header) (text string, shown bool, denied *denial) {
+	switch values := h.Values(authorization); len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		scheme, rest, _ := strings.Cut(values[0], " ")
+		return rest, strings.EqualFold(scheme, "Bearer"), nil
+	default:
+		return "", false, deny(whyDuplicate, "the header %s is there %d times; it may be there once", authorization, len(values))
+	}
+}
+
+// byToken identifies a machine.
+func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *denial) {
+	var nobody outbox.Identity
+	secret, found := strings.CutPrefix(text, tokenPrefix)
+	if raw, err := base64.RawURLEncoding.Strict().DecodeString(secret); !found || err != nil || len(raw) != tokenBytes || strings.ContainsAny(secret, "\r\n") {
+		return nobody, deny(whyMalformed, "the bearer token is not one of this server's: those are %s and 43 characters; outboxweb token create makes one", tokenPrefix)
+	}
+	if g.config.Tokens == nil {
+		return nobody, deny(whyUnknown, "this server takes no tokens")
+	}
+	token, err := g.config.Tokens(ctx, HashToken(text))
+	now := g.config.Now()
+	switch {
+	case errors.Is(err, outbox.ErrNotFound):
+		return nobody, deny(whyUnknown, "there is no such token; outboxweb token list shows those there are")
+	case err != nil:
+		return nobody, putOff(err, "the token cannot be looked up just now, since the database is busy or away; try again in a moment")
+	case token.RevokedAt != nil:
+		return nobody, deny(whyRevoked, "token %d was revoked on %s", token.ID, token.RevokedAt.UTC().Format(time.DateOnly))
+	case token.State(now) != "valid":
+		return nobody, deny(whyExpired, "token %d expired on %s", token.ID, token.ExpiresAt.UTC().Format(time.DateOnly))
+	}
+	return token.Identity(), nil
+}

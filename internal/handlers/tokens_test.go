@@ -1,0 +1,111 @@
+package handlers
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/auth"
+	"outboxweb/internal/outbox"
+)
+
+// behindProxy is a site whose users a proxy at 10.0.0.7 names: ana is an admin,
+// ben an operator, cal a viewer.
+func behindProxy(t *testing.T) *site {
+	t.Helper()
+	return newSite(t, func(c *Config) {
+		st := c.Store
+		gate, err := auth.New(auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
+			Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}, outbox.RoleOperator: {"user:ben"}, outbox.RoleViewer: {"user:cal"}},
+			Tokens: st.TokenByHash, Now: c.Now, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Auth = gate
+	})
+}
+
+// as is a request that the proxy passes on for a user.
+func as(user string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = "10.0.0.7:4444"
+		r.Header.Set("Remote-User", user)
+	}
+}
+
+// bearing is a request with a token, past the proxy.
+func bearing(text string) func(*http.Request) { return header("Authorization", "Bearer "+text) }
+
+// token makes a token and returns its text.
+func (s *site) token(role outbox.Role, note string) string {
+	s.t.Helper()
+	text, hash := auth.NewToken()
+	order := outbox.Order{By: outbox.Operator{Name: "root", Via: "cli"}}
+	if _, err := s.store.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour)); err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
+func TestTokens_letMachinesInUntilTheyAreRevoked(t *testing.T) {
+	t.Parallel()
+	s := behindProxy(t)
+	s.seed("c-1", "a")
+	viewer, operator := s.token(outbox.RoleViewer, "watch"), s.token(outbox.RoleOperator, "deploy")
+	s.get("/api/v1/summary").want(t, 401)
+	s.get("/rows", bearing(viewer)).want(t, 200)
+	s.post("/api/v1/campaigns/c-1/pause", `{}`, bearing(viewer)).want(t, 403, "needs the role operator", "token 1: watch has the role viewer")
+	s.post("/api/v1/campaigns/c-1/pause", `{}`, bearing(operator)).want(t, 200)
+	s.get("/api/v1/audit?action=pause", as("cal")).want(t, 200, `"actor":"token 2: deploy"`, `"auth":"token"`, `"role":"operator"`)
+	s.get("/api/v1/tokens", bearing(operator)).want(t, 403, "needs the role admin")
+	s.post("/api/v1/tokens/2/revoke", `{"reason":"leaked"}`, as("ana")).want(t, 200, `"revoked_by":"ana"`)
+	s.get("/rows", bearing(operator)).want(t, 401, "oken 2 was revoked on")
+	s.post("/api/v1/tokens/2/revoke", `{}`, as("ana")).want(t, 409, "was revoked by ana")
+	s.post("/api/v1/tokens/9/revoke", `{}`, as("ana")).want(t, 404, "no token 9")
+	s.post("/api/v1/tokens/x/revoke", `{}`, as("ana")).want(t, 422, "whole number")
+	s.get("/api/v1/audit?action=token_revoke", as("cal")).want(t, 200, `"target":"token 2"`, `"reason":"leaked"`).lacks(t, auth.HashToken(operator))
+	list := s.get("/api/v1/tokens", as("ana")).want(t, 200, `"id":1`, `"note":"deploy"`).lacks(t, viewer, auth.HashToken(viewer))
+	if page := decodeAs[outbox.Page[outbox.Token]](t, list); len(page.Items) != 2 || page.Items[0].ID != 1 || page.Items[1].RevokedAt == nil {
+		t.Errorf("the list is %+v", page.Items)
+	}
+}
+
+func TestTokens_areRevokedByAFormWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	s := behindProxy(t)
+	s.get("/tokens", as("ana")).want(t, 200, "No token has been made yet")
+	text := s.token(outbox.RoleOperator, "<deploy>")
+	s.get("/tokens", as("ben")).want(t, 403, "needs the role admin, and ben has the role operator")
+	s.submit("/tokens/1/revoke", "reason=x", as("ben")).want(t, 403, "admin")
+	s.get("/tokens", as("ana")).want(t, 200, `data-testid="token-1"`, "&lt;deploy&gt;", `data-testid="revoke-1"`, "never", "outboxweb token revoke").lacks(t, text, "<deploy>")
+	to := s.submit("/tokens/1/revoke", "reason=leaked", as("ana")).want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to, as("ana")).want(t, 200, "Revoked token 1, with the role operator (&lt;deploy&gt;)", "by ana", "revoked").lacks(t, `data-testid="revoke-1"`)
+	for page, want := range map[string]bool{"/audit": true, "/about": true, "/": false} {
+		for user, sees := range map[string]bool{"ana": want, "ben": false, "cal": false} {
+			if got := strings.Contains(s.get(page, as(user)).want(t, 200).body, `href="/tokens"`); got != sees {
+				t.Errorf("%s sees the way to the tokens on %s: %t", user, page, got)
+			}
+		}
+	}
+}
+
+func TestRequests_ofNobodyKnown(t *testing.T) {
+	t.Parallel()
+	s := behindProxy(t)
+	if got := s.get("/rows").want(t, 401, "othing says who you are").Header.Get("WWW-Authenticate"); got != `Bearer realm="outboxweb"` {
+		t.Errorf("WWW-Authenticate is %q", got)
+	}
+	forged := header("Remote-User", "ana")
+	s.get("/api/v1/tokens", forged).want(t, 401, "urn:outboxweb:unidentified", "comes from 127.0.0.1")
+	s.get("/api/v1/tokens", as("dan")).want(t, 403, "urn:outboxweb:role", `user \"dan\"`, "--viewer")
+	if got := s.get("/tokens", as("dan")).want(t, 403).Header.Get("WWW-Authenticate"); got != "" {
+		t.Errorf("who is known is asked who it is: %q", got)
+	}
+	for _, open := range []string{"/healthz", "/readyz"} {
+		s.get(open).want(t, 200)
+	}
+}

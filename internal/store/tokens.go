@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+const (
+	maxTokenNote  = 100 // bytes
+	shortestToken = time.Minute
+	longestToken  = 2 * 366 * 24 * time.Hour
+	tokensListed  = 1000
+)
+
+// tokenAct is what an audit record has of a token: never its hash.
+type tokenAct struct {
+	TokenID   int64       `json:"token_id,omitempty"`
+	Role      outbox.Role `json:"role,omitempty"`
+	Note      string      `json:"note,omitempty"`
+	ExpiresAt *time.Time  `json:"expires_at,omitempty"`
+	State     string      `json:"state,omitempty"`
+}
+
+// CreateToken keeps the hash of a token that is valid until expires: from a
+// minute to two years from now. The note says what it is for, in at most 100
+// bytes.
+func (s *Store) CreateToken(ctx context.Context, o outbox.Order, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
+	expires = expires.UTC().Truncate(time.Microsecond)
+	token := outbox.Token{Role: role, Note: note, CreatedBy: o.By.Name, ExpiresAt: expires}
+	if err := s.checkToken(token); err != nil {
+		return outbox.Token{}, err
+	}
+	asked := tokenAct{Role: role, Note: note, ExpiresAt: &expires}
+	a := &act{order: o, action: outbox.ActTokenCreate, before: asked, asked: asked}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Token, error) {
+		if err := s.requireReason(o, 0); err != nil {
+			return outbox.Token{}, err
+		}
+		token.CreatedAt = at(now)
+		if _, err := t.one([]any{&token.ID}, insertToken, hash, string(role), note, now, o.By.Name, expires.UnixMicro()); err != nil {
+			return outbox.Token{}, fmt.Errorf("create a token: %w", err)
+		}
+		a.target = outbox.TokenTarget(token.ID)
+		a.after = tokenAct{TokenID: token.ID, Role: role, Note: note, ExpiresAt: &expires, State: token.State(at(now))}
+		return token, nil
+	})
+}
+
+func (s *Store) checkToken(token outbox.Token) error {
+	if _, err := outbox.ParseRole(string(token.Role)); err != nil {
+		return err
+	}
+	ahead := token.ExpiresAt.Sub(s.options.Now())
+	switch note := token.Note; {
+	case len(note) > maxTokenNote:
+		return outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxTokenNote)
+	case !utf8.ValidString(note) || strings.ContainsFunc(note, unicode.IsControl):
+		return outbox.Invalid("note", "the note must be one line of text without control characters")
+	case ahead < shortestToken:
+		return outbox.Invalid("expires", "a token must be valid for a minute or more")
+	case ahead > longestToken:
+		return outbox.Invalid("expires", "a token may be valid for two years at the most")
+	}
+	return nil
+}
+
+// RevokeToken makes a token worthless at once. One that was revoked before is
+// outbox.ErrConflict, a missing one outbox.ErrNotFound.
+func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outbox.Token, error) {
+	asked := tokenAct{TokenID: id}
+	a := &act{order: o, action: outbox.ActTokenRevoke, target: outbox.TokenTarget(id), before: asked, asked: asked}
+	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Token, error) {
+		var found []outbox.Token
+		err := t.each(collectTokens(&found), selectTokens+`where id = $1`+t.forUpdate, id)
+		switch {
+		case err != nil:
+			return outbox.Token{}, fmt.Errorf("read token %d: %w", id, err)
+		case len(found) == 0:
+			return outbox.Token{}, outbox.NotFound("there is no token %d", id)
+		}
+		token := found[0]
+		if token.RevokedAt != nil {
+			return token, outbox.Conflict("token %d was revoked by %s %s ago", id, token.RevokedBy, outbox.Age(at(now).Sub(*token.RevokedAt)))
+		}
+		if err := s.requireReason(o, 0); err != nil {
+			return token, err
+		}
+		token.RevokedAt, token.RevokedBy = atOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
+		a.after = tokenAct{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(at(now))}
+		_, err = t.exec(`update tokens set revoked_at = $1, revoked_by = $2 where id = $3`, now, o.By.Name, id)
+		return token, err
+	})
+}
+
+// Tokens lists the latest 1,000 tokens: the valid ones first, then the newest.
+func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
+	tokens := []outbox.Token{}
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(collectTokens(&tokens), selectTokens+`order by id desc limit $1`, tokensListed)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	outbox.SortTokens(tokens, s.options.Now())
+	return tokens, nil
+}
+
+// TokenByHash finds a token, whatever its state. An unknown one is
+// outbox.ErrNotFound.
+func (s *Store) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
+	var found []outbox.Token
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
+	})
+	switch {
+	case err != nil:
+		return outbox.Token{}, fmt.Errorf("find a token: %w", err)
+	case len(found) == 0:
+		return outbox.Token{}, outbox.NotFound("there is no such token")
+	}
+	return found[0], nil
+}
+
+const (
+	tokenUsePause = time.Minute            // between two notes of the use of one token
+	tokenUseTime  = 250 * time.Millisecond // that a request may wait for one
+)
+
+// NoteTokenUse keeps when a token was last used, to the minute. It tries once a
+// minute, and whether it succeeds is of no interest to the request: a database
+// that is busy or read-only keeps an older time.
+func (s *Store) NoteTokenUse(ctx context.Context, token outbox.Token) {
+	now := s.now()
+	if last := token.LastUsedAt; s.options.ReadOnly || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
+		return
+	}
+	if last, tried := s.tokenUses.Load(token.ID); tried && now-last.(int64) < tokenUsePause.Microseconds() {
+		return
+	}
+	s.tokenUses.Store(token.ID, now)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenUseTime)
+	defer cancel()
+	_ = s.journal.write(ctx, func(t *tx) error {
+		_, err := t.exec(`update tokens set last_used_at = $1 where id = $2 and (last_used_at is null or last_used_at < $1)`, now, token.ID)
+		return err
+	})
+}
+
+const (
+	insertToken = `
+insert into tokens (hash, role, note, created_at, created_by, expires_at)
+values ($1, $2, $3, $4, $5, $6)
+returning id`
+
+	selectTokens = `
+select id, role, note, created_at, created_by, expires_at, revoked_at, revoked_by, last_used_at
+from tokens
+`
+)
+
+func collectTokens(into *[]outbox.Token) func(scanner) error {
+	return func(row scanner) error {
+		var token outbox.Token
+		var created, expires int64
+		var revoked, used sql.NullInt64
+		err := row.Scan(&token.ID, &token.Role, &token.Note, &created, &token.CreatedBy, &expires, &revoked, &token.RevokedBy, &used)
+		token.CreatedAt, token.ExpiresAt = at(created), at(expires)
+		token.RevokedAt, token.LastUsedAt = atOrNil(revoked), atOrNil(used)
+		*into = append(*into, token)
+		return err
+	}
+}

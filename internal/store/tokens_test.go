@@ -1,0 +1,139 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// token makes a token that is valid for a while.
+func (f *fixture) token(hash string, role outbox.Role, valid time.Duration) outbox.Token {
+	f.tb.Helper()
+	token, err := f.CreateToken(f.ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.clock.now().Add(valid))
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return token
+}
+
+func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	made, err := f.CreateToken(f.ctx, ana("for the deploys"), "h-1", outbox.RoleOperator, "deploy", f.clock.now().Add(time.Hour))
+	if err != nil || made.ID != 1 || made.CreatedBy != "ana" || !made.CreatedAt.Equal(f.clock.now()) {
+		t.Fatalf("made %+v, %v", made, err)
+	}
+	if found, err := f.TokenByHash(f.ctx, "h-1"); err != nil || found != made {
+		t.Errorf("found %+v, %v, want %+v", found, err, made)
+	}
+	for _, hash := range []string{"", "h", "H-1", "h-2"} {
+		_, err := f.TokenByHash(f.ctx, hash)
+		refused(t, err, outbox.ErrNotFound, "no such token")
+	}
+	f.clock.advance(time.Minute)
+	gone, err := f.RevokeToken(f.ctx, ana("leaked"), made.ID)
+	if err != nil || gone.State(f.clock.now()) != "revoked" || gone.RevokedBy != "ana" {
+		t.Errorf("revoked %+v, %v", gone, err)
+	}
+	if found, err := f.TokenByHash(f.ctx, "h-1"); err != nil || found.State(f.clock.now()) != "revoked" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	f.clock.advance(time.Minute)
+	_, err = f.RevokeToken(f.ctx, ana(""), made.ID)
+	refused(t, err, outbox.ErrConflict, "token 1 was revoked by ana 1 m")
+	_, err = f.RevokeToken(f.ctx, ana(""), 7)
+	refused(t, err, outbox.ErrNotFound, "no token 7")
+	acts, err := f.ActsOn(f.ctx, outbox.TokenTarget(made.ID), 10)
+	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActTokenRevoke || acts[1].Action != outbox.ActTokenCreate {
+		t.Fatalf("acts on the token: %+v, %v", acts, err)
+	}
+	for _, hidden := range texts(t, f.journal, `select before || after || result || target from operator_acts`) {
+		if strings.Contains(hidden, "h-1") {
+			t.Errorf("the audit record has the hash: %s", hidden)
+		}
+	}
+}
+
+func TestToken_thatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const hour = time.Hour
+	for _, c := range []struct {
+		role  outbox.Role
+		note  string
+		valid time.Duration
+		text  string
+	}{
+		{"root", "", hour, `no role "root"`},
+		{"", "", hour, "no role"},
+		{outbox.RoleViewer, strings.Repeat("n", 101), hour, "101 bytes"},
+		{outbox.RoleViewer, "two\nlines", hour, "one line"},
+		{outbox.RoleViewer, "\xff", hour, "one line"},
+		{outbox.RoleViewer, "", 59 * time.Second, "a minute or more"},
+		{outbox.RoleViewer, "", -hour, "a minute or more"},
+		{outbox.RoleViewer, "", 733 * 24 * hour, "two years"},
+	} {
+		_, err := f.CreateToken(f.ctx, ana(""), "h-1", c.role, c.note, f.clock.now().Add(c.valid))
+		refused(t, err, outbox.ErrInvalid, c.text)
+	}
+	f.token("h-1", outbox.RoleViewer, hour)
+	if _, err := f.CreateToken(f.ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.clock.now().Add(hour)); err == nil {
+		t.Error("two tokens have one hash")
+	}
+	if n := f.number(`select count(*) from tokens`); n != 1 {
+		t.Errorf("there are %d tokens", n)
+	}
+}
+
+func TestTokens_listsTheValidOnesFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.token("h-1", outbox.RoleViewer, time.Hour)
+	f.token("h-2", outbox.RoleViewer, time.Minute)
+	f.token("h-3", outbox.RoleViewer, time.Hour)
+	f.token("h-4", outbox.RoleViewer, time.Hour)
+	if _, err := f.RevokeToken(f.ctx, ana(""), 4); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(2 * time.Minute)
+	list, err := f.Tokens(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, token := range list {
+		got = append(got, string(rune('0'+token.ID))+" "+token.State(f.clock.now()))
+	}
+	if want := "3 valid, 1 valid, 2 expired, 4 revoked"; strings.Join(got, ", ") != want {
+		t.Errorf("the list is %s, want %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.token("h-1", outbox.RoleViewer, time.Hour)
+	use := func() time.Time {
+		t.Helper()
+		token, err := f.TokenByHash(f.ctx, "h-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.NoteTokenUse(f.ctx, token)
+		if token, err = f.TokenByHash(f.ctx, "h-1"); err != nil || token.LastUsedAt == nil {
+			t.Fatalf("after its use the token is %+v, %v", token, err)
+		}
+		return *token.LastUsedAt
+	}
+	first := use()
+	f.clock.advance(59 * time.Second)
+	if again := use(); !again.Equal(first) {
+		t.Errorf("the use was noted again after %s", again.Sub(first))
+	}
+	f.clock.advance(time.Second)
+	if later := use(); !later.Equal(f.clock.now()) {
+		t.Errorf("the use a minute later was noted as %s", later)
+	}
+}

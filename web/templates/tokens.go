@@ -1,0 +1,74 @@
+package templates
+
+import (
+	"encoding/json"
+
+	"outboxweb/internal/outbox"
+)
+
+// Tokens is the list of the tokens of machines; RevokeToken takes one back.
+func (l Links) Tokens() URL { return l.at(nil, "tokens") }
+
+func (l Links) RevokeToken(id int64) URL { return l.at(nil, "tokens", itoa(id), "revoke") }
+
+func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
+
+func revokeFormID(t outbox.Token) string { return "revoke-form-" + itoa(t.ID) }
+
+func canRevoke(p Page, t outbox.Token) bool { return !p.ReadOnly && t.State(p.Now) == "valid" }
+
+// tokenName is a token's number with what it is for.
+func tokenName(t outbox.Token) string {
+	if t.Note == "" {
+		return itoa(t.ID)
+	}
+	return itoa(t.ID) + ", " + t.Note + ","
+}
+
+// tokenGlyph and tokenClass tell the states of tokens apart.
+func tokenGlyph(state string) string {
+	switch state {
+	case "valid":
+		return "✓"
+	case "revoked":
+		return "✕"
+	}
+	return "○"
+}
+
+func tokenClass(state string) string {
+	switch state {
+	case "valid":
+		return "s-current"
+	case "revoked":
+		return "s-dead"
+	}
+	return "s-idle"
+}
+
+func revokeTwins(p Page, t outbox.Token) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().RevokeToken(t.ID), nil),
+		CLI:  "outboxweb token revoke --reason 'why' " + itoa(t.ID),
+	}
+}
+
+// tokenSentence says what was done about a token.
+func tokenSentence(a outbox.Act) string {
+	var d struct {
+		ID   int64       `json:"token_id"`
+		Role outbox.Role `json:"role"`
+		Note string      `json:"note"`
+	}
+	if json.Unmarshal(a.After, &d) != nil || d.ID == 0 {
+		return "Done: " + string(a.Action) + "."
+	}
+	what := "token " + itoa(d.ID) + ", with the role " + string(d.Role)
+	if d.Note != "" {
+		what += " (" + d.Note + ")"
+	}
+	if a.Action == outbox.ActTokenRevoke {
+		return "Revoked " + what + "."
+	}
+	return "Made " + what + "."
+}
