@@ -36,6 +36,7 @@ http {
 	access_log off;
 	client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
 	underscores_in_headers off;
+	map $request_uri $rest { ~^/ops/outbox(?<path>/.*)$ $path; }
 	server {
 		listen %s;
 		server_name _;
