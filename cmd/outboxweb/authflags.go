@@ -33,6 +33,7 @@ type authFlags struct {
 	Operator         []string `placeholder:"ENTRY" help:"Who may also repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who may also skip events, show what is hidden and handle tokens. Repeatable."`
 	TrustedProxy     []string `placeholder:"CIDR|unix" help:"From where a proxy asks, by the socket's address; unix for whoever reaches the Unix socket. Repeatable."`
+	InsecureNoAuth   bool     `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
 }
 
 func (f *authFlags) kind() auth.Kind {

@@ -119,7 +119,7 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 			t.Errorf("%s with %q: %v", c.listen, c.flags.Auth, err)
 		}
 	}
-	open := serveCmd{Listening: Listening{Listen: "0.0.0.0:80", InsecureNoAuth: true}}
+	open := serveCmd{Listening: Listening{Listen: "0.0.0.0:80"}, authFlags: authFlags{InsecureNoAuth: true}}
 	if open.checkListening() == nil {
 		t.Error("--insecure-no-auth goes without --read-only")
 	}

@@ -23,11 +23,10 @@ import (
 // Listening holds the flags of serve that say where it listens and what it
 // takes from those who ask there.
 type Listening struct {
-	Listen         string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
-	TLSCert        string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
-	TLSKey         string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
-	InsecureNoAuth bool    `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
-	ActRate        float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
+	Listen  string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
+	TLSCert string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
+	TLSKey  string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
+	ActRate float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
 }
 
 const (

@@ -15,15 +15,10 @@ import (
 // proxies. Host is not among a request's headers.
 var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", prefixHeader, "Via"}
 
-// identityHeaders say who somebody is, with one proxy or another. Their values
-// are nobody's business here.
-var identityHeaders = []string{"Authorization", "Cf-Access-Authenticated-User-Email", "Cf-Access-Jwt-Assertion", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
-	"Tailscale-User-Login", "Tailscale-User-Name", "X-Auth-Request-Email", "X-Auth-Request-Groups", "X-Auth-Request-User", "X-Forwarded-Email", "X-Forwarded-Groups",
-	"X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email", "X-Goog-Iap-Jwt-Assertion", "X-Pomerium-Claim-Email", "X-Pomerium-Jwt-Assertion", "X-Remote-User"}
-
 // arrival tells what came in with a request.
 func (s *server) arrival(r *http.Request) outbox.Arrival {
-	a := outbox.Arrival{Peer: remoteHost(r), Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
+	known := s.Auth.Report(r)
+	a := outbox.Arrival{Peer: known.Peer, Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
 	if a.Trusted {
 		a.Why = "--trusted-proxy names it"
 	}
@@ -34,12 +29,9 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: printable(r.Header.Get(name))}
 		a.Headers = append(a.Headers, h)
 	}
-	for name := range r.Header {
-		if slices.ContainsFunc(identityHeaders, func(known string) bool { return strings.EqualFold(known, strings.ReplaceAll(name, "_", "-")) }) {
-			a.IdentityHeaders = append(a.IdentityHeaders, printable(name))
-		}
+	for _, h := range known.Headers { // their values are nobody's business here
+		a.IdentityHeaders = append(a.IdentityHeaders, printable(h.Name))
 	}
-	slices.Sort(a.IdentityHeaders)
 	prefix, _ := s.prefixOf(r) // a malformed one did not come this far
 	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}

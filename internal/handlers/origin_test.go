@@ -238,6 +238,8 @@ func TestPrefix_isTakenFromATrustedProxyOnly(t *testing.T) {
 	s.get("/nope", told).want(t, 404, `href="/ops/outbox/"`)
 	s.get("/", told, host("evil.example")).want(t, 421, `href="/ops/outbox/"`)
 	s.get("/ops/outbox/rows", told).want(t, 404, "says that it strips /ops/outbox, but the address still begins with it", "--base-path /ops/outbox")
+	s.srv.router.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("on purpose") })
+	s.get("/panic", told).want(t, 500, `href="/ops/outbox/"`)
 	s.get("/api/v1/nope", told).want(t, 404, "urn:outboxweb:not-found")
 	for at, want := range map[*site]string{s: "/ops/outbox/api/v1", below: "/ops/outbox/console/api/v1"} {
 		at.get(at.srv.links.Base()+"/api/v1/openapi.json", told).want(t, 200, `"url": "`+want+`"`).lacks(t, `"url": "/api/v1"`)

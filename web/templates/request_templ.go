@@ -385,9 +385,9 @@ func inGroups(groups []string) string {
 
 // addressParts says where each part of the pages' address comes from.
 func addressParts(a outbox.AddressFor) string {
-	parts := []string{a.Scheme + "://" + a.Host + " from this connection and its Host header"}
+	parts := []string{"scheme and host from this connection and its Host header"}
 	if a.PublicOrigin != "" {
-		parts[0] = a.PublicOrigin + " from --public-origin"
+		parts[0] = "scheme and host from --public-origin"
 	}
 	if a.Prefix != "" {
 		parts = append(parts, a.Prefix+" from X-Forwarded-Prefix")

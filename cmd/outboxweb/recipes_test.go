@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"flag"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"gopkg.in/yaml.v3"
+)
+
+// block is a fenced block of the README: below which heading, of which
+// language, and for which program by the comment in its first line.
+type block struct{ heading, language, file, text string }
+
+// kind is the language, and the file where that says whose it is.
+func (b block) kind() string {
+	if b.language == "yaml" || b.language == "toml" {
+		return b.language + " " + b.file
+	}
+	return b.language
+}
+
+var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|^```([a-z]+)\n(.*?)^```$")
+
+// recipes are the blocks of the README's section about proxies.
+func recipes(t *testing.T) []block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Behind a proxy\n")
+	section, _, ended := strings.Cut(section, "\n## ")
+	if !found || !ended {
+		t.Fatal("README.md has no section about proxies")
+	}
+	var all []block
+	heading := ""
+	for _, m := range fenced.FindAllStringSubmatch(section, -1) {
+		if m[1] != "" {
+			heading = strings.TrimPrefix(m[1], "### ")
+			continue
+		}
+		first, _, _ := strings.Cut(m[3], "\n")
+		file, _, _ := strings.Cut(strings.TrimPrefix(first, "# "), ";")
+		all = append(all, block{heading: heading, language: m[2], file: file, text: m[3]})
+	}
+	return all
+}
+
+// Each configuration that the README shows is one that its program reads.
+func TestREADME_recipesAreRead(t *testing.T) {
+	t.Parallel()
+	read := map[string][]string{} // heading → what was checked
+	for _, b := range recipes(t) {
+		check, known := map[string]func(*testing.T, string){
+			"yaml outboxweb.yaml": readOwn, "yaml pomerium.yaml": readPomerium, "yaml cloudflared.yaml": readCloudflared,
+			"toml oauth2-proxy.cfg": readOAuth2Proxy, "nginx": readNginx, "sh": readTailscale,
+		}[b.kind()]
+		if !known {
+			t.Errorf("%s: nothing reads the block of %s that begins with %q", b.heading, b.language, b.file)
+			continue
+		}
+		t.Run(b.heading+" "+b.language, func(t *testing.T) { check(t, b.text) })
+		read[b.heading] = append(read[b.heading], b.language)
+	}
+	for heading, want := range map[string][]string{
+		"oauth2-proxy with nginx": {"nginx", "toml", "yaml"}, "Pomerium": {"yaml", "yaml"}, "Cloudflare Access": {"yaml", "yaml"}, "Tailscale": {"sh", "yaml"},
+	} {
+		if !slices.Equal(read[heading], want) {
+			t.Errorf("%s has blocks of %v, want %v", heading, read[heading], want)
+		}
+	}
+}
+
+// readOwn reads a configuration as serve does, and judges its flags.
+func readOwn(t *testing.T, text string) {
+	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c cli
+	if _, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Serve.check(); err != nil {
+		t.Error(err)
+	}
+	if c.Serve.PublicOrigin == "" {
+		t.Error("it does not say where browsers find it")
+	}
+}
+
+// readStrictly reads YAML into a value that has a field for each known key.
+func readStrictly(t *testing.T, text string, into any) {
+	t.Helper()
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readPomerium knows the settings of Pomerium's reference that the recipe uses.
+func readPomerium(t *testing.T, text string) {
+	var c struct {
+		AuthenticateServiceURL string            `yaml:"authenticate_service_url"`
+		Provider               string            `yaml:"idp_provider"`
+		ProviderURL            string            `yaml:"idp_provider_url"`
+		ClientID               string            `yaml:"idp_client_id"`
+		ClientSecretFile       string            `yaml:"idp_client_secret_file"`
+		SigningKeyFile         string            `yaml:"signing_key_file"`
+		ClaimsHeaders          map[string]string `yaml:"jwt_claims_headers"`
+		Routes                 []struct {
+			From, To     string
+			PreserveHost bool             `yaml:"preserve_host_header"`
+			PassIdentity bool             `yaml:"pass_identity_headers"`
+			Policy       []map[string]any `yaml:"policy"`
+		}
+	}
+	readStrictly(t, text, &c)
+	if len(c.Routes) != 1 || !c.Routes[0].PassIdentity || !c.Routes[0].PreserveHost || len(c.Routes[0].Policy) != 1 || c.ClaimsHeaders["X-Pomerium-Claim-Groups"] != "groups" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// readCloudflared knows the keys of a locally managed tunnel.
+func readCloudflared(t *testing.T, text string) {
+	var c struct {
+		Tunnel      string
+		Credentials string `yaml:"credentials-file"`
+		Ingress     []struct {
+			Hostname, Service string
+			OriginRequest     struct {
+				Access struct {
+					Required bool
+					TeamName string   `yaml:"teamName"`
+					AudTag   []string `yaml:"audTag"`
+				}
+			} `yaml:"originRequest"`
+		}
+	}
+	readStrictly(t, text, &c)
+	if len(c.Ingress) != 2 || !c.Ingress[0].OriginRequest.Access.Required || len(c.Ingress[0].OriginRequest.Access.AudTag) != 1 || c.Ingress[1].Hostname != "" || c.Ingress[1].Service != "http_status:404" {
+		t.Errorf("%+v", c) // the last rule has to take everything
+	}
+}
+
+// oauth2ProxyOptions are options of oauth2-proxy's configuration file, with a
+// value of their type, from its documentation.
+var oauth2ProxyOptions = map[string]any{
+	"provider": "", "oidc_issuer_url": "", "client_id": "", "client_secret": "", "client_secret_file": "", "scope": "", "email_domains": []any{}, "http_address": "",
+	"https_address": "", "redirect_url": "", "reverse_proxy": true, "set_xauthrequest": true, "upstreams": []any{}, "cookie_secret": "", "cookie_secure": true, "cookie_name": "",
+	"cookie_domains": []any{}, "cookie_path": "", "cookie_expire": "", "cookie_refresh": "", "cookie_samesite": "", "whitelist_domains": []any{}, "pass_access_token": true, "pass_user_headers": true,
+	"pass_authorization_header": true, "set_authorization_header": true, "pass_host_header": true, "skip_provider_button": true, "oidc_groups_claim": "", "oidc_email_claim": "", "allowed_groups": []any{},
+	"code_challenge_method": "", "trusted_ips": []any{}, "proxy_prefix": "", "skip_auth_routes": []any{}, "skip_jwt_bearer_tokens": true, "extra_jwt_issuers": []any{},
+}
+
+func readOAuth2Proxy(t *testing.T, text string) {
+	var c map[string]any
+	if _, err := toml.Decode(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range c {
+		like, known := oauth2ProxyOptions[name]
+		if !known {
+			t.Errorf("oauth2-proxy has no option %s", name)
+			continue
+		}
+		_, wantText := like.(string)
+		_, wantList := like.([]any)
+		_, isText := value.(string)
+		_, isList := value.([]any)
+		if wantText != isText || wantList != isList {
+			t.Errorf("%s is %v", name, value)
+		}
+	}
+	if c["reverse_proxy"] != true || c["set_xauthrequest"] != true {
+		t.Error("auth_request needs reverse_proxy and set_xauthrequest")
+	}
+}
+
+// readTailscale reads the command with the flags that tailscale serve has.
+func readTailscale(t *testing.T, text string) {
+	words := strings.Fields(text)
+	if len(words) < 3 || words[0] != "tailscale" || words[1] != "serve" {
+		t.Fatalf("%q is not tailscale serve", text)
+	}
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	path := flags.String("set-path", "", "")
+	flags.Bool("bg", false, "")
+	flags.Bool("yes", false, "")
+	flags.Uint("https", 0, "")
+	if err := flags.Parse(words[2:]); err != nil || flags.NArg() != 1 {
+		t.Fatalf("%q: %v", text, err)
+	}
+	target, err := url.Parse(flags.Arg(0))
+	if err != nil || target.Path != *path {
+		t.Errorf("%s is stripped, and %s does not repeat it (%v)", *path, flags.Arg(0), err)
+	}
+}
+
+// readNginx lets nginx itself test the block in a whole configuration.
+func readNginx(t *testing.T, text string) {
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		nginx, err = exec.LookPath("/usr/sbin/nginx")
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("nginx must be there in CI")
+		}
+		t.Skip("there is no nginx to test with")
+	}
+	dir := t.TempDir()
+	writeCertificate(t, filepath.Join(dir, "ops.example.pem"), filepath.Join(dir, "ops.example.key"))
+	text = strings.ReplaceAll(text, "/etc/nginx/", dir+"/")
+	text = strings.ReplaceAll(text, "listen 443 ssl;", "listen "+unusedAddress(t)+" ssl;")
+	config := "pid nginx.pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n" +
+		"client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;\n" + text + "}\n"
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(nginx, "-t", "-p", dir, "-e", "stderr", "-c", file).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("[warn]")) && os.Geteuid() == 0 {
+		t.Errorf("nginx -t: %v\n%s", err, out)
+	}
+	for _, header := range []string{"X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-User", "X-Forwarded-Preferred-Username", "Authorization", "X-Forwarded-Prefix"} {
+		if !strings.Contains(text, "proxy_set_header "+header+" ") {
+			t.Errorf("what a client sends as %s comes through", header)
+		}
+	}
+	if !strings.Contains(text, "underscores_in_headers off;") {
+		t.Error("headers with underscores come through")
+	}
+}
+
+// unusedAddress is a loopback address that nobody listens on just now.
+func unusedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// writeCertificate makes a certificate that nobody trusts.
+func writeCertificate(t *testing.T, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"ops.example"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, b := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

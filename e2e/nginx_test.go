@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// findNginx finds Debian's nginx, which lies where only root looks by itself.
+func findNginx() (string, error) {
+	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("no nginx on PATH or in /usr/sbin")
+}
+
+// nginxFrame is a whole configuration around a server's locations. The one
+// process writes nowhere but below its prefix.
+const nginxFrame = `
+daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr warn;
+events { worker_connections 256; }
+http {
+	access_log off;
+	client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+	underscores_in_headers off;
+	map $request_uri $rest { ~^/ops/outbox(?<path>/.*)$ $path; }
+	server {
+		listen %s;
+		server_name _;
+%s
+	}
+}
+`
+
+// startNginx starts a proxy on a port of its own and returns its origin. The
+// process ends with the test.
+func startNginx(t *testing.T, locations string) string {
+	t.Helper()
+	path, err := findNginx()
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("nginx must be there in CI: %v", err)
+		}
+		t.Skipf("without a proxy there is nothing to test: %v", err)
+	}
+	dir := t.TempDir()
+	for attempt := 0; ; attempt++ { // somebody else may take the port first
+		address := freePort(t)
+		if startNginxAt(t, path, dir, address, locations) {
+			return "http://" + address
+		}
+		if attempt == 5 {
+			t.Fatal("nginx found no free port")
+		}
+	}
+}
+
+// freePort is an address that nobody listens on just now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startNginxAt reports whether nginx listens at an address; it fails the test
+// unless that was taken.
+func startNginxAt(t *testing.T, path, dir, address, locations string) bool {
+	t.Helper()
+	config := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxFrame, address, locations), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-p", dir, "-e", "stderr", "-c", config)
+	stderr := new(output)
+	cmd.Stderr, cmd.SysProcAttr = stderr, dieWithParent()
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start nginx: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			conn.Close()
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill() // it has nothing to finish
+				<-ended
+			})
+			return true
+		}
+		select {
+		case err := <-ended:
+			if strings.Contains(stderr.String(), "Address already in use") {
+				return false
+			}
+			t.Fatalf("nginx ended: %v\n%s", err, stderr)
+		case <-ctx.Done():
+			t.Fatalf("nginx does not listen after %s\n%s", patience, stderr)
+		case <-look.C:
+		}
+	}
+}
+
+// through is the server as it is reached by a proxy.
+func (s *server) through(origin string) *server {
+	return &server{url: origin, cmd: s.cmd, stderr: s.stderr, up: s.up, exited: s.exited,
+		client: &http.Client{Timeout: s.client.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}

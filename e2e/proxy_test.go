@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"golang.org/x/net/html"
+)
+
+const outside = "/ops/outbox" // where the proxy offers the pages
+
+// stripped is a location that hands on what follows the prefix, byte by byte: a
+// proxy_pass with a path would decode an escaped slash in it, and a rewrite or
+// set escapes what it captured.
+const stripped = `
+		location = /ops/outbox { return 308 /ops/outbox/; }
+		location /ops/outbox/ {
+			proxy_pass %s$rest;
+			proxy_set_header Host $http_host;
+			proxy_set_header X-Forwarded-Prefix /ops/outbox;
+			%s
+		}
+`
+
+// behind is a way to put a proxy in front.
+type behind struct {
+	name      string
+	locations func(upstream string) string
+	unix      bool // the upstream is a Unix socket, so that the proxy can be there first
+	flags     func(origin string) []string
+}
+
+var proxies = []behind{
+	{name: "prefix passed on",
+		locations: func(upstream string) string {
+			return "location /ops/outbox { proxy_pass " + upstream + "; proxy_set_header Host $http_host; }"
+		},
+		flags: func(string) []string { return []string{"--base-path", outside} }},
+	{name: "prefix stripped",
+		locations: func(upstream string) string { return fmt.Sprintf(stripped, upstream, "") },
+		flags:     func(string) []string { return []string{"--trusted-proxy", "127.0.0.1/32"} }},
+	{name: "Host rewritten", unix: true,
+		locations: func(upstream string) string {
+			return "location /ops/outbox { proxy_pass " + upstream + "; proxy_set_header Host internal:8080; }"
+		},
+		flags: func(origin string) []string {
+			return []string{"--base-path", outside, "--host", "internal", "--public-origin", origin}
+		}},
+	{name: "Unix socket and identity", unix: true,
+		locations: func(upstream string) string {
+			return fmt.Sprintf(stripped, upstream, "proxy_set_header X-Forwarded-Email ana@example.org; proxy_set_header X-Forwarded-Groups ops;")
+		},
+		flags: func(string) []string {
+			return []string{"--trusted-proxy", "unix", "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--operator", "group:ops", "--admin", "user:root"}
+		}},
+}
+
+// start puts a proxy in front of a fresh server, and returns the server as it
+// is reached through it.
+func (p behind) start(t *testing.T, more ...string) *server {
+	t.Helper()
+	flags := slices.Concat(quickDeath, more)
+	if !p.unix {
+		s, _ := startSeats(t, slices.Concat(flags, p.flags(""))...)
+		return s.through(startNginx(t, p.locations(s.url)))
+	}
+	socket := filepath.Join(t.TempDir(), "o.sock")
+	origin := startNginx(t, p.locations("http://unix:"+socket+":"))
+	s, _ := startSeats(t, slices.Concat(flags, []string{"--listen", "unix:" + socket}, p.flags(origin))...)
+	return s.through(origin)
+}
+
+// Behind a real proxy nothing that a page, an answer or a header refers to lies
+// outside of the prefix, and everything is there.
+func TestProxy_nothingLeadsOutside(t *testing.T) {
+	t.Parallel()
+	for _, p := range proxies {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			destination := newPartner(t, always(http.StatusServiceUnavailable))
+			s := p.start(t, partnerConfig(t, databases{}, destination)...)
+			appendTo(t, s, outside, "healthy", seats("ana", "ben"))
+			appendTo(t, s, outside, "a/b?c=%2F é", seats("ana"))
+			appendTo(t, s, outside, "poisoned", seats("ana", "ana", "cem"))
+			awaitCounts(t, s, outside, 1, 0, 1)
+			s.post(t, http.StatusOK, outside+"/api/v1/campaigns/healthy/pause", map[string]any{"reason": "for the test"})
+			c := &crawl{t: t, s: s, seen: map[string]string{}}
+			c.run(outside)
+			for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs/new?all=1&kind=verify", "/campaigns/a%2Fb%3Fc=%252F%20%C3%A9/events/1",
+				"/publishers/sales/partner/seek", "/audit", "/about", "/operating", "/api/v1/summary", "/api/v1/openapi.json", "/metrics"} {
+				if _, seen := c.seen[outside+must]; !seen {
+					t.Errorf("nothing leads to %s", must)
+				}
+			}
+		})
+	}
+}
+
+// crawl follows whatever answers refer to.
+type crawl struct {
+	t     *testing.T
+	s     *server
+	seen  map[string]string // path → what referred to it
+	queue []string
+}
+
+func (c *crawl) run(from string) {
+	c.t.Helper()
+	c.refer("the test", from)
+	for len(c.queue) > 0 {
+		path := c.queue[0]
+		c.queue = c.queue[1:]
+		a := do(c.t, c.s, http.MethodGet, path, nil)
+		if a.status >= 400 {
+			c.t.Errorf("%s, which %s refers to, answers %d", path, c.seen[path], a.status)
+		}
+		if to := a.header.Get("Location"); to != "" {
+			c.refer(path+" by its Location", c.relative(path, to))
+		}
+		for name, values := range a.header {
+			if strings.HasPrefix(name, "Hx-") && strings.HasPrefix(values[0], "/") {
+				c.refer(path+" by "+name, values[0])
+			}
+		}
+		c.read(path, a)
+	}
+}
+
+// read finds what the body of an answer refers to.
+func (c *crawl) read(path string, a answer) {
+	switch kind := a.header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, "text/html"):
+		c.page(path, a.body)
+	case strings.HasPrefix(kind, "text/css"):
+		for _, m := range styleURL.FindAllSubmatch(a.body, -1) {
+			if !bytes.HasPrefix(m[1], []byte("data:")) {
+				c.refer(path, c.relative(path, string(m[1])))
+			}
+		}
+	case strings.HasSuffix(path, "/openapi.json"):
+		var document struct{ Servers []struct{ URL string } }
+		if err := json.Unmarshal(a.body, &document); err != nil || len(document.Servers) != 1 || document.Servers[0].URL != outside+"/api/v1" {
+			c.t.Errorf("%s names the servers %v (%v)", path, document.Servers, err)
+		}
+	}
+}
+
+var (
+	styleURL  = regexp.MustCompile(`url\(\s*['"]?([^'")]+)`)
+	reference = regexp.MustCompile(`^(href|src|action|formaction|poster|data|(data-)?hx-(get|post|put|patch|delete|push-url|replace-url))$`)
+)
+
+func (c *crawl) page(path string, body []byte) {
+	var text strings.Builder
+	for tokens := html.NewTokenizer(bytes.NewReader(body)); ; {
+		switch tokens.Next() {
+		case html.ErrorToken:
+			if err := tokens.Err(); err != io.EOF {
+				c.t.Errorf("%s: %v", path, err)
+			}
+			c.mentions(path, text.String())
+			return
+		case html.TextToken:
+			text.Write(tokens.Text())
+		case html.StartTagToken, html.SelfClosingTagToken:
+			c.element(path, tokens.Token())
+		}
+	}
+}
+
+// element looks at what an element refers to. What only a POST may ask for is
+// not followed.
+func (c *crawl) element(path string, e html.Token) {
+	posts := e.Data == "form" && slices.ContainsFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "method" && strings.EqualFold(a.Val, "post") })
+	for _, a := range e.Attr {
+		switch {
+		case !reference.MatchString(a.Key) || strings.HasPrefix(a.Val, "#"):
+		case posts || a.Key == "formaction" || strings.HasSuffix(a.Key, "hx-post"):
+			c.inside(path, c.relative(path, a.Val))
+		default:
+			c.refer(path, c.relative(path, a.Val))
+		}
+	}
+}
+
+// mentions looks at addresses in the text, such as those of curl commands. The
+// configuration on /about may hold the origin as such.
+func (c *crawl) mentions(path, text string) {
+	for _, rest := range strings.Split(html.UnescapeString(text), c.s.url)[1:] {
+		if !strings.HasPrefix(rest, outside+"/") && path != outside+"/about" {
+			c.t.Errorf("%s mentions %s%.60s", path, c.s.url, rest)
+		}
+	}
+	if curl := strings.Count(text, "curl -s"); curl > strings.Count(text, c.s.url) {
+		c.t.Errorf("%s has %d curl commands, of which some are for another server", path, curl)
+	}
+}
+
+// relative resolves an address against the page that it stands on; one of
+// another server stays as it is.
+func (c *crawl) relative(path, to string) string {
+	base, err := url.Parse(c.s.url + path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	u, err := base.Parse(to)
+	if err != nil {
+		c.t.Errorf("%s refers to %q: %v", path, to, err)
+		return path
+	}
+	u.Fragment = ""
+	return strings.TrimPrefix(u.String(), c.s.url)
+}
+
+func (c *crawl) inside(from, to string) bool {
+	ok := to == outside || strings.HasPrefix(to, outside+"/")
+	if !ok {
+		c.t.Errorf("%s refers to %s", from, to)
+	}
+	return ok
+}
+
+func (c *crawl) refer(from, to string) {
+	if _, seen := c.seen[to]; !seen && c.inside(from, to) {
+		c.seen[to] = from
+		c.queue = append(c.queue, to)
+	}
+}
+
+// Somebody works through the proxy in a browser, and a page elsewhere cannot.
+func TestProxy_inABrowser(t *testing.T) {
+	t.Parallel()
+	for _, p := range proxies {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := p.start(t)
+			appendTo(t, s, outside, "healthy", seats("ana", "ben"))
+			b := openTab(t, s)
+			b.base = outside
+			b.open("/")
+			appendTo(t, s, outside, "poisoned", seats("ana", "ana", "cem"))
+			b.await("the overview looks again by itself", telling(marked("count-dead"), "1"))
+			b.click(marked("requeue"))
+			b.await("an act leads back inside", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
+			if at := value[string](b, "location.href"); !strings.HasPrefix(at, s.url+outside+"/") {
+				t.Errorf("an act leads to %s", at)
+			}
+			b.foreignForm(outside+"/campaigns/healthy/pause", "of another host or scheme of the same site", "nothing was changed")
+			var c campaign
+			if s.get(t, outside+"/api/v1/campaigns/healthy", &c); c.State == "paused" {
+				t.Error("a page of another origin paused a campaign")
+			}
+		})
+	}
+}
+
+// foreignForm sends a form of a page of another origin, and waits for a
+// refusal that says this.
+func (b *tab) foreignForm(path string, says ...string) {
+	b.t.Helper()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><title>elsewhere</title><link rel="icon" href="data:,"><form method="post" action="%s%s"><button>Win</button></form></html>`, b.s.url, path)
+	}))
+	b.t.Cleanup(elsewhere.Close)
+	b.expect("403")
+	b.do("go elsewhere", chromedp.Navigate(elsewhere.URL))
+	b.click("button")
+	for _, text := range says {
+		b.await("the refusal says why", telling("main", text))
+	}
+}
+
+// Who the proxy names is who acts, whatever a client sends under these names.
+func TestProxy_namesWhoActs(t *testing.T) {
+	t.Parallel()
+	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
+	appendTo(t, s, outside, "healthy", seats("ana"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+outside+"/api/v1/campaigns/healthy/pause", strings.NewReader(`{"reason":"look"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"X-Forwarded-Email", "X_Forwarded_Email", "x-forwarded-email", "X-Forwarded-Prefix"} {
+		request.Header[name] = []string{"root"} // the keys as they are, not as Go writes them
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body) // for the message alone
+		t.Fatalf("answered with %d: %s", response.StatusCode, text)
+	}
+	if audit := string(do(t, s, http.MethodGet, outside+"/api/v1/audit", nil).body); !strings.Contains(audit, `"ana@example.org"`) || strings.Contains(audit, "root") {
+		t.Errorf("the audit says %s", audit)
+	}
+	refused(t, do(t, s, http.MethodPost, outside+"/api/v1/rows/healthy/1/skip", map[string]any{"reason": "no"}), http.StatusForbidden, "needs the role admin", "ana@example.org")
+}
