@@ -272,7 +272,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
 		}
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
-		acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.ActReveal})
+		acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.ActReveal, Outcome: outbox.ActDone})
 		if err != nil || len(acts.Items) != 2 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
@@ -287,7 +287,7 @@ func TestReveal_isRefusedByAReadOnlyServer(t *testing.T) {
 	s.srv.ReadOnly = true
 	s.submit("/campaigns/c-1/events/1/reveal", "reason=r").want(t, 403)
 	s.post("/api/v1/campaigns/c-1/events/1/reveal", `{"reason":"r"}`).want(t, 403)
-	s.get("/campaigns/c-1/events/1").want(t, 200, "could not record who looked")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "This server is read-only")
 }
 
 // The store's own answers have secrets: only the view of it may be asked.
@@ -349,27 +349,5 @@ func BenchmarkRedaction(b *testing.B) {
 			}
 			b.ReportMetric(float64(took[0]+took[1])/float64(max(took[0], 1)), "with/without")
 		})
-	}
-}
-
-func TestReveal_isForAdminsAndOthersAreToldSo(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, prefix := range []string{"", apiPrefix} {
-		if r := s.srv.routes["POST "+prefix+"/campaigns/{campaign}/events/{seq}/reveal"]; r.role != outbox.RoleAdmin || r.action != outbox.ActReveal {
-			t.Errorf("the route below %q is %+v", prefix, r)
-		}
-	}
-	for _, role := range []outbox.Role{outbox.RoleViewer, outbox.RoleOperator, outbox.RoleAdmin} {
-		var page strings.Builder
-		p := templates.Page{Links: templates.NewLinks("/"), Me: outbox.Identity{Name: "ana", Role: role}}
-		v := templates.EventView{EventDetail: outbox.EventDetail{Event: outbox.Event{CampaignID: "c", Seq: 1, Redacted: []string{"payload"}}}}
-		if err := templates.EventPage(p, v).Render(context.Background(), &page); err != nil {
-			t.Fatal(err)
-		}
-		offered, told := strings.Contains(page.String(), `data-testid="reveal"`), strings.Contains(page.String(), "Only an admin may see")
-		if offered != (role == outbox.RoleAdmin) || told == offered {
-			t.Errorf("to a %s it is offered: %t, explained: %t", role, offered, told)
-		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/go-chi/chi/v5"
-
 	"outboxweb/internal/auth"
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
@@ -114,13 +112,4 @@ func (s *server) linksOf(r *http.Request) templates.Links {
 		return links
 	}
 	return s.links
-}
-
-// routeOf finds the table's entry of the route that was taken.
-func (s *server) routeOf(r *http.Request) route {
-	rc := chi.RouteContext(r.Context())
-	if rc == nil {
-		return route{}
-	}
-	return s.routes[r.Method+" "+rc.RoutePattern()]
 }

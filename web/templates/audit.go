@@ -106,8 +106,9 @@ func actorFacts(a outbox.Act) string {
 }
 
 // targetURL is the page of what an act was about besides a campaign; empty where
-// there is none, or the text is cut off.
-func (l Links) targetURL(t outbox.Target) URL {
+// there is none that the reader may see, or the text is cut off.
+func (p Page) targetURL(t outbox.Target) URL {
+	l := p.Links
 	kind, name, _ := strings.Cut(string(t), " ")
 	id, err := strconv.ParseInt(name, 10, 64)
 	switch {
@@ -115,7 +116,7 @@ func (l Links) targetURL(t outbox.Target) URL {
 		return l.RunOf(id)
 	case kind == "operation" && err == nil:
 		return l.Operation(id, outbox.OperationRowFilter{})
-	case kind == "token":
+	case kind == "token" && p.Me.Role.Includes(outbox.RoleAdmin):
 		return l.Tokens()
 	case kind == "projection" && name != "":
 		return l.Projection(name)

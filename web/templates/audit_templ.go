@@ -794,7 +794,7 @@ func actLinks(p Page, a outbox.Act) templ.Component {
 			templ_7745c5c3_Var29 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if to := p.Links.targetURL(a.Target); to != "" {
+		if to := p.targetURL(a.Target); to != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

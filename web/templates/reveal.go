@@ -33,16 +33,6 @@ func revealTwins(p Page, e outbox.Event) Twins {
 		shellQuote(p.Origin+string(p.Links.API().Reveal(e.CampaignID, e.Seq)))}
 }
 
-func roleWords(r outbox.Role) string {
-	switch r {
-	case outbox.RoleOperator:
-		return "an operator"
-	case outbox.RoleViewer:
-		return "a viewer"
-	}
-	return "nobody that this server knows"
-}
-
 // revealedPart is a document as it is stored.
 type revealedPart struct{ name, title, text string }
 

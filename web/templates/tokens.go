@@ -15,7 +15,9 @@ func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
 
 func revokeFormID(t outbox.Token) string { return "revoke-form-" + itoa(t.ID) }
 
-func canRevoke(p Page, t outbox.Token) bool { return p.Offers(outbox.ActTokenRevoke) && t.State(p.Now) == "valid" }
+func canRevoke(p Page, t outbox.Token) bool {
+	return p.Offers(outbox.ActTokenRevoke) && t.State(p.Now) == "valid"
+}
 
 // tokenName is a token's number with what it is for.
 func tokenName(t outbox.Token) string {
