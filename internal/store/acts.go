@@ -192,7 +192,7 @@ func (t *tx) lastAct(campaign string, seq, now int64) string {
 	for _, of := range []string{campaign, ""} {
 		found := last
 		ok, err := t.one([]any{&found.id, &found.action, &found.actor, &found.at},
-			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and outcome = 'done' and action <> 'note_errors' and substr(action, 1, 10) <> 'publisher_' order by id desc limit 1`, of, seq)
+			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and outcome = 'done' and action not in ('note_errors', 'reveal') and substr(action, 1, 10) <> 'publisher_' and substr(action, 1, 6) <> 'token_' order by id desc limit 1`, of, seq)
 		if err == nil && ok && found.id > last.id {
 			last = found
 		}

@@ -531,7 +531,7 @@ where campaign_id = $1
   and (seq = $2 or seq = 0)
   and at >= $3
   and outcome = 'done'
-  and action not in ('operation_start', 'operation_cancel', 'operation_acknowledge')
+  and action not in ('operation_start', 'operation_cancel', 'operation_acknowledge', 'note_errors', 'reveal', 'token_create', 'token_revoke')
 order by id desc
 limit 1`
 

@@ -137,3 +137,13 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 		t.Errorf("the use a minute later was noted as %s", later)
 	}
 }
+
+func TestTokens_areNoActsOnACampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.pause("a")
+	f.token("0123", outbox.RoleViewer, time.Hour)
+	_, err := f.PauseCampaign(f.ctx, ana(""), "a")
+	refused(t, err, outbox.ErrConflict, "last act: pause by scene")
+}

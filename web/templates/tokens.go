@@ -19,14 +19,6 @@ func canRevoke(p Page, t outbox.Token) bool {
 	return p.Offers(outbox.ActTokenRevoke) && t.State(p.Now) == "valid"
 }
 
-// tokenName is a token's number with what it is for.
-func tokenName(t outbox.Token) string {
-	if t.Note == "" {
-		return itoa(t.ID)
-	}
-	return itoa(t.ID) + ", " + t.Note + ","
-}
-
 // tokenGlyph and tokenClass tell the states of tokens apart.
 func tokenGlyph(state string) string {
 	switch state {
@@ -73,4 +65,15 @@ func tokenSentence(a outbox.Act) string {
 		return "Revoked " + what + "."
 	}
 	return "Made " + what + "."
+}
+
+// tokenNote is what the token of an act is for, from its audit record.
+func tokenNote(a outbox.Act) string {
+	var d struct {
+		Note string `json:"note"`
+	}
+	if a.Action == outbox.ActTokenCreate || a.Action == outbox.ActTokenRevoke {
+		_ = json.Unmarshal(a.After, &d) // what is missing is left out
+	}
+	return d.Note
 }
