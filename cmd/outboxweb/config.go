@@ -129,14 +129,14 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 // is a sentence itself.
 func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	if flag.IsSlice() && node.Kind == yaml.SequenceNode {
-		items := make([]string, 0, len(node.Content))
+		items := make([]any, 0, len(node.Content)) // which kong takes as they are, commas and all
 		for _, item := range node.Content {
-			if item.ShortTag() != "!!str" || strings.Contains(item.Value, ",") {
-				return nil, errors.New("must be a list of texts without commas")
+			if item.ShortTag() != "!!str" {
+				return nil, errors.New("must be a list of texts")
 			}
 			items = append(items, item.Value)
 		}
-		return strings.Join(items, ","), nil
+		return items, nil
 	}
 	if node.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("must be %s", kindOf(flag))

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,10 +98,26 @@ func (c *serveCmd) checkSocket(path string) error {
 	switch {
 	case path == "" || path[0] == '@' || path[0] == 0:
 		return usagef("--listen: a socket without a path has no file mode, so that it is open to everybody on this machine; give it a path, such as unix:/run/outboxweb/http.sock")
+	case c.Listen == systemd && c.believes() && openToOthers(path):
+		return usagef("--listen: everybody on this machine may write to the socket %s that systemd passes on, and whoever can is let in or believed; say SocketMode=0660 in the socket unit, with the proxy's group as SocketGroup=", path)
 	case c.TLSCert != "":
 		return usagef("--tls-cert: a Unix socket does not leave this machine and takes no TLS; leave --tls-cert and --tls-key out, or listen on HOST:PORT")
 	}
 	return nil
+}
+
+// believes reports whether reaching the Unix socket is enough to act, or to say
+// who does.
+func (c *serveCmd) believes() bool {
+	return c.kind() == auth.KindNone && !c.InsecureNoAuth || slices.Contains(c.TrustedProxy, "unix")
+}
+
+// openToOthers reports whether a socket's file lets those connect who are
+// neither its owner nor in its group. Of one that cannot be seen from here, as
+// in a mount namespace of a service's own, that is not known.
+func openToOthers(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o002 != 0
 }
 
 func isLoopback(host string) bool {

@@ -256,6 +256,35 @@ func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 	}
 }
 
+// Without a mode in its unit, systemd makes a socket for everybody.
+func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
+	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, believing} {
+		if address, failed := activated(t, []*os.File{fileOf(t, l)}, flags...); address != "" || !strings.Contains(failed, "SocketMode=0660") {
+			t.Errorf("%v: listens on %q, %q", flags, address, failed)
+		}
+	}
+	if address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "token"); address == "" {
+		t.Errorf("where only tokens count: %s", failed)
+	}
+	if err := os.Chmod(socket, 0o660); err != nil {
+		t.Fatal(err)
+	}
+	if address, failed := activated(t, []*os.File{fileOf(t, l)}, believing...); address == "" {
+		t.Errorf("where others cannot: %s", failed)
+	}
+}
+
 func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 	t.Parallel()
 	one, two := fileOf(t, tcpSocket(t, "127.0.0.1")), fileOf(t, tcpSocket(t, "127.0.0.1"))

@@ -82,7 +82,7 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	token, err := oidc.NewVerifier(a.config.Issuer, ask, &a.verify).Verify(ctx, text)
 	switch expired := (*oidc.TokenExpiredError)(nil); {
 	case errors.Is(ask.err, errNoKeys):
-		return nil, putOff(ask.err, "the issuer's keys could not be read yet, so that nobody can be identified; try again in a few seconds")
+		return nil, putOff(ask.err, "the issuer's keys cannot be read just now, so that it cannot be told who signed; try again in a few seconds")
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with a key of the issuer's", a.config.Header)
 	case !ask.called:

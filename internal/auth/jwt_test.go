@@ -415,6 +415,28 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 }
 
+// A session is not over because the issuer has changed keys while its server
+// does not answer.
+func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
+	t.Parallel()
+	known, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)
+	server, clock := newKeyServer(t, known), newHandClock()
+	c := jwtConfig(server.URL)
+	c.Now = clock.now
+	g, told := gate(t, c)
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	clock.advance(fetchPause)
+	for range 2 {
+		wantDenied(t, g, told, asserting(next.sign(t, good())), whyUnavailable, "keys cannot be read just now")
+	}
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	server.holds(keySet(t, next))
+	clock.advance(fetchPause)
+	wantUser(t, g, asserting(next.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantDenied(t, g, told, asserting(newSigner(t, "k-3", jose.ES256).sign(t, good())), whySignature, "not signed with a key")
+}
+
 func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, "k-1", jose.ES256)
@@ -439,7 +461,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 			c.Now = clock.now
 			g, told := gate(t, c)
 			for range 5 {
-				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys could not be read yet")
+				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys cannot be read just now")
 			}
 			if n := server.asked.Load(); n != 1 {
 				t.Errorf("the key server was asked %d times", n)

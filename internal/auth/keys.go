@@ -29,7 +29,7 @@ const (
 )
 
 var (
-	errNoKeys  = errors.New("no keys have been read yet")
+	errNoKeys  = errors.New("no keys could be read")
 	errTooSoon = errors.New("the key server was asked a moment ago")
 )
 
@@ -140,15 +140,16 @@ func newRemoteKeys(address string, now func() time.Time) *remoteKeys {
 	return &remoteKeys{url: address, ctx: ctx, pace: pace, set: oidc.NewRemoteKeySet(ctx, address)}
 }
 
-// VerifySignature implements oidc.KeySet. Its error is errNoKeys as long as no
-// keys could be read.
+// VerifySignature implements oidc.KeySet. Its error is errNoKeys when no known
+// key fits and those that the address has now cannot be read: the issuer may
+// sign with one of these.
 func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, error) {
 	set := k.current(ctx, text)
 	payload, err := set.VerifySignature(ctx, text)
 	if errors.Is(err, errTooSoon) { // what another request has just fetched may fit
 		payload, err = set.VerifySignature(ctx, text)
 	}
-	if err != nil && k.pace.lastRead().IsZero() {
+	if err != nil && k.pace.failed() {
 		return nil, fmt.Errorf("%w: %w", errNoKeys, err)
 	}
 	return payload, err
@@ -191,6 +192,14 @@ func (p *paced) lastRead() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.read
+}
+
+// failed reports whether the last question brought no keys, or none was answered
+// yet.
+func (p *paced) failed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.read.IsZero() || p.err != nil
 }
 
 func (p *paced) ready() bool {

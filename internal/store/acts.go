@@ -118,13 +118,16 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 		return false, nil
 	}
 	var action outbox.Action
-	var campaign, stored, before, after string
+	var auth outbox.Auth
+	var actor, campaign, stored, before, after string
 	var seq int64
-	found, err := t.one([]any{&action, &campaign, &seq, &stored, &before, &after},
-		`select action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
+	found, err := t.one([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
+		`select actor, auth, action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err
+	case auth != "" && (actor != a.order.By.Name || auth != a.order.By.Auth): // older records do not say how who acted was known
+		return false, outbox.Conflict("this Idempotency-Key was used by somebody else; take another")
 	case action != a.action || campaign != a.campaign || seq != a.seq:
 		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, targetOf(action, campaign, seq, before))
 	}

@@ -36,7 +36,7 @@ func TestReveal_leavesOneRecordWithoutWhatItShows(t *testing.T) {
 			t.Errorf("revealed %+v", revealed)
 		}
 	}
-	acts, err := f.Acts(ctx, outbox.ActFilter{Action: outbox.ActReveal})
+	acts, err := f.Acts(ctx, outbox.ActFilter{Action: outbox.ActReveal, Outcome: outbox.ActDone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,5 +47,35 @@ func TestReveal_leavesOneRecordWithoutWhatItShows(t *testing.T) {
 	err = f.journal.QueryRowContext(ctx, `select count(*) from operator_acts where result like $1 or before like $1 or after like $1`, "%"+secret+"%").Scan(&stored)
 	if err != nil || stored != 0 {
 		t.Errorf("%d records have what was revealed (%v)", stored, err)
+	}
+}
+
+// The record says who has seen what was hidden, so that the key of one cannot
+// let another see it without a record.
+func TestReveal_underTheKeyOfAnotherIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ctx := context.Background()
+	if _, err := f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"hunterdeux"}`)}}}); err != nil {
+		t.Fatal(err)
+	}
+	ana := outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}
+	order := outbox.Order{By: ana, Reason: "the call of eve", IdempotencyKey: "k"}
+	if _, err := f.Reveal(ctx, order, "c", 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []outbox.Operator{
+		{Name: "bob", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin},
+		{Name: "ana", Via: "api", Auth: outbox.AuthToken, Role: outbox.RoleAdmin},
+	} {
+		order.By = by
+		if revealed, err := f.Reveal(ctx, order, "c", 1); !errors.Is(err, outbox.ErrConflict) || revealed.Event.Payload != nil {
+			t.Errorf("%s by %s sees %s (%v)", by.Name, by.Auth, revealed.Event.Payload, err)
+		}
+	}
+	order.By = ana
+	order.By.Via = "api"
+	if _, err := f.Reveal(ctx, order, "c", 1); err != nil {
+		t.Errorf("the same person again: %v", err)
 	}
 }
