@@ -202,7 +202,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
-		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery})
+		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, Redact: a.redact})
 	delivering := pairs
 	if !c.Publish {
 		delivering = nil

@@ -262,7 +262,7 @@ func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
 // RetryFailed makes failed heads that match f due now, in order of next
 // attempt, in one transaction. Their attempts stay.
 func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &act{order: o, action: outbox.ActRetryMany, campaign: f.CampaignID, before: f}
+	a := &act{order: o, action: outbox.ActRetryMany, campaign: f.CampaignID, before: f, asked: f}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
 		if err := s.require(o, 0); err != nil {

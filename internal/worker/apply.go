@@ -10,7 +10,6 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 )
 
@@ -99,7 +98,7 @@ func (a *application) run(ctx context.Context) error {
 func (a *application) stopAt(e *outbox.Event) error {
 	p := a.part
 	if p.failure == nil || p.cut != e.Seq {
-		p.result.Failure = failureOf(errors.New(p.reason))
+		p.result.Failure = a.worker.failureOf(errors.New(p.reason))
 		return nil
 	}
 	p.result.Failure = p.failure
@@ -173,7 +172,7 @@ func (a *application) explainMissing(none bool) {
 	case p.claim.First > next:
 		p.gap = true
 	default:
-		p.result.Failure = failureOf(fmt.Errorf("event %d is missing from the journal", next))
+		p.result.Failure = a.worker.failureOf(fmt.Errorf("event %d is missing from the journal", next))
 	}
 }
 
@@ -253,12 +252,12 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *panicError
 	if errors.As(err, &panicked) {
-		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: failureOf(err)}
+		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: a.worker.failureOf(err)}
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) || errors.Is(err, outbox.ErrBusy) {
 		return err
 	}
-	return &lethalError{seq: run[failedAt].Seq, projection: projectionAtFault(err), failure: failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
+	return &lethalError{seq: run[failedAt].Seq, projection: projectionAtFault(err), failure: a.worker.failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
 }
 
 // projectionAtFault is the one that an event failed in; empty when that is not
@@ -357,7 +356,7 @@ func applyEvent(ctx context.Context, set *projection.Set, limit time.Duration, t
 // is one that is set aside rather than blocking, and this was the last
 // attempt, it is set aside and the event is to be applied again without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
-	f := failureOf(cutOff(cause, a.worker.Store.EventTimeout()))
+	f := a.worker.failureOf(cutOff(cause, a.worker.Store.EventTimeout()))
 	var at *projection.ApplyError
 	if errors.As(cause, &at) {
 		if err := a.tx.Failed(at.Projection, e, *f); err != nil {
@@ -386,9 +385,11 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 	return false, nil
 }
 
-func failureOf(err error) *store.Failure {
+// failureOf is what is kept of an error. Links and filters show fingerprints as
+// they are, so that they are made of what readers may see.
+func (w *Worker) failureOf(err error) *store.Failure {
 	text := err.Error()
-	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(redact.Builtin().Text(text))}
+	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
 }
 
 // quarantines reports whether a projection that cannot follow a campaign is

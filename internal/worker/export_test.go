@@ -113,7 +113,7 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 		return p, err
 	}
 	between()
-	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, f, claims[0], &p) })
+	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
 }
 
 // VerifyNext is the step that verifies in the background.

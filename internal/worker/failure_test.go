@@ -13,6 +13,9 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
@@ -34,6 +37,20 @@ func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	b.mustStand(t, "b", 4, outbox.Pending, 0)
 	b.mustStand(t, "b", 5, outbox.Pending, 0)
 	b.mustBeSound(t)
+}
+
+func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
+	t.Parallel()
+	hide, err := redact.New(redact.Config{Values: []string{`accounts`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, define(t, accounts), func(_ *store.Options, c *worker.Config) { c.Redact = hide })
+	b.mustAppend(t, opened("b", 10), spent("b", 100))
+	b.pass(t)
+	if row := b.row(t, "b", 2).Row; !strings.Contains(row.LastError, "accounts") || strings.Contains(row.Fingerprint, "accounts") || !strings.Contains(row.Fingerprint, redact.Mark) {
+		t.Errorf("%q has the fingerprint %q", row.LastError, row.Fingerprint)
+	}
 }
 
 func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {

@@ -86,7 +86,7 @@ func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, na
 				return nil // another run has it; it is come back to
 			}
 			m.ended = true
-			return m.land(context.WithoutCancel(ctx), f, claims[0], &p)
+			return m.land(context.WithoutCancel(ctx), r.worker, f, claims[0], &p)
 		})
 		if err != nil {
 			return p, err
@@ -140,7 +140,7 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 }
 
 // land folds what was applied meanwhile and swaps the projection's rows in.
-func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *remake) land(ctx context.Context, f *Folder, claim store.RunClaim, p *o
 	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
-		part.Failure = &store.SwapFailure{Failure: *failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}
+		part.Failure = &store.SwapFailure{Failure: *w.failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}
 	}
 	swapped, err := f.scratch.Swap(ctx, []store.Swap{{CampaignID: m.scope.CampaignID, Epoch: claim.Epoch,
 		AppliedSeq: mark.AppliedSeq, AppliedHash: mark.AppliedHash, Projections: []store.SwapProjection{part}}})

@@ -62,7 +62,7 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 			}
 			outcome.RehearsedSeq = p.result.Applied
 			if p.result.Diverged != "" {
-				p.result.Failure = failureOf(fmt.Errorf("diverged: %s", p.result.Diverged))
+				p.result.Failure = w.failureOf(fmt.Errorf("diverged: %s", p.result.Diverged))
 			}
 			if p.result.Applied < first {
 				break

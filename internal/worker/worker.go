@@ -21,6 +21,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 )
 
@@ -41,6 +42,9 @@ type Config struct {
 	// VerifyEvery is how often a campaign is verified in the background; 0
 	// means never.
 	VerifyEvery time.Duration
+	// Redact hides secrets in what errors are grouped by. nil hides what is
+	// built in.
+	Redact *redact.Redactor
 }
 
 // Worker applies outbox rows to projections. Several may run, in one process
@@ -86,6 +90,9 @@ func New(c Config) *Worker {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Redact == nil {
+		c.Redact = redact.Builtin()
 	}
 	host, err := os.Hostname()
 	if err != nil {
