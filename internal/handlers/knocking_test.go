@@ -21,7 +21,9 @@ func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		var err error
 		c.Auth, err = auth.New(auth.Config{Kind: auth.KindToken, Logger: c.Logger, Now: c.Now,
-			Tokens: func(context.Context, string) (outbox.Token, error) { return outbox.Token{}, errors.New("the disk is gone") }})
+			Tokens: func(context.Context, string) (outbox.Token, error) {
+				return outbox.Token{}, errors.New("the disk is gone")
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
