@@ -54,7 +54,7 @@ func verifyAttachment(t *testing.T, path string, h http.Header) {
 	if err != nil || disposition != "attachment" || !regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(params["filename"]) || len(h.Values("Content-Disposition")) != 1 {
 		t.Errorf("%s: Content-Disposition is %q", path, h.Values("Content-Disposition"))
 	}
-	if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Set-Cookie") != "" || strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+	if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Set-Cookie") != "" || h.Get("X-Hostile") != "" || strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		t.Errorf("%s: the headers are %v", path, h)
 	}
 }
@@ -123,7 +123,7 @@ func assault(t *testing.T, s *server) {
 				t.Fatal(err)
 			}
 			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil || answer.StatusCode >= 500 || answer.Header.Get("Set-Cookie") != "" {
+			if err != nil || answer.StatusCode >= 500 || answer.Header.Get("Set-Cookie") != "" || answer.Header.Get("X-Hostile") != "" {
 				t.Errorf("%+.80q is answered with %v, %v", request, answer, err)
 			}
 			c.Close()

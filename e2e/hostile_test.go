@@ -46,7 +46,7 @@ var hostile = []string{
 
 // hostileControls are more, for places where line ends and the like may stand.
 var hostileControls = []string{
-	"\x1b[31mred\x1b[0m\x1b]0;title\x07", "a\r\nSet-Cookie: hostile=1\r\n\r\n<script>hostile(80)</script>", "\nlevel=ERROR msg=forged by=hostile", "\n{\"level\":\"ERROR\",\"msg\":\"forged\"}", "\t=1+1", "\r=1+1", "\n=1+1",
+	"\x1b[31mred\x1b[0m\x1b]0;title\x07", "a\r\nX-Hostile: 1\r\n\r\n<script>hostile(80)</script>", "\nlevel=ERROR msg=forged by=hostile", "\n{\"level\":\"ERROR\",\"msg\":\"forged\"}", "\t=1+1", "\r=1+1", "\n=1+1",
 	"java\tscript:hostile(81)", "java\nscript:hostile(82)", "\x01javascript:hostile(83)", "<scr\x08ipt>hostile(84)</scr\x08ipt>", "\x02\x0b\x0c\x1f\x7f", "<img\x0csrc=x\x0conerror=hostile(85)>",
 }
 
@@ -133,7 +133,7 @@ topics:
     publishers:
       file: {url: %[6]s}
 `, js(hostilePartner(t)+`/"><script>hostile(91)</script>/`), quickPublisher, list(types), list(selected), selected[0], js("file://"+d.dir+`/"><b/onclick=hostile(92)>.ndjson`)))
-	s := start(t, d, slices.Concat(quickDeath, config, writeProjections(t, hostileProjections()), flags)...)
+	s := start(t, d, slices.Concat(quickDeath, []string{"--act-rate", "0"}, config, writeProjections(t, hostileProjections()), flags)...)
 	for i, text := range hostile {
 		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"events": hostileEvents(i)})
 		if a.status != http.StatusCreated {

@@ -217,7 +217,7 @@ func TestHTTP_requeue(t *testing.T) {
 			Seq            int64
 		}
 	}
-	second.get(t, "/api/v1/audit", &audit)
+	second.get(t, "/api/v1/audit?outcome=done", &audit)
 	if len(audit.Items) != 1 || audit.Items[0].Action != "requeue" || audit.Items[0].Reason != "mended" || audit.Items[0].CampaignID != "c-1" || audit.Items[0].Seq != 2 {
 		t.Errorf("the audit has %+v, want the one requeue", audit.Items)
 	}

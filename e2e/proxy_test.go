@@ -39,6 +39,8 @@ type behind struct {
 	locations func(upstream string) string
 	unix      bool // the upstream is a Unix socket, so that the proxy can be there first
 	flags     func(origin string) []string
+
+	everything []string // further flags with which who asks may do everything
 }
 
 var proxies = []behind{
@@ -63,7 +65,8 @@ var proxies = []behind{
 		},
 		flags: func(string) []string {
 			return []string{"--trusted-proxy", "unix", "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--operator", "group:ops", "--admin", "user:root"}
-		}},
+		},
+		everything: []string{"--admin", "group:ops"}},
 }
 
 // start puts a proxy in front of a fresh server, and returns the server as it
@@ -89,7 +92,7 @@ func TestProxy_nothingLeadsOutside(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			destination := newPartner(t, always(http.StatusServiceUnavailable))
-			s := p.start(t, partnerConfig(t, databases{}, destination)...)
+			s := p.start(t, slices.Concat(partnerConfig(t, databases{}, destination), p.everything)...)
 			appendTo(t, s, outside, "healthy", seats("ana", "ben"))
 			appendTo(t, s, outside, "a/b?c=%2F é", seats("ana"))
 			appendTo(t, s, outside, "poisoned", seats("ana", "ana", "cem"))

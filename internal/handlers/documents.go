@@ -12,17 +12,16 @@ import (
 	"outboxweb/web/templates"
 )
 
-// document reads one document of an event, once there is room for it. done
-// gives the room back. No room in time is outbox.ErrBusy.
-func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, done func(), err error) {
-	if done, err = s.reading.enter(ctx, roomWait); err != nil {
-		return "", "", nil, fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
+// document reads one document of an event, once there is room for it. No room in
+// time is outbox.ErrBusy. The room is free again before anything is sent: a
+// client that takes it slowly holds nobody up.
+func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
+	done, err := s.reading.enter(ctx, roomWait)
+	if err != nil {
+		return "", "", fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
 	}
-	if text, hash, err = s.Store.Document(ctx, campaign, seq, part); err != nil {
-		done()
-		return "", "", nil, err
-	}
-	return text, hash, done, nil
+	defer done()
+	return s.Store.Document(ctx, campaign, seq, part)
 }
 
 // payload answers with the payload of an event exactly as it is stored, as a
@@ -32,11 +31,10 @@ func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, hash, done, err := s.document(r.Context(), campaign, seq, outbox.PartPayload)
+	text, hash, err := s.document(r.Context(), campaign, seq, outbox.PartPayload)
 	if err != nil {
 		return err
 	}
-	defer done()
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(campaign), seq))
@@ -115,11 +113,10 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	if part == "" {
 		part = outbox.PartPayload
 	}
-	text, _, done, err := s.document(r.Context(), campaign, seq, part)
+	text, _, err := s.document(r.Context(), campaign, seq, part)
 	if err != nil {
 		return err
 	}
-	defer done()
 	tree, err := templates.ReadTree(text, q.At, q.From)
 	if nowhere, ok := errors.AsType[*templates.NoPlace](err); ok {
 		return outbox.NotFound("there is nothing at %q in the %s of event %d of campaign %q", nowhere.Pointer, part, seq, campaign)

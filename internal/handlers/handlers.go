@@ -110,7 +110,7 @@ type server struct {
 	routes     map[string]route // what the router knows, by method and pattern
 	overviews  map[outbox.Span]*overviewCache
 	cost       cost
-	reading    room  // for the documents that are in memory
+	reading    room  // for reading documents
 	trying     room  // for dry runs
 	previewing room  // for saying what acts on much would do
 	exporting  room  // for reading a page of an export

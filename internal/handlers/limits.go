@@ -101,7 +101,7 @@ const (
 	exportsAtATime  = 4 // that read and encode a page of theirs; while a client takes it, others do
 	previewsAtATime = 4 // of operations, runs and seeks
 	dryRunsAtATime  = 2 // they copy rows
-	documentReaders = 8 // with a whole document in memory
+	documentReaders = 8 // that read a whole document; what is sent of it waits for its client outside
 	roomWait        = 2 * time.Second
 )
 

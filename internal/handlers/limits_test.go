@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -279,6 +280,33 @@ func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
 		}
 	}
 	s.get("/export/rows?format=csv").want(t, 200, "c-1")
+}
+
+func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
+	server := s.listen(time.Minute)
+	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // the system takes in little for a client that reads nothing
+		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
+	}}
+	for range documentReaders {
+		conn, err := few.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "GET /campaigns/c-1/events/1/payload HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, conn, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
 
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"iter"
 	"reflect"
-	"slices"
-	"strings"
 	"sync"
 
 	"outboxweb/internal/outbox"
@@ -34,7 +32,7 @@ type redacted struct {
 var identifiers = map[string]bool{
 	"CampaignID": true, "CampaignIDs": true, "EventType": true, "Fingerprint": true, "FailedFingerprint": true,
 	"Topic": true, "Publisher": true, "Projection": true, "Projections": true, "Name": true, "Actor": true, "ID": true,
-	"NextCursor": true, "PrevCursor": true,
+	"NextCursor": true, "PrevCursor": true, "Versions": true, "Digests": true, "Before": true,
 }
 
 // shown is a value as readers may see it. What others may share with it is
@@ -156,9 +154,9 @@ func structHider(t reflect.Type) hider {
 }
 
 // identifies reports whether a field of a type may hold identifiers: a text, one
-// that may be missing, or several.
+// that may be missing, several, or one for each of several names.
 func identifies(t reflect.Type) bool {
-	return t == stringType || (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && t.Elem() == stringType
+	return t == stringType || t.Kind() == reflect.Map && t.Elem() == stringType || (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && t.Elem() == stringType
 }
 
 func sliceHider(t reflect.Type) hider {
@@ -287,41 +285,17 @@ func hideInEvent(r *redact.Redactor, e *outbox.Event) {
 	}
 }
 
-// Rows lists rows. Where a text is looked for, those are left out that have it
-// only in what is hidden: whoever may not read a secret may not guess it piece by
-// piece either.
+// Rows lists rows. A text is looked for in errors as they are shown.
 func (v redacted) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
+	f.Shown = v.by
 	page, err := v.of.Rows(ctx, f)
-	page = shown(v, page)
-	if kept := v.matching(f, page.Items); len(kept) < len(page.Items) {
-		page.Items, page.Total = kept, nil
-		if page.NextCursor == nil && page.PrevCursor == nil {
-			total := int64(len(kept)) // as where nothing was left out
-			page.Total = &total
-		}
-	}
-	return page, v.wording(err)
+	return shown(v, page), v.wording(err)
 }
 
 // RowsInPages is Rows of all pages.
 func (v redacted) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
-	return func(yield func([]outbox.Row, error) bool) {
-		for items, err := range shownPages(v, v.of.RowsInPages(ctx, f)) {
-			if !yield(v.matching(f, items), err) {
-				return
-			}
-		}
-	}
-}
-
-// matching are the rows, as they are shown, that have the text looked for.
-func (v redacted) matching(f outbox.RowFilter, rows []outbox.Row) []outbox.Row {
-	if f.Q == "" {
-		return rows
-	}
-	return slices.DeleteFunc(rows, func(r outbox.Row) bool {
-		return !strings.Contains(r.CampaignID, f.Q) && !strings.Contains(r.LastError, f.Q)
-	})
+	f.Shown = v.by
+	return shownPages(v, v.of.RowsInPages(ctx, f))
 }
 
 // errHidden is a document that this server shows to nobody.

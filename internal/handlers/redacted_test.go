@@ -250,6 +250,36 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	s.get("/api/v1/rows?q="+leak).want(t, 200, `"items":[]`, `"total":0`)
 }
 
+// Neither cursors nor counts tell whether rows have a text that is hidden.
+func TestRedaction_searchTellsNothingOfWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	s, _ := leaky(t, redact.Config{})
+	const place = "/api/v1/rows?limit=1&q=outbox.last_error"
+	first := s.get(place).want(t, 200, `"total":5`)
+	for _, reading := range []string{"", "&status=failed", "&campaign=c-1", "&reverse=true", "&status=dead"} {
+		nothing := s.get("/api/v1/rows?limit=1&q=Leak8"+reading).want(t, 200, `"items":[]`)
+		s.get("/api/v1/rows?limit=1&q="+leak+reading).want(t, 200, nothing.body)
+	}
+	_, after, more := strings.Cut(first.body, `"next_cursor":"`)
+	cursor, _, _ := strings.Cut(after, `"`)
+	if !more {
+		t.Fatalf("there is one page: %s", first.body)
+	}
+	nothing := s.get("/api/v1/rows?limit=1&q=Leak8&cursor="+cursor).want(t, 200, `"items":[]`)
+	s.get("/api/v1/rows?limit=1&q="+leak+"&cursor="+cursor).want(t, 200, nothing.body)
+	s.get("/export/rows?q="+leak).want(t, 200).lacks(t, "c-1")
+}
+
+// A projection may be called what else is the name of a secret.
+func TestRedaction_keepsDigestsOfProjections(t *testing.T) {
+	t.Parallel()
+	run := shown(redacted{by: redact.Builtin()}, outbox.Run{Versions: map[string]string{"access_tokens": "3"}, Digests: map[string]string{"access_tokens": "sha256:a"},
+		Before: map[string]string{"access_tokens": "sha256:b"}, Error: "password=" + leak})
+	if run.Versions["access_tokens"] != "3" || run.Digests["access_tokens"] != "sha256:a" || run.Before["access_tokens"] != "sha256:b" || strings.Contains(run.Error, leak) {
+		t.Errorf("shown is %+v", run)
+	}
+}
+
 func TestRedaction_hidesPayloadsAltogether(t *testing.T) {
 	t.Parallel()
 	s, _ := leaky(t, redact.Config{HidePayloads: true})
@@ -273,7 +303,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		}
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
 		acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.ActReveal, Outcome: outbox.ActDone})
-		if err != nil || len(acts.Items) != 2 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
+		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
 		s.get("/audit?action=reveal").want(t, 200, "Looked at what is hidden of event 2 of campaign c-1.")

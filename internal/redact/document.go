@@ -74,6 +74,7 @@ type frame struct {
 	object bool
 	key    string // of the member that the walk is at
 	index  int
+	named  bool // a member before said the name of a secret, whose value is another
 }
 
 // walk reads the document s. It has no recursion, so that no nesting is too deep.
@@ -104,6 +105,10 @@ func (r *Redactor) walk(s string, nested int) *walker {
 			end := stringEnd(s, i)
 			w.string(i, end)
 			i = end
+		case c == '-' || c >= '0' && c <= '9':
+			end := valueEnd(s, i)
+			w.number(i, end)
+			i = end
 		default:
 			i++
 		}
@@ -127,12 +132,23 @@ func (w *walker) name(i int) int {
 		w.replace(i, end, top.key)
 	}
 	i = skipSpace(w.s, skipSpace(w.s, end)+1) // past the colon
-	if !w.r.HidesName(name) {
+	if top.named = top.named || w.names(name, i); !w.r.HidesName(name) && !(top.named && saysValue[strings.ToLower(name)]) {
 		return i
 	}
 	end = valueEnd(w.s, i)
 	w.replace(i, end, Mark)
 	return end
+}
+
+// Members of lists such as [{"name": "password", "value": "…"}].
+var (
+	saysName  = map[string]bool{"name": true, "key": true, "header": true, "field": true}
+	saysValue = map[string]bool{"value": true, "values": true}
+)
+
+// names reports whether a member says the name of a secret; its value is at i.
+func (w *walker) names(member string, i int) bool {
+	return w.s[i] == '"' && saysName[strings.ToLower(member)] && w.r.HidesName(decoded(w.s[i:stringEnd(w.s, i)]))
 }
 
 func (w *walker) string(from, to int) {
@@ -142,6 +158,13 @@ func (w *walker) string(from, to int) {
 	text := decoded(w.s[from:to])
 	if shown := w.r.text(text, w.nested+1); shown != text {
 		w.replace(from, to, shown)
+	}
+}
+
+// number hides a number that a configured expression matches.
+func (w *walker) number(from, to int) {
+	if digits := w.s[from:to]; len(w.r.values) > 0 && w.r.given(digits) != digits {
+		w.replace(from, to, Mark)
 	}
 }
 

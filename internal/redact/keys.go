@@ -7,13 +7,13 @@ import (
 
 // builtinKeys are the names under which secrets stand, in words.
 var builtinKeys = []string{
-	"password", "passwd", "passphrase", "passcode", "pwd",
+	"password", "pass word", "passwd", "passphrase", "pass phrase", "passcode", "pass code", "pwd",
 	"secret",
 	"token", "access tokens", "refresh tokens", "auth tokens", "api tokens", "bearer", "jwt", "client assertion",
 	"authorization", "credential",
-	"api key", "private key", "secret key", "access key", "session key", "signing key", "encryption key", "master key", "ssh key",
+	"api key", "private key", "secret key", "access key", "account key", "session key", "signing key", "encryption key", "master key", "ssh key",
 	"cookie", "set cookie", "connection string", "dsn",
-	"cvv", "cvc", "csc", "card verification", "security code", "pincode", "otp", "recovery code", "backup code",
+	"cvv", "cvc", "csc", "card verification", "security code", "pin code", "otp", "recovery code", "backup code",
 }
 
 // trailing are words that say something of a secret and are passed over behind

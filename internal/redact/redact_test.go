@@ -25,6 +25,7 @@ var (
 		"github": "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a", "github fine": "github_pat_" + "11ABCDEFG0abcdefghijkl_mnop",
 		"gitlab": "glpat-" + "abcdefgh12345678_-xy", "slack": "xoxb-" + "1234567890-abcdefghij",
 		"stripe": "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "openai": "sk-" + "proj-abcdefghij0123456789", "google": "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
+		"vault": "hvs." + "CAESIJlU02LQZq0abcdefgh", "sendgrid": "SG." + "abcdefghijklmnopqrstuv" + ".abcdefghijklmnopqrstuvwxyz0123456789", "google oauth": "ya29." + "a0AfH6SMBabcdefghijkl",
 		"npm": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789", "ours": "obw_" + "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG",
 	}
 )
@@ -71,6 +72,22 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 		{"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"},
 		{"task-abcdefghij0123456789abc", "task-abcdefghij0123456789abc"},
 		{"the eyJust.of.it", "the eyJust.of.it"},
+		{"next=https%3A%2F%2Fy%2F%3Ftoken%3Da%2Bb%26c=1", "next=https%3A%2F%2Fy%2F%3Ftoken%3D[redacted]%26c=1"},
+		{"next=https%253A%252F%252Fy%253Ftoken%253Dab%2526c", "next=https%253A%252F%252Fy%253Ftoken%253D[redacted]%2526c"},
+		{"body %7B%22password%22%3A%22hunterdeux%22%7D", "body %7B%22password%22%3A%22[redacted]%22%7D"},
+		{"100%token rate", "100%token rate"},
+		{"header Bearer\txyz123 refused", "header Bearer\t[redacted] refused"},
+		{"header Basic " + "dXNlcjpwYXNz refused", "header Basic [redacted] refused"},
+		{"Basic knowledge of it", "Basic knowledge of it"},
+		{`Authorization: Digest username="ana", response="6629" end`, "Authorization: [redacted]"},
+		{`"Authorization: Digest x" end`, `"Authorization: [redacted]" end`},
+		{"<ns:password>hunterdeux</ns:password> <a>b</a>", "<ns:password>[redacted]</ns:password> <a>b</a>"},
+		{"if password>max", "if password>max"},
+		{"psql --password hunterdeux --host x", "psql --password [redacted] --host x"},
+		{"--password --host x", "--password --host x"},
+		{"set password='it''s so' where", "set password='[redacted]' where"},
+		{"AccountName=a;AccountKey=abc==;x", "AccountName=a;AccountKey=[redacted];x"},
+		{"tokens: [a, b] and token: [c", "tokens: [a, b] and token: [c"},
 		{"", ""},
 	} {
 		if got := Builtin().Text(c.text); got != c.want {
@@ -91,6 +108,7 @@ func TestNames(t *testing.T) {
 		"token": true, "access_token": true, "AccessToken": true, "csrfToken": true, "oauth2Token": true, "JWTToken": true, "access_tokens": true,
 		"api key": true, "apiKey": true, "APIKey": true, "X-Api-Key": true, "apikey": true, "api_keys": true, "private_key": true, "privateKeyPem": true,
 		"AWS_SECRET_ACCESS_KEY": true, "authorization": true, "Proxy-Authorization": true, "Cookie": true, "set-cookie": true, "credentials": true,
+		"pass_word": true, "userPassWord": true, "PIN code": true, "account_key": true,
 		"cvv": true, "CVV2": true, "session_key": true, "sessionSecret": true, "bearer": true, "card_number": true, "SSN": true, "pincode": true,
 		"token_count": false, "tokens": false, "max_tokens": false, "secretary": false, "author": false, "authorized": false, "monkey": false, "key": false,
 		"passenger": false, "compass": false, "password_changed_at": false, "cookies_enabled": false, "tokenizer": false, "public_key": false, "session_id": false,
@@ -151,13 +169,34 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 
 func TestText_takesTimeInProportion(t *testing.T) {
 	t.Parallel()
-	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: "} {
+	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\"} {
 		text := strings.Repeat(piece, (4<<20)/len(piece))
 		began := time.Now()
 		Builtin().Text(text)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("4 MiB of %q take %s", piece, took)
 		}
+	}
+}
+
+func TestJSON_pairsOfNameAndValue(t *testing.T) {
+	t.Parallel()
+	given := `[{"name":"DB_PASSWORD","value":"hunterdeux","id":1},{"key":"level","value":7},{"Header":"Authorization","in":{"value":3},"Values":["x"]}]`
+	want := `[{"name":"DB_PASSWORD","value":"[redacted]","id":1},{"key":"level","value":7},{"Header":"Authorization","in":{"value":3},"Values":"[redacted]"}]`
+	got, paths := Builtin().JSON(json.RawMessage(given))
+	if string(got) != want || !slices.Equal(paths, []string{"[0].value", "[2].Values"}) {
+		t.Errorf("got  %s\nwant %s\nplaces %q", got, want, paths)
+	}
+}
+
+func TestJSON_givenPatternsMatchNumbers(t *testing.T) {
+	t.Parallel()
+	r, err := New(Config{Values: []string{`\b4\d{15}\b`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, paths := r.JSON(json.RawMessage(`{"n":12,"card":4111111111111111}`)); string(got) != `{"n":12,"card":"[redacted]"}` || !slices.Equal(paths, []string{"card"}) {
+		t.Errorf("got %s, %q", got, paths)
 	}
 }
 

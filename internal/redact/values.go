@@ -1,6 +1,12 @@
 package redact
 
-import "strings"
+import (
+	"bytes"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // builtinTriggers are the forms of secrets that are known.
 var builtinTriggers = []trigger{
@@ -17,8 +23,11 @@ var builtinTriggers = []trigger{
 	{"sk-", matchSK},
 	{"aiza", matchGoogle},
 	{"npm_", prefixed(20, isAlnum)},
+	{"xapp-", prefixed(10, isURLByte)}, {"glptt-", prefixed(16, isURLByte)}, {"pypi-", prefixed(30, isURLByte)},
+	{"hvs.", prefixed(20, isURLByte)}, {"dop_v1_", prefixed(20, isAlnum)}, {"ya29.", prefixed(20, isURLByte)}, {"shpat_", prefixed(16, isAlnum)},
+	{"sg.", matchSendGrid},
 	{"obw_", prefixed(16, isURLByte)},
-	{"bearer", matchBearer},
+	{"bearer", matchBearer}, {"basic", matchBasic},
 	{"://", matchURL},
 }
 
@@ -136,16 +145,48 @@ var plainWords = map[string]bool{
 	"credential": true, "credentials": true, "and": true, "the": true, "must": true, "was": true, "has": true, "for": true, "not": true,
 }
 
-// matchBearer matches what follows the word, and leaves the word.
-func matchBearer(m *matching, at, n int) (int, int, bool) {
-	from := at + n
-	for from < len(m.s) && from < at+n+8 && m.s[from] == ' ' {
+// credentials is the extent of what follows the name of a scheme of HTTP.
+func (m *matching) credentials(at, n int) (from, end int, ok bool) {
+	from = at + n
+	for from < len(m.s) && from < at+n+8 && isSpace(m.s[from]) {
 		from++
 	}
 	if m.after(at, isAlnum) || from == at+n {
 		return 0, 0, false
 	}
-	end := m.run(from, isTokenByte)
+	return from, m.run(from, isTokenByte), true
+}
+
+// matchBasic matches a name and its password behind the word, in base64.
+func matchBasic(m *matching, at, n int) (int, int, bool) {
+	const longest = 1000
+	from, end, ok := m.credentials(at, n)
+	if !ok || end-from < 4 || end-from > longest {
+		return 0, 0, false
+	}
+	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(m.s[from:end], ".="))
+	return from, end, err == nil && bytes.IndexByte(text, ':') >= 0 && utf8.Valid(text)
+}
+
+// matchSendGrid matches SG., an id and the key.
+func matchSendGrid(m *matching, at, n int) (int, int, bool) {
+	if m.after(at, isAlnum) || m.s[at:at+n] != "SG." {
+		return 0, 0, false
+	}
+	dot := m.run(at+n, isURLByte)
+	if dot-at-n < 16 || dot == len(m.s) || m.s[dot] != '.' {
+		return 0, 0, false
+	}
+	end := m.run(dot+1, isURLByte)
+	return at, end, end-dot > 16
+}
+
+// matchBearer matches what follows the word, and leaves the word.
+func matchBearer(m *matching, at, n int) (int, int, bool) {
+	from, end, ok := m.credentials(at, n)
+	if !ok {
+		return 0, 0, false
+	}
 	return from, end, end-from >= 3 && !plainWords[strings.ToLower(strings.Trim(m.s[from:min(end, from+40)], "=.:"))]
 }
 
@@ -164,11 +205,9 @@ func matchURL(m *matching, at, n int) (int, int, bool) {
 	}
 	end := strings.LastIndexByte(authority, '@')
 	if end < 0 && !isNumber(authority[colon+1:]) {
+		rest, _, _ = strings.Cut(rest, "://")
 		if stop := strings.IndexAny(rest, " \t\r\n\"'<>\\"); stop >= 0 {
 			rest = rest[:stop]
-		}
-		if next := strings.Index(rest, "://"); next >= 0 {
-			rest = rest[:next]
 		}
 		end = strings.LastIndexByte(rest, '@')
 	}
@@ -184,33 +223,110 @@ func matchAssignment(m *matching, at, n int) (int, int, bool) {
 	for begin > max(0, at-nameReach) && isURLByte(m.s[begin-1]) {
 		begin--
 	}
+	if begin > 0 && m.s[begin-1] == '%' {
+		if _, next := m.escape(begin - 1); next > 0 && next <= at {
+			begin = next
+		}
+	}
 	for end < min(len(m.s), at+n+nameReach) && isURLByte(m.s[end]) {
 		end++
 	}
 	name := m.s[begin:end]
-	if !m.r.HidesName(name) {
-		return 0, 0, false
-	}
 	sign, from := m.sign(end)
-	if sign == 0 || from >= len(m.s) {
+	if sign == 0 {
+		return m.unsigned(begin, end)
+	}
+	if from >= len(m.s) || !m.r.HidesName(name) {
 		return 0, 0, false
 	}
 	switch last := lastWord(name); {
-	case last == "authorization" || last == "cookie":
-		to := from
-		if isQuote(m.s[from]) {
-			break
-		}
-		for to < len(m.s) && m.s[to] != '\n' && m.s[to] != '\r' && !isQuote(m.s[to]) {
+	case sign == '%':
+		to := m.escaped(from)
+		return from, to, to > from
+	case (last == "authorization" || last == "cookie") && !isQuote(m.s[from]):
+		to, quoted := from, begin > 0 && isQuote(m.s[begin-1])
+		for to < len(m.s) && m.s[to] != '\n' && m.s[to] != '\r' && !(quoted && isQuote(m.s[to])) {
 			to++
 		}
 		return from, to, to > from
 	case sign == ':' && isSpace(m.s[from-1]) && !isQuote(m.s[from]) && m.s[from] != '\\' && !passwordLike[last]:
-		_, to := m.value(from)
-		return from, to, to > from && looksRandom(m.s[from:to])
+		if !m.random(from) {
+			return 0, 0, false
+		}
 	}
 	from, to := m.value(from)
 	return from, to, to > from
+}
+
+// random reports whether the value at i, as far as it is looked at, is hardly a
+// word.
+func (m *matching) random(i int) bool {
+	const enough = 200
+	start := matching{s: m.s[i:min(len(m.s), i+enough)]}
+	from, to := start.value(0)
+	return looksRandom(start.s[from:to])
+}
+
+// unsigned matches the value of a name without a sign behind it: that of an
+// element of XML, and of a flag in a command line.
+func (m *matching) unsigned(begin, end int) (from, to int, ok bool) {
+	if end+1 >= len(m.s) || m.s[end] != '>' && m.s[end] != ' ' {
+		return 0, 0, false
+	}
+	switch name := m.s[begin:end]; {
+	case m.s[end] == '>' && m.opensElement(begin) && m.r.HidesName(name):
+		to = strings.IndexByte(m.s[end:], '<') + end
+		if to < end {
+			to = len(m.s)
+		}
+		return end + 1, to, to > end+1
+	case m.s[end] == ' ' && strings.HasPrefix(name, "--") && m.s[end+1] != '-' && m.s[end+1] != ' ' && m.r.HidesName(name):
+		from, to = m.value(end + 1)
+		return from, to, to > from
+	}
+	return 0, 0, false
+}
+
+// opensElement reports whether the name at begin opens an element, maybe behind
+// the prefix of a namespace.
+func (m *matching) opensElement(begin int) bool {
+	if begin > 0 && m.s[begin-1] == ':' {
+		for begin--; begin > 0 && isURLByte(m.s[begin-1]); begin-- {
+		}
+	}
+	return begin > 0 && m.s[begin-1] == '<'
+}
+
+// escape reads a byte that is percent-encoded at i, once or again and again.
+// next is 0 where there is none.
+func (m *matching) escape(i int) (c byte, next int) {
+	if i >= len(m.s) || m.s[i] != '%' {
+		return 0, 0
+	}
+	for i++; strings.HasPrefix(m.s[i:], "25"); i += 2 {
+	}
+	if i+2 > len(m.s) {
+		return 0, 0
+	}
+	n, err := strconv.ParseUint(m.s[i:i+2], 16, 8)
+	if err != nil {
+		return 0, 0
+	}
+	return byte(n), i + 2
+}
+
+// escaped is the end of the value of an assignment that is percent-encoded.
+func (m *matching) escaped(i int) int {
+	if strings.HasPrefix(m.s[i:], Mark) {
+		return i + len(Mark)
+	}
+	for i < len(m.s) && !isSpace(m.s[i]) && strings.IndexByte(`,;&)}]<>"'`+"`", m.s[i]) < 0 {
+		if c, _ := m.escape(i); c == '&' || isQuote(c) {
+			break
+		}
+		i++
+	}
+	return i
 }
 
 // passwordLike are names that no sentence has before a colon for another reason.
@@ -230,8 +346,12 @@ func looksRandom(s string) bool {
 func isQuote(c byte) bool { return c == '"' || c == '\'' || c == '`' }
 
 // sign finds what makes an assignment behind a name that ends at i, an equals
-// sign or a colon, and where the value begins. A sign of 0 is none.
+// sign or a colon, or '%' for one of them percent-encoded, and where the value
+// begins. A sign of 0 is none.
 func (m *matching) sign(i int) (sign byte, from int) {
+	if i < len(m.s) && m.s[i] == '%' {
+		return m.escapedSign(i)
+	}
 	i = m.spaces(i)
 	for i < len(m.s) && m.s[i] == '\\' {
 		i++
@@ -247,6 +367,21 @@ func (m *matching) sign(i int) (sign byte, from int) {
 		i++
 	}
 	return sign, m.spaces(i)
+}
+
+func (m *matching) escapedSign(i int) (sign byte, from int) {
+	c, next := m.escape(i)
+	if isQuote(c) {
+		c, next = m.escape(next)
+	}
+	if c != '=' && c != ':' {
+		return 0, 0
+	}
+	for from = next; ; from = next {
+		if c, next = m.escape(from); c != ' ' && !isQuote(c) {
+			return '%', from
+		}
+	}
 }
 
 // spaces skips a few spaces.
@@ -279,6 +414,8 @@ func (m *matching) value(i int) (from, to int) {
 func (m *matching) quoted(i int, quote byte, escaped bool) int {
 	for ; i < len(m.s); i++ {
 		switch {
+		case quote == '\'' && strings.HasPrefix(m.s[i:], "''"): // one of its own, as SQL writes it
+			i++
 		case m.s[i] == quote:
 			return i
 		case m.s[i] == '\\' && escaped && i+1 < len(m.s) && m.s[i+1] == quote:

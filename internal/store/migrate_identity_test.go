@@ -17,7 +17,9 @@ func (f *fixture) takeIdentityBack() {
 	} else {
 		f.raw(`drop trigger operator_acts_refuse_delete`)
 	}
-	f.raw(`drop index operator_acts_by_target`)
+	for _, index := range []string{"operator_acts_by_target", "operator_acts_by_time"} {
+		f.raw(`drop index ` + index)
+	}
 	for _, column := range []string{"auth", "role", "target", "outcome", "refusal"} {
 		f.raw(`alter table operator_acts drop column ` + column)
 	}

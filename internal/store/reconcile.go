@@ -103,16 +103,44 @@ func (s *Store) repairGaps(ctx context.Context, a *act) (outbox.Repaired, error)
 	if err := s.require(a.order, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
-	var total outbox.Repaired
+	var done outbox.Repaired
 	repeated := false
 	err := s.journal.read(ctx, func(t *tx) (err error) {
-		repeated, err = t.repeatedAct(a, &total)
+		repeated, err = t.repeatedAct(a, &done)
 		return err
 	})
 	if err != nil || repeated {
-		return total, err
+		return done, err
 	}
-	if total, err = s.Reconcile(ctx); err != nil {
+	done, err = s.repairAll(ctx)
+	if err != nil && done == (outbox.Repaired{}) {
+		return done, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime) // campaigns are repaired, whoever has gone meanwhile
+	defer cancel()
+	if err != nil {
+		return done, errors.Join(err, s.recordPart(ctx, a, done, err))
+	}
+	a.after = done
+	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+}
+
+// recordPart leaves the record of a repair that did not come to its end. The
+// order's idempotency key stays free, since there is more to do.
+func (s *Store) recordPart(ctx context.Context, a *act, done outbox.Repaired, why error) error {
+	type part struct {
+		outbox.Repaired
+		Stopped string `json:"stopped"`
+	}
+	a.after, a.order.IdempotencyKey = part{done, kept(why.Error(), maxRefusal)}, ""
+	_, err := perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	return err
+}
+
+// repairAll also returns what it did before an error.
+func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
+	total, err := s.Reconcile(ctx)
+	if err != nil {
 		return total, err
 	}
 	// Reconcile trusts the counts of the campaigns' rows; an operator who asks
@@ -128,8 +156,7 @@ func (s *Store) repairGaps(ctx context.Context, a *act) (outbox.Repaired, error)
 		}
 		total.Add(repaired)
 	}
-	a.after = total
-	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return total, nil })
+	return total, nil
 }
 
 // Reconcile compares every campaign with its watermark: events above it

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -270,6 +271,30 @@ func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
 	}
 	if acts := f.acts(); len(acts) != 1 || acts[0].Action != "repair_gaps" {
 		t.Errorf("audit records are %+v", acts)
+	}
+	f.sound()
+}
+
+func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b"} {
+		f.append(id, 3)
+		f.lose(id, "seq > 1")
+	}
+	f.raw(`create trigger broken before insert on projection_apply_outbox when new.campaign_id = 'b' begin select raise(abort, 'the disk is odd'); end`)
+	order := ana("")
+	order.IdempotencyKey = "k"
+	if got, err := f.RepairGaps(f.ctx, order); err == nil {
+		t.Fatalf("repaired %+v", got)
+	}
+	acts := f.acts()
+	if len(acts) != 1 || acts[0].Action != outbox.ActRepairGaps || acts[0].Outcome != outbox.ActDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
+		t.Errorf("audit records are %+v", acts)
+	}
+	f.raw(`drop trigger broken`)
+	if got, err := f.RepairGaps(f.ctx, order); err != nil || got.Inserted != 2 {
+		t.Errorf("then it repaired %+v, %v", got, err)
 	}
 	f.sound()
 }

@@ -297,6 +297,8 @@ func (t *tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 			exactly(page, countOf(c.counts, f.Status))
 		}
 		return err
+	case f.Q != "" && f.Shown != nil:
+		return countShown(t, page, f)
 	}
 	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, countWindow + 1}
 	switch {
@@ -308,6 +310,17 @@ func (t *tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 		query = countFailed
 	}
 	return countInto(t, page, query, args...)
+}
+
+// countShown counts the rows that f selects by what readers are shown of them,
+// which no query knows.
+func countShown(t *tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+	all, err := rowList(f).read(t, place{}, countMost)
+	if err == nil {
+		page.TotalCapped = all.ending != atEnd
+		exactly(page, int64(len(all.items)))
+	}
+	return err
 }
 
 // takeTotal takes the total of all rows, or of those of a status, from the

@@ -46,7 +46,7 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	_, err = f.RevokeToken(f.ctx, ana(""), 7)
 	refused(t, err, outbox.ErrNotFound, "no token 7")
 	acts, err := f.ActsOn(f.ctx, outbox.TokenTarget(made.ID), 10)
-	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActTokenRevoke || acts[1].Action != outbox.ActTokenCreate {
+	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.ActRefused || acts[1].Action != outbox.ActTokenRevoke || acts[2].Action != outbox.ActTokenCreate {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}
 	for _, hidden := range texts(t, f.journal, `select before || after || result || target from operator_acts`) {
