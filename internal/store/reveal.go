@@ -17,8 +17,9 @@ type revealedEvent struct {
 // Reveal reads an event with its row's errors for somebody who may see what is
 // otherwise hidden, and records that. It asks for a reason. Every reading leaves a
 // record of its own, whatever idempotency key the order has: who knew one that
-// was used could read again, and nobody would see it. A missing event is outbox.ErrNotFound; a store that refuses changes cannot record, and so
-// reveals nothing.
+// was used could read again, and nobody would see it. A missing event is
+// outbox.ErrNotFound; a store that refuses changes cannot record, and so reveals
+// nothing.
 func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Revealed, error) {
 	o.IdempotencyKey = ""
 	a := &act{order: o, action: outbox.ActReveal, campaign: campaign, seq: seq}

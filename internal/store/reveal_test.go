@@ -52,33 +52,3 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 		t.Errorf("%d records have what was revealed (%v)", stored, err)
 	}
 }
-
-// The record says who has seen what was hidden, so that the key of one cannot
-// let another see it without a record.
-func TestReveal_underTheKeyOfAnotherIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	ctx := context.Background()
-	if _, err := f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"hunterdeux"}`)}}}); err != nil {
-		t.Fatal(err)
-	}
-	ana := outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}
-	order := outbox.Order{By: ana, Reason: "the call of eve", IdempotencyKey: "k"}
-	if _, err := f.Reveal(ctx, order, "c", 1); err != nil {
-		t.Fatal(err)
-	}
-	for _, by := range []outbox.Operator{
-		{Name: "bob", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin},
-		{Name: "ana", Via: "api", Auth: outbox.AuthToken, Role: outbox.RoleAdmin},
-	} {
-		order.By = by
-		if revealed, err := f.Reveal(ctx, order, "c", 1); !errors.Is(err, outbox.ErrConflict) || revealed.Event.Payload != nil {
-			t.Errorf("%s by %s sees %s (%v)", by.Name, by.Auth, revealed.Event.Payload, err)
-		}
-	}
-	order.By = ana
-	order.By.Via = "api"
-	if _, err := f.Reveal(ctx, order, "c", 1); err != nil {
-		t.Errorf("the same person again: %v", err)
-	}
-}

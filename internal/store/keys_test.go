@@ -1,0 +1,30 @@
+package store_test
+
+import (
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
+	if _, err := f.PauseCampaign(f.ctx, order, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []outbox.Operator{
+		{Name: "bob", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin},
+		{Name: "ana", Via: "page", Auth: outbox.AuthToken, Role: outbox.RoleAdmin},
+	} {
+		other := order
+		other.By = by
+		_, err := f.PauseCampaign(f.ctx, other, "a")
+		refused(t, err, outbox.ErrConflict, "used by somebody else")
+	}
+	order.By.Via = "api"
+	if _, err := f.PauseCampaign(f.ctx, order, "a"); err != nil {
+		t.Errorf("the same person again: %v", err)
+	}
+}
