@@ -43,6 +43,12 @@ func (f *authFlags) kind() auth.Kind {
 	return auth.Kind(f.Auth)
 }
 
+// letsProxiesAct reports whether the flags tell of a proxy in front while
+// nothing tells its users apart.
+func (c *serveCmd) letsProxiesAct() bool {
+	return c.kind() == auth.KindNone && !c.ReadOnly && (c.PublicOrigin != "" || len(c.TrustedProxy) > 0)
+}
+
 // config is what the flags say, without what only a running server has.
 func (f *authFlags) config() (auth.Config, error) {
 	c := auth.Config{Kind: f.kind(), Preset: f.AuthPreset, Header: f.AuthHeader, Issuer: f.AuthIssuer, Audience: f.AuthAudience, JWKS: f.AuthJWKS,

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -128,5 +129,30 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 	}
 	if open.Auth = "token"; open.checkListening() == nil {
 		t.Error("--insecure-no-auth goes with --auth token")
+	}
+}
+
+// A proxy that signs people in looks safe, while whoever it lets in is the
+// local admin.
+func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flags []string
+		warns bool
+	}{
+		{nil, false},
+		{[]string{"--public-origin", "https://ops.example"}, true},
+		{[]string{"--trusted-proxy", "127.0.0.1"}, true},
+		{[]string{"--public-origin", "https://ops.example", "--read-only"}, false},
+		{[]string{"--public-origin", "https://ops.example", "--auth", "token"}, false},
+	} {
+		s := serve(t, c.flags...)
+		s.signal(syscall.SIGTERM)
+		if err := s.wait(); err != nil {
+			t.Fatal(err)
+		}
+		if warned := strings.Contains(s.stderr.String(), "everybody whom the proxy lets through is an admin"); warned != c.warns {
+			t.Errorf("%v: warned is %v: %s", c.flags, warned, s.stderr.String())
+		}
 	}
 }

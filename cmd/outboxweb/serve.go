@@ -197,6 +197,9 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	if err != nil {
 		return nil, err
 	}
+	if c.letsProxiesAct() {
+		log.Warn("nobody is asked who it is, so that everybody whom the proxy lets through is an admin; say with --auth how that is known, or use --read-only")
+	}
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}

@@ -124,6 +124,7 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
 	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
 	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer nonsense"), whyMalformed, "not one of this server's")
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer\tnonsense"), whyMalformed, "not one of this server's")
 	text, _ := NewToken()
 	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer "+text), whyUnknown, "takes no tokens")
 }
@@ -159,7 +160,7 @@ func TestIdentify_byToken(t *testing.T) {
 		{"Bearer " + good[:20] + "\n" + good[20:], whyMalformed, "not one"},
 		{good, whyAbsent, "takes tokens only"},
 		{"Basic " + good, whyAbsent, "takes tokens only"},
-		{"Bearer\t" + good, whyAbsent, "takes tokens only"},
+		{"Bearer\t" + good, whyMalformed, "not one"},
 	} {
 		wantDenied(t, g, told, bearing(c.header), c.why, c.text)
 	}

@@ -9,6 +9,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
+// narrowest is the shortest prefix that is somebody's own network: fc00::/7.
+const narrowest = 7
+
 // minSecret is the least length of a proxy's secret, in bytes.
 const minSecret = 16
 
@@ -220,8 +223,8 @@ func (c *Config) checkProxyHeader() error {
 		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
 	}
 	for _, p := range c.Trusted {
-		if p.Bits() == 0 && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts everybody who asks; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+		if p.Bits() < narrowest && c.Secret == "" {
+			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
 		}
 	}
 	return nil

@@ -43,7 +43,10 @@ func bearer(h http.Header) (text string, shown bool, denied *denial) {
 	case 0:
 		return "", false, nil
 	case 1:
-		scheme, rest, _ := strings.Cut(values[0], " ")
+		scheme, rest := values[0], ""
+		if end := strings.IndexAny(scheme, " \t"); end >= 0 {
+			scheme, rest = scheme[:end], strings.TrimPrefix(scheme[end:], " ") // a tab stays, and is none of a token's characters
+		}
 		return rest, strings.EqualFold(scheme, "Bearer"), nil
 	default:
 		return "", false, deny(whyDuplicate, "the header %s is there %d times; it may be there once", authorization, len(values))
