@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"outboxweb/internal/outbox"
 )
 
 // Why requests are refused.
@@ -73,7 +75,7 @@ func (g *Gate) note(r *http.Request, denied *denial) {
 	if !due {
 		return
 	}
-	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "left_out", leftOut}
+	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "request_id", outbox.RequestID(r.Context()), "left_out", leftOut}
 	if denied.cause != nil {
 		about = append(about, "err", denied.cause)
 	}

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"mime"
 	"net"
@@ -33,20 +32,15 @@ const requestTime = longestWait + 10*time.Second
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 
-type requestIDKey struct{}
-
 // requestID is the id that the answer, the log and the audit record share.
-func requestID(r *http.Request) string {
-	id, _ := r.Context().Value(requestIDKey{}).(string)
-	return id
-}
+func requestID(r *http.Request) string { return outbox.RequestID(r.Context()) }
 
 // identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
-		r = r.WithContext(store.WithCost(context.WithValue(r.Context(), requestIDKey{}, id), &s.cost.Cost))
+		r = r.WithContext(store.WithCost(outbox.WithRequestID(r.Context(), id), &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,4 +136,19 @@ func (g Grants) RoleOf(name string, groups []string) Role {
 func SortTokens(tokens []Token, now time.Time) {
 	rank := func(t Token) int { return slices.Index([]string{"valid", "expired", "revoked"}, t.State(now)) }
 	slices.SortFunc(tokens, func(a, b Token) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(b.ID, a.ID)) })
+}
+
+type requestKey struct{}
+
+// WithRequestID notes the id of the request that something is done for: what
+// its answer, the log and the audit record share.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestKey{}, id)
+}
+
+// RequestID is the id of the request that something is done for; empty when it
+// is done for none.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
 }
