@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -330,7 +331,9 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		}
 		return a
 	}
-	for _, r := range oddRequests(t, lite) {
+	all := oddRequests(t, lite)
+	slices.SortStableFunc(all, func(a, b request) int { return strings.Compare(a.method, b.method) }) // lists and exports are short until there were acts
+	for _, r := range all {
 		both(r)
 	}
 	lite.work()
