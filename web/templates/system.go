@@ -110,3 +110,13 @@ func lastMigration(d outbox.DatabaseInfo) (version int64) {
 	}
 	return version
 }
+
+// settingsGiven are the settings that somebody gave, or those that nobody did.
+func settingsGiven(all []outbox.Setting, given bool) (some []outbox.Setting) {
+	for _, x := range all {
+		if x.Given == given {
+			some = append(some, x)
+		}
+	}
+	return some
+}
