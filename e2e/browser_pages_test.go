@@ -38,6 +38,11 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	var campaigns struct{ Items []campaignName }
 	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
 	s.post(t, http.StatusOK, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "waiting for the new seat map"})
+	s.post(t, http.StatusConflict, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "once more"})
+	for _, role := range []string{"viewer", "admin"} {
+		mustCommand(t, d, nil, "token", "create", "--role", role, "--note", "scrapes the metrics of the box office")
+	}
+	s.post(t, http.StatusOK, "/api/v1/tokens/1/revoke", map[string]any{"reason": "it was in a ticket"})
 	drift(t, s, d)
 	return s, failed.Items[1].CampaignID, failed.Items[1].Seq
 }
@@ -79,7 +84,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"failures-all": "/failures?status=all", "instances": "/instances",
 		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
-		"audit":   "/audit", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"audit":   "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	})
 	return pages
 }
@@ -87,7 +92,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 // emptyPages are the pages that have something to say when there is nothing.
 var emptyPages = map[string]string{
 	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
-	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit", "publishers": "/publishers",
+	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
 }
 
 // inspection is what inspect finds out about a page.
