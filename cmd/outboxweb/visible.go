@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"unicode"
+
+	"outboxweb/internal/outbox"
 )
 
 // visible writes JSON with what a terminal would obey, or would not show as it
@@ -18,14 +19,10 @@ func (v visible) Write(text []byte) (int, error) {
 	}
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		switch {
-		case !hides(r):
+		if hides(r) {
+			b.WriteString(outbox.EscapeRune(r))
+		} else {
 			b.WriteRune(r)
-		case r > 0xffff:
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
 	if _, err := v.w.Write(b.Bytes()); err != nil {

@@ -434,14 +434,10 @@ func Visible(s string) string {
 	}
 	var b strings.Builder
 	for _, r := range s {
-		switch {
-		case !unseen(r):
+		if unseen(r) {
+			b.WriteString(outbox.EscapeRune(r))
+		} else {
 			b.WriteRune(r)
-		case r > 0xffff:
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
 	return b.String()
