@@ -71,7 +71,7 @@ func (f *authFlags) config() (auth.Config, error) {
 	}
 	secret, err := os.ReadFile(f.AuthSecretFile)
 	if err != nil {
-		return c, outbox.Invalid("auth-secret-file", "cannot read %s: %v", f.AuthSecretFile, unwrapAll(err))
+		return c, outbox.Invalid("auth-secret-file", "cannot read %s: %v", f.AuthSecretFile, outbox.Cause(err))
 	}
 	c.Secret = strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
 	if c.Secret == "" {

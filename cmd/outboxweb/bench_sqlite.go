@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"outboxweb/internal/outbox"
 )
 
 // sqliteGround is a directory of a run's own.
@@ -22,11 +24,11 @@ func newSQLiteGround(dir, journal string) (*sqliteGround, error) {
 		dir = filepath.Dir(strings.TrimPrefix(journal, "sqlite:"))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, usagef("--dir: cannot create %s: %v", dir, unwrapAll(err))
+		return nil, usagef("--dir: cannot create %s: %v", dir, outbox.Cause(err))
 	}
 	temp, err := os.MkdirTemp(dir, "outboxweb-bench-")
 	if err != nil {
-		return nil, usagef("--dir: cannot write to %s: %v", dir, unwrapAll(err))
+		return nil, usagef("--dir: cannot write to %s: %v", dir, outbox.Cause(err))
 	}
 	return &sqliteGround{dir: temp}, nil
 }

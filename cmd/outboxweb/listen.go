@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"outboxweb/internal/auth"
+	"outboxweb/internal/outbox"
 )
 
 // Listening holds the flags of serve that say where it listens and what it
@@ -88,7 +89,7 @@ func (c *serveCmd) checkPlace(addr net.Addr) error {
 		return c.checkSocket(addr.String())
 	}
 	host, _, err := net.SplitHostPort(addr.String())
-	if err == nil && (isLoopback(host) || c.InsecureNoAuth || c.kind() != auth.KindNone) {
+	if err == nil && (auth.IsLoopback(host) || c.InsecureNoAuth || c.kind() != auth.KindNone) {
 		return nil
 	}
 	return usagef("--listen: %s is not a loopback address, and nobody would know who asks; say with --auth how that is known, or use 127.0.0.1, or --read-only with --insecure-no-auth", addr)
@@ -118,11 +119,6 @@ func (c *serveCmd) believes() bool {
 func openToOthers(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o002 != 0
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // hosts are the names under which browsers may ask, the address listened on
@@ -160,7 +156,7 @@ func (c *serveCmd) open(ctx context.Context) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, unwrapAll(err))
+		return nil, fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, outbox.Cause(err))
 	}
 	return listener, nil
 }
@@ -216,7 +212,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	}
 	unlock, err := lockDirectory(ctx, filepath.Dir(path))
 	if err != nil {
-		return nil, cannot(unwrapAll(err))
+		return nil, cannot(outbox.Cause(err))
 	}
 	defer unlock()
 	if err := removeStale(path); err != nil {
@@ -226,11 +222,11 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(before)
 	if err != nil {
-		return nil, cannot(unwrapAll(err))
+		return nil, cannot(outbox.Cause(err))
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil, errors.Join(cannot(unwrapAll(err)), listener.Close())
+		return nil, errors.Join(cannot(outbox.Cause(err)), listener.Close())
 	}
 	listener.SetUnlinkOnClose(false)
 	return &unixListener{UnixListener: listener, path: path, made: info}, nil
@@ -244,7 +240,7 @@ func removeStale(path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return unwrapAll(err)
+		return outbox.Cause(err)
 	case info.Mode().Type() != os.ModeSocket:
 		return errors.New("there is a file that is no socket; move it away, or listen elsewhere")
 	}
@@ -254,7 +250,7 @@ func removeStale(path string) error {
 		conn.Close()
 		return errors.New("another process listens there; stop it, or listen elsewhere")
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("whether another process listens there cannot be told: %w", unwrapAll(err))
+		return fmt.Errorf("whether another process listens there cannot be told: %w", outbox.Cause(err))
 	}
 	return os.Remove(path)
 }
@@ -327,7 +323,7 @@ func passedOn() (net.Listener, error) {
 	}
 	listener, err := net.FileListener(files[0])
 	if err != nil {
-		return nil, usagef("--listen: the socket that systemd has passed on cannot be used: %v", unwrapAll(err))
+		return nil, usagef("--listen: the socket that systemd has passed on cannot be used: %v", outbox.Cause(err))
 	}
 	return listener, nil
 }
@@ -340,12 +336,4 @@ func isListening(f *os.File) bool {
 	}
 	accepts, err := syscall.GetsockoptInt(int(f.Fd()), syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
 	return err == nil && accepts != 0
-}
-
-// unwrapAll is the innermost cause, such as "address already in use".
-func unwrapAll(err error) error {
-	for errors.Unwrap(err) != nil {
-		err = errors.Unwrap(err)
-	}
-	return err
 }

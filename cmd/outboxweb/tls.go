@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"outboxweb/internal/outbox"
 )
 
 // certificateLook is how often the files of a certificate are looked at, at
@@ -45,7 +47,7 @@ func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 func (c *certificate) unreadable() error {
 	for _, f := range []struct{ flag, name string }{{"--tls-cert", c.cert}, {"--tls-key", c.key}} {
 		if _, err := os.Stat(f.name); err != nil {
-			return usagef("%s: cannot read %s: %v", f.flag, f.name, unwrapAll(err))
+			return usagef("%s: cannot read %s: %v", f.flag, f.name, outbox.Cause(err))
 		}
 	}
 	return errors.New("a file of the certificate came and went while it was read")
@@ -55,11 +57,11 @@ func (c *certificate) unreadable() error {
 func (c *certificate) read() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(c.cert)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: cannot read %s: %w", c.cert, unwrapAll(err))
+		return nil, fmt.Errorf("--tls-cert: cannot read %s: %w", c.cert, outbox.Cause(err))
 	}
 	key, err := os.ReadFile(c.key)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-key: cannot read %s: %w", c.key, unwrapAll(err))
+		return nil, fmt.Errorf("--tls-key: cannot read %s: %w", c.key, outbox.Cause(err))
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -125,7 +125,7 @@ func (c *Config) refuseStray() error {
 			for i, kind := range f.kinds {
 				kinds[i] = "--auth " + string(kind)
 			}
-			return outbox.Invalid(f.name, "it belongs to %s, and this is --auth %s", orList(kinds), c.Kind)
+			return outbox.Invalid(f.name, "it belongs to %s, and this is --auth %s", outbox.OrList(kinds), c.Kind)
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (c *Config) fillIn() error {
 	if c.Preset != "" {
 		at := slices.IndexFunc(presets, func(p preset) bool { return p.kind == c.Kind && p.name == c.Preset })
 		if at < 0 {
-			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, orList(presetNames(c.Kind)))
+			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, outbox.OrList(presetNames(c.Kind)))
 		}
 		p = presets[at]
 	}
@@ -172,9 +172,9 @@ func (c *Config) checkJWT() error {
 	for _, a := range c.Algorithms {
 		switch {
 		case strings.EqualFold(a, "none") || strings.HasPrefix(strings.ToUpper(a), "HS"):
-			return outbox.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, orList(algorithms))
+			return outbox.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, outbox.OrList(algorithms))
 		case !slices.Contains(algorithms, a):
-			return outbox.Invalid("auth-algorithms", "there is no algorithm %q; use %s", a, orList(algorithms))
+			return outbox.Invalid("auth-algorithms", "there is no algorithm %q; use %s", a, outbox.OrList(algorithms))
 		}
 	}
 	for _, f := range []struct {

@@ -86,7 +86,7 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with a key of the issuer's", a.config.Header)
 	case !ask.called:
-		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT that is signed with %s", a.config.Header, orList(a.config.Algorithms))
+		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT that is signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
 	case errors.As(err, &expired):
 		return nil, deny(whyExpired, "the assertion in the header %s has expired, or does not say when it does", a.config.Header)
 	case err != nil:
@@ -189,12 +189,4 @@ func claim(claims map[string]any, path string) any {
 		return nil
 	}
 	return claim(inner, rest)
-}
-
-func orList(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -39,13 +39,14 @@ func openKeys(c Config) (oidc.KeySet, error) {
 		return readKeyFile(c.JWKS, c.Algorithms)
 	}
 	u, err := url.Parse(c.JWKS)
-	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && IsLoopback(u.Hostname())) {
 		return nil, outbox.Invalid("auth-jwks", "%q is neither a file nor an https address; http is allowed on this machine alone", c.JWKS)
 	}
 	return newRemoteKeys(c.JWKS, c.Now), nil
 }
 
-func loopback(host string) bool {
+// IsLoopback reports whether a host can be nothing but this machine.
+func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -85,7 +86,7 @@ type fileKeys struct {
 func readKeyFile(name string, algorithms []string) (*fileKeys, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, outbox.Invalid("auth-jwks", "cannot read %s: %v", name, innermost(err))
+		return nil, outbox.Invalid("auth-jwks", "cannot read %s: %v", name, outbox.Cause(err))
 	}
 	f := &fileKeys{}
 	if f.keys, err = parseKeys(text); err != nil {
@@ -95,13 +96,6 @@ func readKeyFile(name string, algorithms []string) (*fileKeys, error) {
 		f.algorithms = append(f.algorithms, jose.SignatureAlgorithm(a))
 	}
 	return f, nil
-}
-
-func innermost(err error) error {
-	for errors.Unwrap(err) != nil {
-		err = errors.Unwrap(err)
-	}
-	return err
 }
 
 // VerifySignature implements oidc.KeySet.

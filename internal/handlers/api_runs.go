@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"outboxweb/internal/outbox"
 )
@@ -72,17 +71,7 @@ func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 }
 
 // runParam is the number of the run in an address.
-func runParam(r *http.Request) (int64, error) {
-	text, err := param(r, "run")
-	if err != nil {
-		return 0, err
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, outbox.Invalid("run", "a run is known by a whole number from 1, not %q", text)
-	}
-	return id, nil
-}
+func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run is known by") }
 
 func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
 	filter, err := runFilter(r)

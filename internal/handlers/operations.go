@@ -130,15 +130,7 @@ func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
 
 // operationParam is the number of the operation in an address.
 func operationParam(r *http.Request) (int64, error) {
-	text, err := param(r, "operation")
-	if err != nil {
-		return 0, err
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, outbox.Invalid("operation", "an operation is known by a whole number from 1, not %q", text)
-	}
-	return id, nil
+	return numberParam(r, "operation", "an operation is known by")
 }
 
 // operationSeen is the status of an operation that the caller was shown.

@@ -79,7 +79,7 @@ func rule(f validator.FieldError) string {
 	case "required":
 		return "is required"
 	case "oneof":
-		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), orList(strings.Fields(f.Param())))
+		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), outbox.OrList(strings.Fields(f.Param())))
 	case "min":
 		return "must be " + f.Param() + " or more"
 	case "max":
@@ -90,14 +90,6 @@ func rule(f validator.FieldError) string {
 		return "is not valid UTF-8, or contains a NUL character"
 	}
 	return "is not valid"
-}
-
-func orList(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // fill reads values into the fields of *params by their json names and judges
@@ -229,7 +221,7 @@ func strictJSON(body []byte, into any) error {
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		if field, err := strconv.Unquote(name); err == nil {
-			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, orList(fieldNames(reflect.TypeOf(into))))
+			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, outbox.OrList(fieldNames(reflect.TypeOf(into))))
 		}
 	}
 	return outbox.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
@@ -263,6 +255,20 @@ func param(r *http.Request, name string) (string, error) {
 	return text, nil
 }
 
+// numberParam is a path parameter that is a whole number from 1; says begins the
+// sentence for one that is not.
+func numberParam(r *http.Request, name, says string) (int64, error) {
+	text, err := param(r, name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, outbox.Invalid(name, "%s a whole number from 1, not %q", says, text)
+	}
+	return n, nil
+}
+
 func campaignParam(r *http.Request) (string, error) {
 	id, err := param(r, "campaign")
 	if err == nil && id == "" {
@@ -271,17 +277,7 @@ func campaignParam(r *http.Request) (string, error) {
 	return id, err
 }
 
-func seqParam(r *http.Request) (int64, error) {
-	text, err := param(r, "seq")
-	if err != nil {
-		return 0, err
-	}
-	seq, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || seq < 1 {
-		return 0, outbox.Invalid("seq", "seq must be a whole number from 1, not %q", text)
-	}
-	return seq, nil
-}
+func seqParam(r *http.Request) (int64, error) { return numberParam(r, "seq", "seq must be") }
 
 // rowParams are the campaign and seq of an address.
 func rowParams(r *http.Request) (string, int64, error) {

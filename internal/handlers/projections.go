@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
@@ -175,13 +174,9 @@ func (s *server) apiFailures(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
-	text, err := param(r, "failure")
+	id, err := numberParam(r, "failure", "a failure is known by")
 	if err != nil {
 		return err
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return outbox.Invalid("failure", "a failure is known by a whole number from 1, not %q", text)
 	}
 	failure, err := s.Store.Failure(r.Context(), id)
 	if err != nil {

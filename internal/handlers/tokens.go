@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"net/http"
-	"strconv"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
@@ -71,13 +70,5 @@ func (s *server) apiRevokeToken(w http.ResponseWriter, r *http.Request) error {
 
 // tokenParam is the number of the token in an address.
 func tokenParam(r *http.Request) (int64, error) {
-	text, err := param(r, "token")
-	if err != nil {
-		return 0, err
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, outbox.Invalid("token", "a token is known by a whole number from 1, not %q", text)
-	}
-	return id, nil
+	return numberParam(r, "token", "a token is known by")
 }

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The kinds of refusal. A *Refusal carries one of them and the sentence for
@@ -65,4 +66,21 @@ func NotFound(format string, args ...any) *Refusal {
 // Setup makes a Refusal of kind ErrSetup.
 func Setup(format string, args ...any) *Refusal {
 	return &Refusal{Err: ErrSetup, Detail: fmt.Sprintf(format, args...)}
+}
+
+// OrList writes words as a choice between them: "a, b or c".
+func OrList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Cause is the innermost cause of an error, such as "address already in use".
+func Cause(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
 }
