@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
@@ -423,37 +422,6 @@ func shownText(stored string, most int) (text string, rest int) {
 		end += size
 	}
 	return Visible(stored[:end]), utf8.RuneCountInString(stored[end:])
-}
-
-// Visible writes characters that cannot be seen, or that change how the text
-// around them is read, as JSON's escapes: controls, those that turn the
-// direction of writing, and the like. Within a JSON string it means the same.
-func Visible(s string) string {
-	if strings.IndexFunc(s, unseen) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unseen(r) {
-			b.WriteString(outbox.EscapeRune(r))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// unseen reports whether a character must be escaped to be seen. The two
-// joiners stay: whole scripts and emoji need them. So do the line ends and tabs
-// between the values of a document.
-func unseen(r rune) bool {
-	switch r {
-	case '\n', '\t', '\r', '\u200c', '\u200d':
-		return false
-	case utf8.RuneError:
-		return true
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
 // Document is one JSON document of an event as a page shows it.

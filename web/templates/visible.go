@@ -2,9 +2,13 @@ package templates
 
 import (
 	"bytes"
+	"encoding/binary"
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
 )
 
 // readAttributes are the attributes of a tag that a person reads. Their values
@@ -15,7 +19,7 @@ var readAttributes = regexp.MustCompile(`( (?:title|aria-label|placeholder|alt)=
 // written: texts, titles and labels. What is sent back, or leads somewhere, stays
 // as it is: values, addresses, and what stands in a textarea.
 func VisibleHTML(page []byte) []byte {
-	if bytes.IndexFunc(page, unseen) < 0 {
+	if allSeen(page) {
 		return page
 	}
 	var b bytes.Buffer
@@ -24,10 +28,14 @@ func VisibleHTML(page []byte) []byte {
 		if start < 0 {
 			start = len(rest)
 		}
-		b.WriteString(Visible(string(rest[:start])))
+		b.Write(visible(rest[:start]))
 		rest = rest[start:]
 		end := tagEnd(rest)
-		b.Write(readAttributes.ReplaceAllFunc(rest[:end], func(attribute []byte) []byte { return []byte(Visible(string(attribute))) }))
+		tag := rest[:end]
+		if !allSeen(tag) {
+			tag = readAttributes.ReplaceAllFunc(tag, visible)
+		}
+		b.Write(tag)
 		raw := bytes.HasPrefix(rest, []byte("<textarea"))
 		rest = rest[end:]
 		if raw {
@@ -37,6 +45,77 @@ func VisibleHTML(page []byte) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// Visible writes characters that cannot be seen, or that change how the text
+// around them is read, as JSON's escapes: controls, those that turn the
+// direction of writing, and the like. Within a JSON string it means the same.
+func Visible(s string) string {
+	if allSeen([]byte(s)) {
+		return s
+	}
+	return string(visible([]byte(s)))
+}
+
+func visible(text []byte) []byte {
+	if allSeen(text) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if unseen(r) {
+			b.WriteString(outbox.EscapeRune(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// allSeen reports whether a text has no character that unseen names. Every byte
+// of every page passes here, so printable ASCII goes eight bytes at a time.
+func allSeen(text []byte) bool {
+	for len(text) > 0 {
+		if len(text) >= 8 && printable(binary.LittleEndian.Uint64(text)) {
+			text = text[8:]
+			continue
+		}
+		r, size := rune(text[0]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRune(text)
+		}
+		if unseen(r) {
+			return false
+		}
+		text = text[size:]
+	}
+	return true
+}
+
+// printable reports whether each of eight bytes lies between a space and a
+// tilde. A byte below what is subtracted from it sets its high bit; a borrow
+// only reaches bytes above one that has failed already.
+func printable(eight uint64) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	deleted := eight ^ 0x7f*each // 0 where a byte is DEL
+	return (eight|(eight-' '*each)|(deleted-each)&^deleted)&high == 0
+}
+
+// unseen reports whether a character must be escaped to be seen. The two
+// joiners stay: whole scripts and emoji need them. So do the line ends and tabs
+// between the values of a document.
+func unseen(r rune) bool {
+	switch {
+	case r < ' ':
+		return r != '\n' && r != '\t' && r != '\r'
+	case r < '\u007f':
+		return false
+	case r < '\u00a0', r == '\u2028', r == '\u2029', r == utf8.RuneError:
+		return true
+	case r == '\u200c', r == '\u200d':
+		return false
+	}
+	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r)
 }
 
 // tagEnd is where the tag ends with which a text begins.

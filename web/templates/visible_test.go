@@ -2,7 +2,10 @@ package templates
 
 import (
 	"bytes"
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
@@ -21,6 +24,51 @@ func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
 			t.Errorf("%+q becomes %+q, want %+q", in, got, want)
 		}
 	}
+}
+
+// Wherever a character stands in a text, it is found, and only those that
+// Unicode calls controls, formats, private and separators of lines are.
+func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
+	t.Parallel()
+	const around = "plain text of 24 letters"
+	for r := range unicode.MaxRune + 1 {
+		want := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp) || r == utf8.RuneError || !utf8.ValidRune(r)
+		if strings.ContainsRune("\n\t\r\u200c\u200d", r) {
+			want = false
+		}
+		at := int(r) % len(around)
+		if text := around[:at] + string(r) + around[at:]; allSeen([]byte(text)) == want {
+			t.Errorf("%+q: found: %v, want %v", text, !want, want)
+		}
+	}
+	for b := range 256 {
+		for at := range 17 {
+			text := []byte(around)
+			text[at] = byte(b)
+			want := b >= utf8.RuneSelf || b < ' ' && !strings.ContainsRune("\n\t\r", rune(b)) || b == 0x7f
+			if allSeen(text) == want {
+				t.Errorf("%+q: found: %v, want %v", text, !want, want)
+			}
+		}
+	}
+}
+
+// BenchmarkVisibleHTML compares looking through a page of 100 kB with copying it.
+func BenchmarkVisibleHTML(b *testing.B) {
+	page := bytes.Repeat([]byte(`<td title="a plain cell"><a href="/campaigns/c-1">c-1</a> · 12 events</td>`), 1350)
+	b.Run("look", func(b *testing.B) {
+		b.SetBytes(int64(len(page)))
+		for b.Loop() {
+			VisibleHTML(page)
+		}
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(int64(len(page)))
+		into := make([]byte, len(page))
+		for b.Loop() {
+			copy(into, page)
+		}
+	})
 }
 
 func FuzzVisibleHTML(f *testing.F) {
