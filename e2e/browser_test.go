@@ -259,22 +259,30 @@ func (b *tab) open(path string) {
 // await waits until a condition holds in the page.
 func (b *tab) await(what, condition string) {
 	b.t.Helper()
-	eventually(b.t, patience, what, func() (bool, string) { return b.holds(condition) })
+	b.eventually(what, func() (bool, string) { return b.holds(condition) })
 }
 
-func (b *tab) holds(condition string) (bool, string) {
+// eventually waits until done reports true. A failure shows the page, which is
+// too dear to be read at each attempt.
+func (b *tab) eventually(what string, done func() (bool, string)) {
+	b.t.Helper()
+	last, ok := attain(patience, done)
+	if ok {
+		return
+	}
+	page, err := read[string](b, `location.href + "\n" + document.body.innerText`)
+	if err != nil {
+		page = err.Error()
+	}
+	b.t.Fatalf("not within %s: %s; at last: %s; the page:\n%s", patience, what, last, tail(page, 1500))
+}
+
+func (b *tab) holds(condition string) (ok bool, problem string) {
 	ok, err := read[bool](b, condition)
 	if err != nil {
 		return false, err.Error()
 	}
-	if ok {
-		return true, ""
-	}
-	shown, err := read[string](b, `location.href + "\n" + document.body.innerText`)
-	if err != nil {
-		shown = err.Error()
-	}
-	return false, tail(shown, 1500)
+	return ok, ""
 }
 
 // at waits until the page of a path is there.
@@ -287,7 +295,7 @@ func (b *tab) at(path string) {
 // otherwise the reader looks again and again.
 func (b *tab) lookUntil(what, condition string) {
 	b.t.Helper()
-	eventually(b.t, patience, what, func() (bool, string) {
+	b.eventually(what, func() (bool, string) {
 		ok, last := b.holds(condition)
 		if !ok && !b.scripts {
 			b.lookAgain()
@@ -343,7 +351,7 @@ func (b *tab) placeOf(selector string) point {
 	const still = 3 // looks in a row
 	var at *point
 	seen := 0
-	eventually(b.t, patience, "there is something to click at "+selector, func() (bool, string) {
+	b.eventually("there is something to click at "+selector, func() (bool, string) {
 		p, err := read[*point](b, `(() => {
 			const e = document.querySelector(`+js(selector)+`)
 			if (!e || document.readyState !== "complete" || document.querySelector(".htmx-swapping, .htmx-settling")) return null
@@ -355,8 +363,7 @@ func (b *tab) placeOf(selector string) point {
 		})()`)
 		if err != nil || p == nil {
 			seen, at = 0, nil
-			_, last := b.holds("false")
-			return false, last
+			return false, fmt.Sprint(err)
 		}
 		if at == nil || *at != *p {
 			seen, at = 0, p

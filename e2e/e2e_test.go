@@ -68,16 +68,15 @@ func eventually(t *testing.T, within time.Duration, what string, done func() (bo
 	}
 }
 
-// attain is eventually for what may also not happen.
+// attain is eventually for what may also not happen. It tries less and less
+// often, since most of what is awaited is there at once or after a while.
 func attain(within time.Duration, done func() (bool, string)) (last string, ok bool) {
 	deadline := time.Now().Add(within)
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		if ok, last = done(); ok || time.Now().After(deadline) {
 			return last, ok
 		}
-		<-look.C
+		<-time.After(pause)
 	}
 }
 
