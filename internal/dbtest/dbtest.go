@@ -2,7 +2,7 @@
 // SQLite files, once with a private PostgreSQL server.
 //
 //	func TestMain(m *testing.M) {
-//		os.Exit(dbtest.Main(m, func(p dbtest.Pair) error { … migrate p … }))
+//		os.Exit(dbtest.Main(m, "^TestClaim", func(p dbtest.Pair) error { … migrate p … }))
 //	}
 //
 //	func TestClaim(t *testing.T) { p := dbtest.New(t); … open p.Journal and p.Projections … }
@@ -10,6 +10,10 @@
 // Tests about one of the databases alone are named TestSQLite… or
 // TestPostgres…, and run on that one only. The flag -db picks one database.
 // Fuzzing, and listing tests, is on SQLite unless it says otherwise.
+//
+// A test costs ten times as much on PostgreSQL, most of it for connections. A
+// short run (go test -short) is therefore whole on SQLite, and on PostgreSQL
+// only what each package names.
 package dbtest
 
 import (
@@ -57,9 +61,12 @@ func Server() *pgtest.Server { return server }
 
 // Main runs the tests of m on SQLite, then on PostgreSQL, and returns the exit
 // code. Each test's databases are copies of the pair that prepare has filled
-// and closed.
-func Main(m *testing.M, prepare func(Pair) error) int {
+// and closed. differs matches the names of the tests in which PostgreSQL does
+// something in its own way, by default ^TestPostgres; a short run has these
+// alone on it, unless -db or -run asks for others.
+func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	flag.Parse()
+	some := testing.Short() && *only == "" && !given("test.run")
 	if *only == "" && (given("test.fuzz") || given("test.list")) {
 		*only = "sqlite"
 	}
@@ -72,8 +79,9 @@ func Main(m *testing.M, prepare func(Pair) error) int {
 		if *only != "" && *only != run.name {
 			continue
 		}
-		if err := flag.Set("test.skip", run.skip); err != nil {
-			panic(err)
+		set("test.skip", run.skip)
+		if run.name == "postgres" && some {
+			set("test.run", cmp.Or(differs, "^TestPostgres"))
 		}
 		one, err := run.with(prepare, m.Run)
 		if err != nil {
@@ -86,6 +94,12 @@ func Main(m *testing.M, prepare func(Pair) error) int {
 		code = cmp.Or(code, one)
 	}
 	return code
+}
+
+func set(name, value string) {
+	if err := flag.Set(name, value); err != nil {
+		panic(err)
+	}
 }
 
 func given(name string) bool {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
+	os.Exit(dbtest.Main(m, "", func(p dbtest.Pair) error {
 		s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
 		if err != nil {
 			return err

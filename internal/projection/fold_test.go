@@ -18,7 +18,7 @@ import (
 // TestMain runs the tests twice. Only what asks newFold for its tables differs
 // the second time.
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, func(p dbtest.Pair) error {
+	os.Exit(dbtest.Main(m, ".", func(p dbtest.Pair) error {
 		if !dbtest.Postgres() {
 			return nil // a Scratch is in memory
 		}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	code := dbtest.Main(m, prepare)
+	code := dbtest.Main(m, differs, prepare)
 	onPostgres.close()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,6 +34,10 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// differs names what several processes do to each other, random histories among
+// it, since PostgreSQL lets them go on at the same time.
+const differs = "^Test(Postgres|Run_|Runs_leave|Publishing_skips|Publishing_misses|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|Rebuild_beside|ApplyInline_keeps|Operation_runs)"
 
 // How many random histories a test tries unless -rapid.checks says otherwise.
 // Each opens two stores, which takes PostgreSQL several times as long as SQLite.
