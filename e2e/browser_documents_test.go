@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
 )
 
 // hugePayload is a payload of 25 MB that the seats projection cannot apply.
@@ -214,6 +216,9 @@ func TestBrowser_copyButtons(t *testing.T) {
 	awaitCounts(t, s, "", 0, 0, 1)
 	b := openTab(t, s)
 	b.open("/rows/it's/2")
+	// The shell has no window in which to ask whether a page may copy.
+	tell(b, browser.SetPermission, browser.SetPermissionParams{BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
+		Permission: &browser.PermissionDescriptor{Name: "clipboard-write"}, Setting: browser.PermissionSettingGranted})
 	b.click("#live .twins summary")
 	const box = "#live .twins .copyable:nth-of-type(2)"
 	command := value[string](b, `document.querySelector(`+js(box+" pre")+`).textContent`)
