@@ -3,12 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
-	"outboxweb/internal/outbox"
 	"outboxweb/internal/sample"
 )
 
@@ -40,39 +38,18 @@ func (c *sampleCmd) Run(ctx context.Context, a *app) error {
 
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
 
-// line is an event as sample writes it: only what append needs to be told.
-type line struct {
-	CampaignID    string          `json:"campaign_id"`
-	Seq           int64           `json:"seq"`
-	EventID       string          `json:"event_id"`
-	EventType     string          `json:"event_type"`
-	OccurredAt    time.Time       `json:"occurred_at"`
-	ActorType     string          `json:"actor_type,omitempty"`
-	ActorID       string          `json:"actor_id,omitempty"`
-	EntityType    string          `json:"entity_type,omitempty"`
-	EntityID      string          `json:"entity_id,omitempty"`
-	SessionID     string          `json:"session_id,omitempty"`
-	RequestID     string          `json:"request_id,omitempty"`
-	CorrelationID string          `json:"correlation_id,omitempty"`
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	Payload       json.RawMessage `json:"payload"`
-}
-
 func writeSample(ctx context.Context, w io.Writer, c sample.Config) error {
-	enc := json.NewEncoder(w)
 	for e := range sample.Events(c) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := enc.Encode(lineOf(e)); err != nil {
+		line, err := sample.Line(e)
+		if err == nil {
+			_, err = w.Write(line)
+		}
+		if err != nil {
 			return fmt.Errorf("write the sample journal: %w", err)
 		}
 	}
 	return nil
-}
-
-func lineOf(e outbox.Event) line {
-	return line{CampaignID: e.CampaignID, Seq: e.Seq, EventID: e.EventID, EventType: e.EventType, OccurredAt: e.OccurredAt,
-		ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID, SessionID: e.SessionID,
-		RequestID: e.RequestID, CorrelationID: e.CorrelationID, Metadata: e.Metadata, Payload: e.Payload}
 }
