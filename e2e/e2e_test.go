@@ -1,7 +1,7 @@
 // Package e2e tests outboxweb from outside: it builds the program, runs it as
 // processes, talks to them over HTTP, signals and the command line, and reads
-// their databases past the program. It imports none of the program's packages
-// but the one that runs a PostgreSQL server for tests.
+// their databases past the program. Of the repository's packages it imports only
+// those for tests: a PostgreSQL server (pgtest) and journals to append (corpus).
 package e2e
 
 import (

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"net/http"
@@ -14,10 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/corpus"
 	"outboxweb/internal/pgtest"
 )
 
-var recordedStep = flag.Int("recorded-step", 30, "of how many campaigns TestPostgresRecordedJournal compares the digests of one; 1 compares all, which takes minutes")
+var journalStep = flag.Int("journal-step", 30, "of how many campaigns TestPostgresWholeJournal compares the digests of one; 1 compares all, which takes minutes")
 
 // postgres is the one PostgreSQL server of all tests but those that restart
 // theirs.
@@ -54,47 +54,48 @@ func newPostgres(t *testing.T) databases {
 	return databases{dir: t.TempDir(), url: postgresServer(t).Database(t)}
 }
 
-// Two instances on PostgreSQL make the same of the recorded journal as one on
-// SQLite does, and as the server that wrote it.
-func TestPostgresRecordedJournal(t *testing.T) {
+// Two instances on PostgreSQL make the same of a journal as one on SQLite does,
+// and what is expected of it.
+func TestPostgresWholeJournal(t *testing.T) {
 	t.Parallel()
-	journal := recordedJournal(t)
-	d := newPostgres(t)
-	serve := []string{"--max-attempts", "2", "--retry-base", "50ms"}
-	a, b := start(t, d, serve...), start(t, d, serve...)
-	appendRecorded(t, d, journal, nil, fmt.Sprintf("appended %d, already there 0, refused 0", recordedEvents))
-	awaitRecorded(t, a)
-	deadHead(t, b)
-	noGaps(t, d, b, nil)
-	for _, s := range []*server{a, b} {
-		t.Logf("an instance applied %v events", s.metric(t, "outboxweb_events_applied_total"))
-		if code := s.stop(t); code != 0 {
-			t.Errorf("an instance ended with exit code %d", code)
+	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
+		t.Parallel()
+		d := newPostgres(t)
+		a, b := start(t, d, applyBriefly...), start(t, d, applyBriefly...)
+		appendJournal(t, d, j, nil)
+		awaitJournal(t, a, j)
+		deadHead(t, b, j)
+		noGaps(t, d, b, nil)
+		for _, s := range []*server{a, b} {
+			t.Logf("an instance applied %v events", s.metric(t, "outboxweb_events_applied_total"))
+			if code := s.stop(t); code != 0 {
+				t.Errorf("an instance ended with exit code %d", code)
+			}
 		}
-	}
-	compareReference(t, d)
-	checkRecorded(t, d, nil)
+		compareExpected(t, d, j)
+		checkJournal(t, d, j, nil)
 
-	files := newDatabases(t)
-	mustCommand(t, files, bytes.NewReader(journal), "append", "-")
-	alone := start(t, files, serve...)
-	awaitRecorded(t, alone)
-	if code := alone.stop(t); code != 0 {
-		t.Errorf("the server on SQLite ended with exit code %d", code)
-	}
-	compareReadModels(t, files, d)
+		files := newDatabases(t)
+		appendJournal(t, files, j, nil)
+		alone := start(t, files, applyBriefly...)
+		awaitJournal(t, alone, j)
+		if code := alone.stop(t); code != 0 {
+			t.Errorf("the server on SQLite ended with exit code %d", code)
+		}
+		compareReadModels(t, files, d, j.Poisoned)
+	})
 }
 
-// compareReadModels fails the test unless all rows of the recorded journal's
-// read models are the same, and the digests of some campaigns.
-func compareReadModels(t *testing.T, want, got databases) {
+// compareReadModels fails the test unless all rows of builtin:campaigns are the
+// same, and the digests of the poisoned campaign and some others.
+func compareReadModels(t *testing.T, want, got databases, poisoned string) {
 	t.Helper()
 	rows := func(d databases, table string) map[string]map[string]any {
 		all := map[string]map[string]any{}
 		each(t, d.projections(), "select * from "+table, func(row map[string]any) { all[rowKey(row)] = row })
 		return all
 	}
-	for _, table := range recordedTables {
+	for _, table := range corpus.Tables {
 		if diff := cmp.Diff(rows(want, table), rows(got, table)); diff != "" {
 			t.Errorf("table %s (-SQLite +PostgreSQL):\n%s", table, tail(diff, 3000))
 		}
@@ -104,7 +105,7 @@ func compareReadModels(t *testing.T, want, got databases) {
 		campaigns = append(campaigns, row["campaign_id"].(string))
 	})
 	some := campaigns[:1]
-	for i := 1; i < len(campaigns); i += *recordedStep {
+	for i := 1; i < len(campaigns); i += *journalStep {
 		some = append(some[:len(some):len(some)], campaigns[i])
 	}
 	if diff := cmp.Diff(digests(t, want, some, nil), digests(t, got, some, nil)); diff != "" {

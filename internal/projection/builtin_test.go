@@ -1,14 +1,9 @@
 package projection
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,72 +11,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/corpus"
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
 
-// realData is a folder outside the repository with a journal that a game
-// server wrote, and what that server's own code made of it.
-const realData = "../../../shared/data"
-
-func realFile(t testing.TB, name string) *os.File {
-	t.Helper()
-	f, err := os.Open(filepath.Join(realData, name))
-	if errors.Is(err, os.ErrNotExist) {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("the real input %s is missing, and CI must have it", name)
-		}
-		t.Skipf("the real input %s is not here", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-// realJournal reads the journal, as its events are stored, by campaign.
-func realJournal(t testing.TB) (campaigns []string, events map[string][]outbox.Event) {
-	t.Helper()
-	zr, err := gzip.NewReader(realFile(t, "journal.jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// byCampaign is the events of a journal by campaign, and the campaigns in the
+// order of their first events.
+func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]outbox.Event) {
 	events = make(map[string][]outbox.Event)
-	lines := bufio.NewScanner(zr)
-	lines.Buffer(nil, 16<<20)
-	for n := 1; lines.Scan(); n++ {
-		e, err := outbox.ParseEvent(lines.Bytes())
-		if err == nil {
-			err = e.Normalize(outbox.DefaultMaxPayload)
-		}
-		if err != nil {
-			t.Fatalf("line %d: %v", n, err)
-		}
-		e.Position = int64(n)
+	for _, e := range all {
 		if events[e.CampaignID] == nil {
 			campaigns = append(campaigns, e.CampaignID)
 		}
 		events[e.CampaignID] = append(events[e.CampaignID], e)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
 	return campaigns, events
-}
-
-var auditOnly = map[string]bool{
-	"sys.daggerheart.gm_move_applied": true, "story.note_added": true, "action.outcome_rejected": true,
 }
 
 // foldCampaign applies events until one fails, and returns how many it
 // applied and that failure.
 func foldCampaign(ctx context.Context, c fold, events []outbox.Event) (applied int, err error) {
 	for i := range events {
-		if auditOnly[events[i].EventType] {
-			applied++
-			continue
-		}
 		if err := c.Apply(ctx, &events[i]); err != nil {
 			return applied, err
 		}
@@ -90,86 +41,67 @@ func foldCampaign(ctx context.Context, c fold, events []outbox.Event) (applied i
 	return applied, nil
 }
 
-func TestBuiltinCampaigns_makesTheReferenceOfTheRealJournal(t *testing.T) {
-	campaigns, events := realJournal(t)
-	reference := map[string]map[string][]string{}
-	tables := []string{"campaigns", "participants", "characters", "sessions"}
-	for _, table := range tables {
-		reference[table] = readReference(t, table)
-	}
-	c := newFold(t, "builtin:campaigns")
-	start, applied, compared := time.Now(), 0, 0
-	var failures []string
-	for _, id := range campaigns {
-		if err := c.Reset(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		n, err := foldCampaign(t.Context(), c, events[id])
-		applied += n
-		if err != nil {
-			failures = append(failures, fmt.Sprintf("%s/%d %v", id, n+1, err))
-		}
-		if reference["campaigns"][id] == nil {
-			continue
-		}
-		compared++
-		for _, table := range tables {
-			if diff := cmp.Diff(reference[table][id], tableRows(t, c, table)); diff != "" {
-				t.Errorf("%s of campaign %s (-reference +ours):\n%s", table, id, diff)
-			}
-		}
-	}
-	t.Logf("%d events of %d campaigns in %v, %d campaigns compared", applied, len(campaigns), time.Since(start), compared)
-	if compared != len(reference["campaigns"]) || compared == 0 {
-		t.Errorf("compared %d campaigns, the reference has %d", compared, len(reference["campaigns"]))
-	}
-	want, reason := "bdsewd4qujfbhle3m7pgb4wrzy/5 projection campaigns", "UNIQUE constraint failed: participants.campaign_id, participants.user_id"
+// Every campaign ends with the expected rows, and the poisoned one at the event
+// that gives a user a second seat.
+func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
+	weight := corpus.Light
 	if dbtest.Postgres() {
-		reason = `duplicate key value violates unique constraint "participants_user"`
+		weight = corpus.Heavy
 	}
-	if len(failures) != 1 || !strings.HasPrefix(failures[0], want) || !strings.HasSuffix(failures[0], reason) {
-		t.Errorf("failures %q, want one: %s … %s", failures, want, reason)
-	}
-}
-
-// readReference reads the rows of a reference table by campaign, as tableRows
-// writes them.
-func readReference(t *testing.T, table string) map[string][]string {
-	t.Helper()
-	byCampaign := map[string][]string{}
-	lines := bufio.NewScanner(realFile(t, "reference/"+table+".jsonl"))
-	for lines.Scan() {
-		dec := json.NewDecoder(strings.NewReader(lines.Text()))
-		dec.UseNumber()
-		var row map[string]any
-		if err := dec.Decode(&row); err != nil {
-			t.Fatal(err)
-		}
-		for name, v := range row {
-			if n, ok := v.(json.Number); ok {
-				i, err := n.Int64()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if strings.HasSuffix(name, "_at") {
-					i *= 1000 // the reference has milliseconds
-				}
-				row[name] = i
+	corpus.EachJournal(t, weight, func(t *testing.T, j corpus.Journal) {
+		all := j.Parse(t)
+		campaigns, events := byCampaign(all)
+		expected := map[string]map[string][]string{}
+		for table, rows := range j.Expected {
+			expected[table] = map[string][]string{}
+			for _, row := range rows {
+				id := row["campaign_id"].(string)
+				expected[table][id] = append(expected[table][id], rowText(row))
 			}
 		}
-		id := row["campaign_id"].(string)
-		byCampaign[id] = append(byCampaign[id], rowText(row))
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, rows := range byCampaign {
-		slices.Sort(rows)
-	}
-	return byCampaign
+		c := newFold(t, "builtin:campaigns")
+		for _, p := range mustLoad(t, "builtin:campaigns").Projections() {
+			for _, eventType := range p.EventTypes {
+				occurs := func(e outbox.Event) bool { return e.EventType == eventType }
+				if j.Name == "made" && !slices.ContainsFunc(all, occurs) {
+					t.Errorf("the made journal has no %s", eventType)
+				}
+			}
+		}
+		compared := 0
+		var failures []string
+		for _, id := range campaigns {
+			if err := c.Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := foldCampaign(t.Context(), c, events[id]); err != nil {
+				failures = append(failures, fmt.Sprintf("%s/%d %v", id, n+1, err))
+			}
+			if expected["campaigns"][id] == nil {
+				continue
+			}
+			compared++
+			for _, table := range corpus.Tables {
+				slices.Sort(expected[table][id])
+				if diff := cmp.Diff(expected[table][id], tableRows(t, c, table)); diff != "" {
+					t.Errorf("%s of campaign %s (-expected +ours):\n%s", table, id, diff)
+				}
+			}
+		}
+		if compared != len(expected["campaigns"]) || compared == 0 {
+			t.Errorf("compared %d campaigns, rows are expected of %d", compared, len(expected["campaigns"]))
+		}
+		want, reason := fmt.Sprintf("%s/%d projection campaigns", j.Poisoned, j.PoisonedSeq), "UNIQUE constraint failed: participants.campaign_id, participants.user_id"
+		if dbtest.Postgres() {
+			reason = `duplicate key value violates unique constraint "participants_user"`
+		}
+		if len(failures) != 1 || !strings.HasPrefix(failures[0], want) || !strings.HasSuffix(failures[0], reason) {
+			t.Errorf("failures %q, want one: %s … %s", failures, want, reason)
+		}
+	})
 }
 
-func rowText(row map[string]any) string {
+func rowText[R ~map[string]any](row R) string {
 	b, err := json.Marshal(row)
 	if err != nil {
 		panic(err)
@@ -234,7 +166,7 @@ func newScratch(t testing.TB, s *Set) *Scratch {
 	return c
 }
 
-// The rules that the real journal happens not to exercise.
+// The rules that no journal of the corpus exercises.
 func TestBuiltinCampaigns_rules(t *testing.T) {
 	t.Parallel()
 	c := newFold(t, "builtin:campaigns")

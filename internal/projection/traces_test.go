@@ -1,10 +1,8 @@
 package projection
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,56 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/corpus"
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
-
-// recordedTraces are the decision traces that somebody else recorded, each in a
-// campaign of its own.
-var recordedTraces = []string{"dealdesk", "release_rejected", "renewal", "support", "sync_failure"}
-
-// recordedTrace reads the events of one, as they are stored.
-func recordedTrace(t testing.TB, name string) []outbox.Event {
-	t.Helper()
-	var events []outbox.Event
-	lines := bufio.NewScanner(realFile(t, "traces/"+name+".jsonl"))
-	for lines.Scan() {
-		e, err := outbox.ParseEvent(lines.Bytes())
-		if err == nil {
-			err = e.Normalize(outbox.DefaultMaxPayload)
-		}
-		if err != nil {
-			t.Fatalf("%s, line %d: %v", name, len(events)+1, err)
-		}
-		e.Seq = int64(len(events) + 1)
-		events = append(events, e)
-	}
-	if err := lines.Err(); err != nil || len(events) == 0 {
-		t.Fatalf("%s has %d events: %v", name, len(events), err)
-	}
-	return events
-}
-
-// publishedDigests reads the digests published with the recorded traces, by
-// trace and projection, the full one under "full".
-func publishedDigests(t testing.TB) map[string]map[string]string {
-	t.Helper()
-	var published map[string]map[string]string
-	if err := json.NewDecoder(realFile(t, "traces/expected_digests.json")).Decode(&published); err != nil {
-		t.Fatal(err)
-	}
-	for name, digests := range published {
-		if len(digests) != 4 || digests["full_projection"] == "" {
-			t.Fatalf("the published digests of %s are %v", name, digests)
-		}
-		digests["full"] = digests["full_projection"]
-		delete(digests, "full_projection")
-	}
-	if len(published) != 2 {
-		t.Fatalf("digests of %d traces are published, want 2", len(published))
-	}
-	return published
-}
 
 // allDigests is the campaign's digest by projection, and the full one.
 func allDigests(t testing.TB, c fold, campaign string) map[string]string {
@@ -98,58 +50,61 @@ func TestTraces_loadInTheOrderOfTheFullDigest(t *testing.T) {
 	}
 }
 
-// The digests are the published ones wherever and however often the traces are
-// folded: alone, beside each other, and again after everything was emptied.
-func TestTraces_haveThePublishedDigests(t *testing.T) {
+// The digests are the expected ones wherever and however often the traces are
+// applied: alone, beside each other, and again after everything was emptied.
+func TestTraces_haveTheExpectedDigests(t *testing.T) {
 	t.Parallel()
-	published := publishedDigests(t)
-	c := newFold(t, "builtin:traces")
-	for range 3 {
-		for _, name := range recordedTraces {
-			foldAll(t, c, recordedTrace(t, name))
-		}
-		for name, want := range published {
-			if diff := cmp.Diff(want, allDigests(t, c, name)); diff != "" {
-				t.Errorf("%s (-published +got):\n%s", name, diff)
+	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
+		c := newFold(t, "builtin:traces")
+		for range 3 {
+			for _, trace := range traces {
+				foldAll(t, c, trace.Parse(t))
+			}
+			for _, trace := range traces {
+				if diff := cmp.Diff(trace.Digests, allDigests(t, c, trace.Name)); diff != "" {
+					t.Errorf("%s (-expected +got):\n%s", trace.Name, diff)
+				}
+			}
+			if err := c.Reset(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if err := c.Reset(t.Context()); err != nil {
-			t.Fatal(err)
+		for _, trace := range traces {
+			alone := newFold(t, "builtin:traces")
+			foldAll(t, alone, trace.Parse(t))
+			if diff := cmp.Diff(trace.Digests, allDigests(t, alone, trace.Name)); diff != "" {
+				t.Errorf("%s alone (-expected +got):\n%s", trace.Name, diff)
+			}
 		}
-	}
-	for name, want := range published {
-		alone := newFold(t, "builtin:traces")
-		foldAll(t, alone, recordedTrace(t, name))
-		if diff := cmp.Diff(want, allDigests(t, alone, name)); diff != "" {
-			t.Errorf("%s alone (-published +got):\n%s", name, diff)
-		}
-	}
+	})
 }
 
 // What stands after k events is what a fresh fold of the first k makes, and
 // each event changes some digest.
 func TestTraces_prefixIsThatOfAFreshFold(t *testing.T) {
 	t.Parallel()
-	for _, name := range recordedTraces {
-		events := recordedTrace(t, name)
-		growing, fresh := newFold(t, "builtin:traces"), newFold(t, "builtin:traces")
-		seen := []string{allDigests(t, growing, name)["full"]}
-		for k := range events {
-			foldAll(t, growing, events[k:k+1])
-			if err := fresh.Reset(t.Context()); err != nil {
-				t.Fatal(err)
+	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
+		for _, trace := range traces {
+			name, events := trace.Name, trace.Parse(t)
+			growing, fresh := newFold(t, "builtin:traces"), newFold(t, "builtin:traces")
+			seen := []string{allDigests(t, growing, name)["full"]}
+			for k := range events {
+				foldAll(t, growing, events[k:k+1])
+				if err := fresh.Reset(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				foldAll(t, fresh, events[:k+1])
+				got := allDigests(t, growing, name)
+				if diff := cmp.Diff(allDigests(t, fresh, name), got); diff != "" {
+					t.Errorf("%s after %d events (-fresh +growing):\n%s", name, k+1, diff)
+				}
+				if slices.Contains(seen, got["full"]) {
+					t.Errorf("%s: event %d, a %s, changed nothing", name, k+1, events[k].EventType)
+				}
+				seen = append(seen, got["full"])
 			}
-			foldAll(t, fresh, events[:k+1])
-			got := allDigests(t, growing, name)
-			if diff := cmp.Diff(allDigests(t, fresh, name), got); diff != "" {
-				t.Errorf("%s after %d events (-fresh +growing):\n%s", name, k+1, diff)
-			}
-			if slices.Contains(seen, got["full"]) {
-				t.Errorf("%s: event %d, a %s, changed nothing", name, k+1, events[k].EventType)
-			}
-			seen = append(seen, got["full"])
 		}
-	}
+	})
 }
 
 // traceFold applies invented events one after another.
@@ -292,76 +247,33 @@ func TestTraces_nodesAndEdgesOfEachEventType(t *testing.T) {
 		(select count(*) from context_nodes n where n.campaign_id = e.campaign_id and n.node_id in (e.from_node_id, e.to_node_id))`))
 }
 
-// Nothing is handled in the five recorded traces that traceSteps leaves out.
-func TestTraces_recordedEventTypesAreAllCovered(t *testing.T) {
+// traceSteps, the made traces and the recorded ones have the event types that
+// the projections handle, all of them and no others.
+func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 	t.Parallel()
-	set := mustLoad(t, "builtin:traces")
-	covered, recorded := map[string]bool{}, map[string]bool{}
-	for _, step := range traceSteps {
-		covered[step.eventType] = true
-	}
-	for _, name := range recordedTraces {
-		for _, e := range recordedTrace(t, name) {
-			recorded[e.EventType] = true
+	handled, steps := map[string]bool{}, map[string]bool{}
+	for _, p := range mustLoad(t, "builtin:traces").Projections() {
+		for _, eventType := range p.EventTypes {
+			handled[eventType] = true
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(covered))); diff != "" {
-		t.Errorf("event types (-recorded +covered):\n%s", diff)
-	}
-	for eventType := range recorded {
-		if !set.Handles(eventType) {
-			t.Errorf("no projection does anything on %s", eventType)
-		}
-	}
-}
-
-// A plain clone has no recorded traces, so that the digests of an invented one
-// are kept here as well. They may change only where that is intended.
-func TestTraces_digestsAreStable(t *testing.T) {
-	t.Parallel()
-	f := newTraceFold(t)
 	for _, step := range traceSteps {
-		f.apply(step.eventType, step.payload)
+		steps[step.eventType] = true
 	}
-	if diff := cmp.Diff(map[string]string{
-		"context_graph":   "sha256:c1c066e70943308e7d0be66a20289a8bf0efa02249cd183dd0aa3cff2278cef1",
-		"trace_summary":   "sha256:a6692fc06b0ec4b9ddd6bf93e5f1cce7e7bd880ff7c14b3b3593937764f7ef65",
-		"precedent_index": "sha256:58809952b53b53c4a276e3b223536f6d5bf8e6abed7a294228bf6825359b9950",
-		"full":            "sha256:16c6824d896f2753f67810130107743624067521b9043596226ff4618210dabd",
-	}, allDigests(t, f.fold, "c")); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(handled, steps); diff != "" {
+		t.Errorf("event types (-handled +traceSteps):\n%s", diff)
 	}
-}
-
-// The recorded traces come out row by row as somebody who reads them would say.
-func TestTraces_recordedRows(t *testing.T) {
-	t.Parallel()
-	f := newTraceFold(t)
-	for _, name := range recordedTraces {
-		foldAll(t, f.fold, recordedTrace(t, name))
-	}
-	f.expect("summaries", f.lines(`select campaign_id, workflow, primary_entity_type, primary_entity_id, outcome, started_at, finished_at, event_count, last_log_seq
-		from trace_summaries order by campaign_id`),
-		"dealdesk deal_approval opportunity sf:opp:789 success 2025-12-31T12:00:00Z 2025-12-31T12:06:01Z 2 9",
-		"release_rejected payout_release transaction pay:txn:1001 failure 2025-12-31T13:00:00Z 2025-12-31T13:01:01Z 2 7",
-		"renewal renewal_discount account sf:acct:001 success 2025-12-31T10:00:00Z 2025-12-31T10:06:01Z 2 9",
-		"support support_escalation ticket ZD-456 success 2025-12-31T11:00:00Z 2025-12-31T11:00:07Z 2 8",
-		"sync_failure crm_sync account crm:acct:42 abandoned 2025-12-31T14:00:00Z 2025-12-31T14:00:06Z 2 7")
-	f.expect("precedents", f.lines(`select campaign_id, log_seq, policy_id, policy_version, exception_id, primary_entity_type, primary_entity_system, primary_entity_id
-		from precedents order by campaign_id, log_seq`),
-		"dealdesk 4 baseline_discount 1.0 null opportunity salesforce sf:opp:789",
-		"dealdesk 5 baseline_discount 1.0 exc:healthcare_extra_discount opportunity salesforce sf:opp:789",
-		"release_rejected 4 payout_risk_gate 4.0 null transaction payments-ledger pay:txn:1001",
-		"renewal 4 renewal_discount_cap 3.2 null account salesforce sf:acct:001",
-		"renewal 6 renewal_discount_cap 3.2 exc:renewal_discount_over_cap account salesforce sf:acct:001",
-		"support 6 escalation_criteria 2.1 null ticket zendesk ZD-456",
-		"sync_failure 4 sync_guard 1.4 null account crm crm:acct:42")
-	f.expect("nodes and edges", f.lines(`select campaign_id, count(*) as nodes, (select count(*) from context_edges e where e.campaign_id = n.campaign_id) as edges
-		from context_nodes n group by campaign_id order by campaign_id`),
-		"dealdesk 10 8", "release_rejected 7 6", "renewal 9 8", "support 8 7", "sync_failure 6 7")
-	f.expect("approvals", f.lines(`select campaign_id, from_node_id, to_node_id from context_edges where edge_type = 'exception_approved_by' order by campaign_id`),
-		"dealdesk exception:exc:healthcare_extra_discount actor:person:deal_desk_lead_456",
-		"renewal exception:exc:renewal_discount_over_cap actor:person:vp_finance_123")
+	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
+		occur := map[string]bool{}
+		for _, trace := range traces {
+			for _, e := range trace.Parse(t) {
+				occur[e.EventType] = true
+			}
+		}
+		if diff := cmp.Diff(handled, occur); diff != "" {
+			t.Errorf("event types (-handled +traces):\n%s", diff)
+		}
+	})
 }
 
 func TestTraces_firstWriterWins(t *testing.T) {

@@ -11,20 +11,25 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"outboxweb/internal/corpus"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/publish"
 	"outboxweb/internal/worker"
 )
 
-// BenchmarkFanOut delivers the recorded journal to five files at a time, each
+// BenchmarkFanOut delivers a whole journal to five files at a time, each
 // synced after every batch, and beside it measures what writing the same lines
 // in the same batches costs without anything else. Run it with
 //
 //	go test ./internal/worker -run '^$' -bench FanOut -benchtime 3x -db sqlite
 func BenchmarkFanOut(b *testing.B) {
+	corpus.EachJournal(b, corpus.Heavy, fanOut)
+}
+
+func fanOut(b *testing.B, j corpus.Journal) {
 	const publishers = 5
 	journal := open(b, define(b, ledger))
-	events := readJournal(b)
+	events := j.Parse(b)
 	journal.mustAppend(b, events...)
 	for b.Loop() {
 		dir := b.TempDir()
