@@ -49,7 +49,7 @@ bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, an
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
 .PHONY: bench-publish
-bench-publish: ## measure the recorded journal on its way to five files at a time
+bench-publish: ## measure the made and the recorded journal on their way to five files at a time
 	go test ./internal/worker -run '^$$' -bench FanOut -benchtime 5x -db sqlite
 
 .PHONY: bench-console
@@ -83,7 +83,7 @@ lint: ## vet and staticcheck
 	go tool -modfile=lint/go.mod staticcheck ./...
 
 .PHONY: verify
-verify: ## check that generated files, go.mod and vendored files are as they should be
+verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
 	.ci/verify
 
 .PHONY: vuln
