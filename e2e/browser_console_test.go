@@ -92,7 +92,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 // The error that many rows share is judged, noted and led from to its rows.
 func TestBrowser_failures(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)

@@ -120,7 +120,7 @@ func TestBrowser_largeAndOddPayloads(t *testing.T) {
 	appendDocuments(t, d, payload)
 	s := start(t, d, append(quickDeath, writeProjections(t, seatProjections)...)...)
 	awaitCounts(t, s, "", 0, 0, 1)
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			b := kind.open(t, s)
 			seeLarge(t, b, payload)
@@ -129,17 +129,10 @@ func TestBrowser_largeAndOddPayloads(t *testing.T) {
 				return
 			}
 			seeNothing(b)
-			for _, path := range []string{"/rows/large/1", "/campaigns/large/events/1", "/campaigns/odd/events/1", "/campaigns/large", "/campaigns/odd",
+			for i, path := range []string{"/rows/large/1", "/campaigns/large/events/1", "/campaigns/odd/events/1", "/campaigns/large", "/campaigns/odd",
 				"/campaigns/large/events/1/tree", "/campaigns/large/events/1/tree?part=payload&at=%2Fitems&from=300"} {
 				b.open(path)
-				value[bool](b, string(axe)+"; true")
-				for _, size := range []viewport{wide, narrow} {
-					for _, theme := range []string{"light", "dark"} {
-						b.size(size)
-						b.theme(theme)
-						judge(t, fmt.Sprintf("%s %d wide, %s", path, size.width, theme), value[inspection](b, inspect))
-					}
-				}
+				b.inspect(path, i, string(axe))
 			}
 		})
 	}

@@ -267,9 +267,13 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	b.shows("audit", lists["/audit?limit=200"], hostileControls, sees)
 
 	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u202egnp.exe\u202c", "שלום עולם"} // each on every page about it
+	every, step := 2, 1
+	if testing.Short() {
+		every, step, nasty = 12, 7, nasty[:1]
+	}
 	for i, campaign := range hostile {
 		pages := hostilePages(campaign)
-		if i%2 == 1 && !slices.Contains(nasty, campaign) {
+		if i%every != 0 && !slices.Contains(nasty, campaign) {
 			continue // the lists show it
 		}
 		if !slices.Contains(nasty, campaign) {
@@ -292,6 +296,9 @@ func TestBrowser_hostileTexts(t *testing.T) {
 		}
 	})
 	for i, text := range hostileAnywhere {
+		if i%step != 0 {
+			continue
+		}
 		path := places[i%len(places)]
 		query := url.Values{}
 		for _, name := range hostileQueries[path] {

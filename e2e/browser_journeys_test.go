@@ -52,7 +52,7 @@ func (b *tab) agrees() {
 // looked at; every count is there and leads on.
 func TestBrowser_morningGlance(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t)
@@ -83,7 +83,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 // until somebody ends it.
 func TestBrowser_pauseAndForget(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t)
@@ -206,7 +206,7 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 // both refused.
 func TestBrowser_wrongFilterGuard(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)
@@ -242,7 +242,7 @@ func TestBrowser_wrongFilterGuard(t *testing.T) {
 // Who sees trouble is one click away from what to do about it.
 func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)
@@ -266,7 +266,7 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 // A button that is pressed twice in haste acts once, and says so.
 func TestBrowser_pressedTwiceActsOnce(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		for _, page := range []string{"/", "/rows/table/2", "/campaigns/table"} {
 			t.Run(kind.name+" on "+page, func(t *testing.T) {
 				t.Parallel()

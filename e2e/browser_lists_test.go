@@ -146,7 +146,7 @@ func TestBrowser_keysGoFromRowToRow(t *testing.T) {
 
 func TestBrowser_listsLeadOnAndBack(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range bothTabs {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s := poisonedTables(t, 7)

@@ -61,7 +61,7 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 // and by whom.
 func TestBrowser_stalePageIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)

@@ -62,7 +62,7 @@ func awaitOperation(t *testing.T, s *server, id int64) (o operationState) {
 // for each group and touches nothing else, and once mended.
 func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t)

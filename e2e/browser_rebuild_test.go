@@ -14,7 +14,7 @@ var progressing = `(p => p.value > 0 && p.value < p.max)(document.querySelector(
 // click and gets to its end.
 func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			const campaigns, events, rate = 20, 30, 60

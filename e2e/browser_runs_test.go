@@ -32,7 +32,7 @@ func drift(t *testing.T, s *server, d databases) {
 // that it matches.
 func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t)

@@ -136,13 +136,25 @@ func openTabWithoutScripts(t *testing.T, s *server) *tab {
 	return b
 }
 
-// tabs names the two kinds of reader that every page has to serve.
-var tabs = []struct {
+// kind is a kind of reader.
+type kind struct {
 	name string
 	open func(*testing.T, *server) *tab
-}{
+}
+
+// bothTabs are the two kinds of reader that every page has to serve.
+var bothTabs = []kind{
 	{"with JavaScript", openTab},
 	{"without JavaScript", openTabWithoutScripts},
+}
+
+// tabs are bothTabs, but for a short run, which leaves the reader without
+// JavaScript to the journeys that name bothTabs.
+func tabs() []kind {
+	if testing.Short() {
+		return bothTabs[:1]
+	}
+	return bothTabs
 }
 
 // tell sends a command of the browser's protocol.

@@ -91,7 +91,7 @@ const freeSeat = "delete from seats where campaign_id = $1 and user_id = $2"
 // cause, mends that, requeues, and sees the campaign drain.
 func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range bothTabs {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, d := startSeats(t, quickDeath...)
@@ -143,7 +143,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 // that.
 func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range bothTabs {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, d := startSeats(t, quickDeath...)
@@ -184,7 +184,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 // An operator pauses a campaign, sees that it is, and resumes it.
 func TestBrowser_operatorPausesACampaign(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)
@@ -210,7 +210,7 @@ func TestBrowser_operatorPausesACampaign(t *testing.T) {
 // A failed head whose cause is mended need not wait for its next attempt.
 func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, d := startSeats(t, "--retry-base", "1h", "--retry-max", "1h")
@@ -233,7 +233,7 @@ func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 // since a worker that meets a gap repairs it by itself.
 func TestBrowser_operatorRepairsAGap(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, d := startSeats(t, quickDeath...)
@@ -264,7 +264,7 @@ func TestBrowser_operatorRepairsAGap(t *testing.T) {
 func TestBrowser_oddNames(t *testing.T) {
 	t.Parallel()
 	const odd = `a/b c%20"<script>alert(1)</script>'&?#;.`
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t, quickDeath...)

@@ -55,6 +55,18 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
+// amount is how much of something heavy a test does: what its flag says, and
+// without one less in a short run (go test -short) than in a full one.
+func amount(given *int, short, full int) int {
+	switch {
+	case *given > 0:
+		return *given
+	case testing.Short():
+		return short
+	}
+	return full
+}
+
 // patience bounds every wait for something that should happen soon. It is
 // generous, since the machine may be busy.
 const patience = 30 * time.Second

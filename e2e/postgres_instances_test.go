@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/pgtest"
 )
 
-var instanceRounds = flag.Int("instance-rounds", 6, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often")
+var instanceRounds = flag.Int("instance-rounds", 0, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often; 0 is 6, and 2 in a short run")
 
 // pacedProjections are historyProjections and one that takes its time over
 // every event, without using the processor, so that there is nearly always
@@ -176,7 +176,7 @@ func (c *crew) finish() {
 func TestPostgresInstances_killed(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
-	for round := range *instanceRounds {
+	for round := range amount(instanceRounds, 2, 6) {
 		c.load.awaitProgress(t, 200)
 		victim := round % len(c.servers)
 		if round%2 == 0 {
@@ -224,7 +224,7 @@ func (c *crew) killHolding(victim int) {
 func TestPostgresInstances_hanging(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
-	for round := range max(1, *instanceRounds/3) {
+	for round := range max(1, amount(instanceRounds, 2, 6)/3) {
 		const tries = 3
 		fenced := false
 		for try := 0; try < tries && !fenced; try++ {

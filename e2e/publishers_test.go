@@ -191,7 +191,7 @@ func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 // event once it is mended, resumed, and drained: all in the browser.
 func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t)
@@ -246,7 +246,7 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 // nothing has moved then.
 func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t)
@@ -309,7 +309,7 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 // somebody has looked at it and skips it.
 func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t)

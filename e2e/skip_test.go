@@ -21,7 +21,7 @@ type skipState struct {
 // been applied.
 func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 	t.Parallel()
-	for _, kind := range tabs {
+	for _, kind := range bothTabs {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, d := startSeats(t, quickDeath...)
