@@ -19,15 +19,20 @@ build: ## build bin/outboxweb
 	go build -trimpath $(LDFLAGS) -o bin/outboxweb ./cmd/outboxweb
 
 .PHONY: test
-test: ## install what the tests need and is missing, then vet and test everything
+test: ## install what the tests need and is missing, then vet and test everything; what is heavy, a little of it
 	.ci/test-packages
 	go vet ./...
-	go test -timeout 14m $(PACKAGES)
+	.ci/test -short -timeout 60m $(PACKAGES)
+
+.PHONY: test-all
+test-all: ## test everything at full size: every kill, random history, hostile text and page, on both databases
+	.ci/test-packages
+	.ci/test -timeout 80m $(PACKAGES)
 
 .PHONY: test-race
 test-race: ## test everything with the race detector
 	.ci/test-packages
-	CGO_ENABLED=1 go test -race -timeout 20m $(PACKAGES)
+	CGO_ENABLED=1 .ci/test -race -timeout 80m $(PACKAGES)
 
 FUZZTIME ?= 60s
 .PHONY: fuzz
@@ -63,7 +68,7 @@ bench-slow: ## measure pages beside 500 connections that are slow in five ways
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages
-	go test -timeout 14m -count=1 ./e2e/...
+	.ci/test -timeout 80m ./e2e/...
 
 .PHONY: screenshots
 screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
@@ -91,4 +96,4 @@ vuln: ## look for known vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 .PHONY: ci
-ci: verify lint test build ## everything that has to pass
+ci: verify lint test-all build ## everything that has to pass

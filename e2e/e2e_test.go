@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -54,6 +55,18 @@ func buildAndRun(m *testing.M) int {
 	}
 	return m.Run()
 }
+
+// readSources looks into every directory of the program, once a test runs, since
+// go test notes from then on what its cached result depends on. It cannot know
+// by itself: the program's packages are not imported here.
+var readSources = sync.OnceFunc(func() {
+	for _, root := range []string{"../cmd", "../internal", "../web"} {
+		err := filepath.WalkDir(root, func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			panic(err)
+		}
+	}
+})
 
 // amount is how much of something heavy a test does: what its flag says, and
 // without one less in a short run (go test -short) than in a full one.
@@ -210,6 +223,7 @@ func (o *output) String() string {
 // program prepares a process of the program in the directory of its databases,
 // free of the settings of whoever runs the tests.
 func program(d databases, args ...string) *exec.Cmd {
+	readSources()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = d.dir
 	for _, setting := range os.Environ() {

@@ -174,7 +174,7 @@ var fleeting = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)`), "TIME"},
 	{regexp.MustCompile(`\b\d+ (ms|s|min)\b`), "AGE"},
 	{regexp.MustCompile(`(none is )?running, last seen .*`), "WORKER"},
-	{regexp.MustCompile(`/tmp/\S+/`), "DIR/"},
+	{regexp.MustCompile(regexp.QuoteMeta(os.TempDir()) + `/\S+/`), "DIR/"},
 	{regexp.MustCompile(` +`), " "}, // columns are as wide as what is in them
 }
 

@@ -62,7 +62,7 @@ topics:
   everything:
     match: {event_types: ["*"]}
     publishers:
-      file: {url: "file://%s", rotate_bytes: 200000, %s}
+      file: {url: "file://%s", rotate_bytes: 20000, %s}
       hook: {url: "%s/structured", allow_private: true, %[2]s}
       batch: {url: "%[3]s/batch", format: batch, allow_private: true, %[2]s}
       bus: {url: "%[4]s/events", %[2]s}

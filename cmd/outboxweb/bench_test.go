@@ -98,8 +98,16 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 func benchMeasuresAll(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections},
-		streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+	args, names := []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections}, []string{
+		"append_1_caller", "append_16_callers", "append_batches_of_100",
+		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
+		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
+		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
+	}
+	if testing.Short() {
+		args, names = append(args, "--only", names[2], "--only", names[7]), []string{names[2], names[7]}
+	}
+	code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
 	if code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
@@ -107,12 +115,7 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
 		t.Fatal(err)
 	}
-	mustBeMeasured(t, result, []string{
-		"append_1_caller", "append_16_callers", "append_batches_of_100",
-		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
-		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
-		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
-	})
+	mustBeMeasured(t, result, names)
 	if result.CommitsPerSecond <= 0 || result.FsyncPerSecond != 0 || result.Dir != "" {
 		t.Errorf("commits/s %v, fsync/s %v, dir %q", result.CommitsPerSecond, result.FsyncPerSecond, result.Dir)
 	}

@@ -333,8 +333,12 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	}
 	all := oddRequests(t, lite)
 	slices.SortStableFunc(all, func(a, b request) int { return strings.Compare(a.method, b.method) }) // lists and exports are short until there were acts
-	for _, r := range all {
-		both(r)
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	for i := 0; i < len(all); i += step {
+		both(all[i])
 	}
 	lite.work()
 	post.work()
@@ -348,7 +352,7 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		}
 	}
 	t.Logf("answered with %v", statuses)
-	if statuses[200] < 1000 || statuses[201] < 100 || statuses[422] < 1000 {
+	if statuses[200]*step < 1000 || statuses[201]*step < 100 || statuses[422]*step < 1000 {
 		t.Errorf("too little was asked: the answers were %v", statuses)
 	}
 }

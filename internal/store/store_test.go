@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	// Locks, copies and ranges are PostgreSQL's own; so is what statements that
 	// several processes run at a time do to each other.
-	const differs = "^Test(Postgres|Append|Apply|Claim|ClaimForRun|ClaimInline|Condition|Locks|Publishers|RequeueDead|RequeueRow|Scratch|SeekPublisher|Settle|SkipEvent|StartRun|StepOperation|Swap|TwoStores|Watermark)"
+	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Scratch|Settle|SkipEvent|StartRun_ofMany|StepOperation|Swap|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		s, err := store.Open(context.Background(), optionsFor(p))
 		if err != nil {

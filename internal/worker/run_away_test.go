@@ -61,12 +61,12 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 		b.meddle(t, `delete from trail where place = 2`)
 		armed.Store(true)
 		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		deadline := time.Now().Add(20 * time.Second)
-		for b.run(t, run.ID).Status.Active() && time.Now().Before(deadline) {
+		eventually(t, "the run ends", func() bool {
 			if _, err := b.worker.StepRuns(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: %v", moment, err)
 			}
-		}
+			return !b.run(t, run.ID).Status.Active()
+		})
 		if run = b.run(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
 			t.Errorf("%s: run %+v", moment, run)
 		}

@@ -345,11 +345,9 @@ const patience = time.Minute
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	deadline := time.After(patience)
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
-	for !holds() {
+	for pause := time.Millisecond; !holds(); pause = min(2*pause, 32*time.Millisecond) {
 		select {
-		case <-look.C:
+		case <-time.After(pause):
 		case <-deadline:
 			tb.Fatalf("not within %s: %s", patience, what)
 		}
