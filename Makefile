@@ -65,6 +65,11 @@ bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows
 bench-slow: ## measure pages beside 500 connections that are slow in five ways
 	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
 
+.PHONY: bench-compare
+bench-compare: ## measure this work tree beside revision BASE, and fail if something is slower (takes 5 minutes)
+	go build -o bin/benchcompare ./e2e/benchcompare
+	@./bin/benchcompare -base '$(BASE)' -only '$(ONLY)'
+
 .PHONY: e2e
 e2e: ## run the black-box tests in a real browser
 	.ci/test-packages
