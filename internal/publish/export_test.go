@@ -5,8 +5,27 @@ import (
 	"time"
 )
 
-// SetClock gives a webhook another clock.
-func SetClock(p Publisher, now func() time.Time) { p.(*webhook).now = now }
+// SetClock gives a publisher another clock, where it has one.
+func SetClock(p Publisher, now func() time.Time) {
+	switch p := p.(type) {
+	case *webhook:
+		p.now = now
+	case *natsPublisher:
+		p.now = now
+	case *kafkaPublisher:
+		p.now = now
+	}
+}
+
+// LongestAnswer is how long a webhook reads an answer.
+const LongestAnswer = longestAnswer
+
+// ReadAnswersFor gives a webhook another limit of reading an answer.
+func ReadAnswersFor(p Publisher, limit time.Duration) {
+	if w, ok := p.(*webhook); ok {
+		w.reading = limit
+	}
+}
 
 // Connected reports whether a publisher to NATS has a connection.
 func Connected(p Publisher) bool {

@@ -46,7 +46,8 @@ type kafkaPublisher struct {
 	settings busSettings
 	timeout  time.Duration
 	tls      *tls.Config // nil without TLS
-	group    int         // bytes; less than groupBytes for brokers that take less
+	now      func() time.Time
+	group    int // bytes; less than groupBytes for brokers that take less
 
 	client *kgo.Client // nil before the first Publish and after a failure
 	dials  dialErrors
@@ -73,7 +74,7 @@ func (d *dialErrors) err() error {
 }
 
 func openKafka(p Pair, _ Options) (Publisher, error) {
-	k := &kafkaPublisher{pair: p.PairName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes}
+	k := &kafkaPublisher{pair: p.PairName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
 	if k.settings.tls {
 		var err error
 		if k.tls, err = tlsConfig(p.PairName, k.settings.caFile); err != nil {
@@ -85,10 +86,10 @@ func openKafka(p Pair, _ Options) (Publisher, error) {
 
 func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
 	list, badEvent := encoded(events)
-	start := time.Now()
+	start := k.now()
 	alone := 0 // events before this index go out one by one
 	for i := 0; i < len(list); {
-		if i > 0 && time.Since(start) > patience {
+		if i > 0 && k.now().Sub(start) > patience {
 			return i, nil
 		}
 		n := 1 // a client that knows no partition yet would tear a group apart

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -51,7 +50,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 		tb.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	got := map[int32][]*kgo.Record{}
 	for count > 0 && ctx.Err() == nil {
@@ -184,7 +183,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	cluster := kafka(t)
-	p := openKafka(t, cluster, "timeout: 2s")
+	p := openKafka(t, cluster)
 	events := journalEvents(1, 400)
 	last := map[string]int64{}
 	for _, e := range events {
@@ -310,15 +309,11 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 	if _, err := fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port); err != nil {
 		t.Fatal(err)
 	}
-	p := openKafka(t, cluster, "timeout: 1s")
+	p := openKafka(t, cluster)
 	deliver(t, p, 1, 10)
 	cluster.Close()
-	start := time.Now()
 	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
 	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("took %v", took)
-	}
 	again := kafka(t, kfake.NumBrokers(1), kfake.Ports(port))
 	deliver(t, p, 1, 20)
 	wantSeqs(t, seqs(t, records(t, again)), 20)
@@ -355,7 +350,7 @@ func TestKafka_usesTLS(t *testing.T) {
 	cluster := kafka(t, kfake.NumBrokers(1), kfake.TLS(config))
 	at := "url: kafka://" + cluster.ListenAddrs()[0] + "/scenes?tls=true"
 	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
-	refused(t, open(t, at, "timeout: 1s"), 4, 5, 0, outbox.DestinationError, "certificate")
+	refused(t, open(t, at), 4, 5, 0, outbox.DestinationError, "certificate")
 }
 
 func TestKafka_saysWhoItIs(t *testing.T) {
@@ -370,7 +365,7 @@ func TestKafka_saysWhoItIs(t *testing.T) {
 		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
 		return answer, nil, true
 	})
-	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain", "timeout: 1s"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
+	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
 	if strings.Contains(blame.Error(), "s3cret") {
 		t.Errorf("tells the password: %v", blame)
 	}

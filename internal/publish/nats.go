@@ -26,6 +26,7 @@ type natsPublisher struct {
 	timeout  time.Duration
 	journal  string
 	tls      *tls.Config // nil without TLS
+	now      func() time.Time
 
 	conn   *nats.Conn // nil before the first Publish and after a failure
 	socket net.Conn   // of conn
@@ -56,7 +57,7 @@ func (s *serverWords) take() error {
 }
 
 func openNATS(p Pair, o Options) (Publisher, error) {
-	n := &natsPublisher{pair: p.PairName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal}
+	n := &natsPublisher{pair: p.PairName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
 	if n.settings.tls {
 		var err error
 		if n.tls, err = tlsConfig(p.PairName, n.settings.caFile); err != nil {
@@ -68,9 +69,9 @@ func openNATS(p Pair, o Options) (Publisher, error) {
 
 func (n *natsPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
 	list, badEvent := encoded(events)
-	start := time.Now()
+	start := n.now()
 	for i, b := range list {
-		if i > 0 && time.Since(start) > patience {
+		if i > 0 && n.now().Sub(start) > patience {
 			return i, nil
 		}
 		if err := n.publish(ctx, events[i].ID(), b); err != nil {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -32,7 +31,7 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		tb.Fatal("the server did not start")
 	}
 	return s
@@ -41,12 +40,12 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 // stream makes one for the subject scenes.
 func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, options ...nats.Option) jetstream.Stream {
 	tb.Helper()
-	conn, err := nats.Connect(s.ClientURL(), options...)
+	conn, err := nats.Connect(s.ClientURL(), append(options, nats.Timeout(patience))...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -187,7 +186,7 @@ func TestNATS_saysWhoItIs(t *testing.T) {
 	if strings.Contains(blame.Error(), "s3cret") {
 		t.Errorf("tells the password: %v", blame)
 	}
-	refused(t, open(t, "url: nats://nobody:x@"+at+"/scenes", "timeout: 300ms"), 1, 2, 0, outbox.DestinationError, "Permissions Violation")
+	refusedInTime(t, "Permissions Violation", "url: nats://nobody:x@"+at+"/scenes")
 }
 
 func TestNATS_usesTLS(t *testing.T) {
@@ -209,7 +208,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || publish.Blame(err).Kind != outbox.DestinationError || ctx.Err() != nil {
 		t.Errorf("delivered %d: %v; %v", n, err, ctx.Err())

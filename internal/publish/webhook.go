@@ -41,6 +41,7 @@ type webhook struct {
 	agent    string
 	client   *http.Client
 	now      func() time.Time
+	reading  time.Duration // of an answer at most
 }
 
 func openWebhook(p Pair, o Options) (Publisher, error) {
@@ -53,7 +54,7 @@ func openWebhook(p Pair, o Options) (Publisher, error) {
 		dialer.Control = refusePrivate
 	}
 	return &webhook{
-		pair: p.PairName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now,
+		pair: p.PairName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now, reading: longestAnswer,
 		client: &http.Client{
 			// No proxy: it would reach the addresses that the dialer refuses.
 			Transport: &http.Transport{
@@ -163,7 +164,7 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 	defer func() { _ = response.Body.Close() }()
 	// What is read to its end lets the connection be used again. An answer
 	// that breaks off, or goes on and on, has been given all the same.
-	defer time.AfterFunc(longestAnswer, cancel).Stop()
+	defer time.AfterFunc(w.reading, cancel).Stop()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
 	return judge(response, answer, w.now())
 }
