@@ -75,11 +75,11 @@ func TestAppend_waitsForTheProjections(t *testing.T) {
 	}
 	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet event 1")
 	s.work()
-	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=5s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
+	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
 
 	answered := make(chan answer)
-	go func() { answered <- s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=20s", event) }()
-	deadline := time.After(20 * time.Second)
+	go func() { answered <- s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30s", event) }()
+	deadline := time.After(allowance)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -209,15 +210,11 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 	}
 }
 
-// listen serves the site on a port of its own, with little patience for whoever
-// reads or writes slowly.
-func (s *site) listen(patience time.Duration) *httptest.Server {
-	return s.listenWith(Patience{Read: patience, Write: patience})
-}
-
 // listenWith serves the site on a port of its own, by the server that the
-// program has.
+// program has. Where the test says nothing of patience it has no end.
 func (s *site) listenWith(p Patience) *httptest.Server {
+	const ample = time.Hour
+	p = Patience{cmp.Or(p.Header, ample), cmp.Or(p.Read, ample), cmp.Or(p.Write, ample), cmp.Or(p.Idle, ample)}
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewHTTPServer(s.http, p, s.srv.Logger)
 	server.Start()
@@ -240,7 +237,7 @@ func TestExport_outlivesTheDeadlinesOfTheConnection(t *testing.T) {
 			}
 		}
 	})
-	res, err := http.Get(s.listen(patience).URL + "/test/long?format=csv")
+	res, err := http.Get(s.listenWith(Patience{Read: patience, Write: patience}).URL + "/test/long?format=csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +264,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 			}
 		}
 	})
-	server := s.listen(time.Minute)
+	server := s.listenWith(Patience{})
 	for _, path := range []string{"/test/broken", "/test/stopped"} {
 		for _, format := range []string{"csv", "json"} {
 			res, err := http.Get(server.URL + path + "?format=" + format)
@@ -299,7 +296,7 @@ func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
 		for yield(numbers, nil) {
 		}
 	})
-	res, err := http.Get(s.listen(time.Minute).URL + "/test/endless?format=json")
+	res, err := http.Get(s.listenWith(Patience{}).URL + "/test/endless?format=json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +306,7 @@ func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
 	res.Body.Close()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(allowance):
 		t.Error("the export goes on without a reader")
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // allowance is how long a test waits for what should happen soon.
-const allowance = 30 * time.Second
+const allowance = time.Minute
 
 // connect opens a connection to a server, and says something there.
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
@@ -59,7 +59,7 @@ func saying(t *testing.T, server *httptest.Server, text string) (status int, bod
 
 func TestHead_hasLimits(t *testing.T) {
 	t.Parallel()
-	server := newSite(t).listen(0)
+	server := newSite(t).listenWith(Patience{})
 	many := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -108,50 +108,73 @@ func trickle(conn net.Conn) {
 	}
 }
 
-func TestSlowClients_areCutOffAndOthersAreAnswered(t *testing.T) {
-	t.Parallel()
-	const patience = 300 * time.Millisecond
-	s := newSite(t)
-	s.seed("c-1", "a")
+const headOfRequest = " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+// slowClients are the ways to keep a server waiting: what such a client says,
+// how it goes on, the patience that ends it, which is a short one, and what it
+// is answered before that.
+var slowClients = map[string]struct {
+	text    string
+	further func(net.Conn)
+	short   Patience
+	want    string
+}{
+	"says nothing":          {short: Patience{Header: moment}},
+	"never ends its header": {text: "GET /rows" + headOfRequest + "X-Slow: ", further: trickle, short: Patience{Header: moment}},
+	"never ends its body": {text: "POST /api/v1/campaigns/c-1/pause" + headOfRequest + "Content-Length: 1000\r\n\r\n{\"reason\":\"", further: trickle,
+		short: Patience{Read: moment}, want: "408 Request Timeout"},
+	"asks for nothing more": {text: "GET /healthz" + headOfRequest + "\r\n", short: Patience{Idle: moment}, want: "200 OK"},
+}
+
+// moment is the patience that clients are to exceed. No test wants an answer
+// within it.
+const moment = 100 * time.Millisecond
+
+const slowEach = 25
+
+// serveLarge has the site answer with more than the system takes for a client
+// that reads nothing.
+func (s *site) serveLarge() {
 	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 64<<20)) })
-	server := s.listenWith(Patience{Header: patience, Read: patience, Write: 3 * patience, Idle: patience})
-	const head = " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-	const each = 25
-	var ends sync.WaitGroup
-	slow := func(text string, further func(net.Conn), want string) {
-		for range each {
-			conn := connect(t, server, text)
-			if further != nil {
-				go further(conn)
-			}
-			ends.Go(func() {
-				if said := closedBy(t, conn); !strings.Contains(said, want) {
-					t.Errorf("%.60q ends with %.300q", text, said)
+}
+
+func TestSlowClients_areCutOff(t *testing.T) {
+	t.Parallel()
+	for name, c := range slowClients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.seed("c-1", "a")
+			server := s.listenWith(c.short)
+			var ends sync.WaitGroup
+			for range slowEach {
+				conn := connect(t, server, c.text)
+				if c.further != nil {
+					go c.further(conn)
 				}
-			})
-		}
+				ends.Go(func() {
+					if said := closedBy(t, conn); !strings.Contains(said, c.want) {
+						t.Errorf("it ends with %.300q", said)
+					}
+				})
+			}
+			ends.Wait()
+			s.get("/api/v1/campaigns/c-1").want(t, 200, `"paused":null`)
+		})
 	}
-	slow("", nil, "")
-	slow("GET /rows"+head+"X-Slow: ", trickle, "")
-	slow("POST /api/v1/campaigns/c-1/pause"+head+"Content-Length: 1000\r\n\r\n{\"reason\":\"", trickle, "408 Request Timeout")
-	slow("GET /healthz"+head+"\r\n", nil, "200 OK") // and then idle
+}
+
+func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.serveLarge()
+	server := s.listenWith(Patience{Write: moment})
 	var unread []net.Conn
-	for range each {
-		unread = append(unread, connect(t, server, "GET /test/large"+head+"\r\n"))
+	for range slowEach {
+		unread = append(unread, connect(t, server, "GET /test/large"+headOfRequest+"\r\n"))
 	}
-	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
-		response, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", path, response.Status)
-		}
-	}
-	ends.Wait()
 	deadline := time.After(allowance) // by then the server has given up on those who read nothing
-	for s.srv.cost.requests.Load() < 3*each {
+	for s.srv.cost.requests.Load() < slowEach {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
@@ -163,7 +186,35 @@ func TestSlowClients_areCutOffAndOthersAreAnswered(t *testing.T) {
 			t.Error("who read nothing has the whole answer")
 		}
 	}
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"paused":null`)
+}
+
+// The server waits for all of the slow ones while others are answered.
+func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.serveLarge()
+	server := s.listenWith(Patience{})
+	var slow []net.Conn
+	for range slowEach {
+		for _, c := range slowClients {
+			slow = append(slow, connect(t, server, c.text))
+		}
+		slow = append(slow, connect(t, server, "GET /test/large"+headOfRequest+"\r\n"))
+	}
+	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
+		response, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	for _, conn := range slow { // so that the server need not wait for them at its end
+		conn.Close()
+	}
 }
 
 // What a client does not take is not made far ahead of it.
@@ -181,7 +232,7 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 		}
 		sent <- n
 	})
-	conn := connect(t, s.listenWith(Patience{Write: 500 * time.Millisecond}), "")
+	conn := connect(t, s.listenWith(Patience{Write: moment}), "")
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +258,7 @@ func TestPanic_beforeTheAnswerIsAPageWithTheRequestsID(t *testing.T) {
 		w.Header().Set("Content-Length", "3")
 		panic("secret")
 	})
-	response, err := http.Get(s.listen(0).URL + "/test/panic")
+	response, err := http.Get(s.listenWith(Patience{}).URL + "/test/panic")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +292,7 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 			panic("secret")
 		})
 	}
-	server := s.listen(0)
+	server := s.listenWith(Patience{})
 	for _, path := range []string{"/test/written", "/test/flushed", "/test/status"} {
 		response, err := http.Get(server.URL + path)
 		if err == nil {
@@ -268,7 +319,7 @@ func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
 		for yield(numbers, nil) {
 		}
 	})
-	server := s.listen(time.Minute)
+	server := s.listenWith(Patience{})
 	for range 3 * exportsAtATime {
 		response, err := http.Get(server.URL + "/test/endless?format=json")
 		if err != nil {
@@ -286,7 +337,7 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
-	server := s.listen(time.Minute)
+	server := s.listenWith(Patience{})
 	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // the system takes in little for a client that reads nothing
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
 	}}
@@ -296,7 +347,7 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(allowance)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := fmt.Fprintf(conn, "GET /campaigns/c-1/events/1/payload HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
