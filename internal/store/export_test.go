@@ -112,5 +112,14 @@ func (s *Store) Proxied() (journal, projections bool) {
 	return s.journal.proxied, s.projections.proxied
 }
 
+// LockWaitLimit is how long a call waits for a connection or a lock.
+const LockWaitLimit = lockWaitLimit
+
+// TokenUseTime is how long the note of a token's use may take.
+const TokenUseTime = tokenUseTime
+
+// HeldWait is how long an act waits for a campaign that is being worked on.
+const HeldWait = heldWait
+
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause

@@ -72,7 +72,7 @@ func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
 	}
 	most := int64(time.Since(started)/store.HintPause) + 2
 	f.await("a hint", func() bool { return others.Load() > 0 })
-	if n := others.Load(); n > most || n >= 100 {
+	if n := others.Load(); n > most {
 		t.Errorf("100 appends woke the others %d times, want at most %d", n, most)
 	}
 }

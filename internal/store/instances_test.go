@@ -174,7 +174,7 @@ func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
 	if got, want := names(f.instances(), f.clock.now()), "worker-1 running 1, worker-2 running 0"; got != want {
 		t.Errorf("another process sees %s, want %s", got, want)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
 	for want := "worker-1 running 1, worker-2 running 0"; look() != want; <-pause.C {

@@ -55,10 +55,10 @@ func (f *fixture) waiting(n int64) {
 	})
 }
 
-// await checks a condition until it holds, for half a minute at most.
+// await checks a condition until it holds, for a minute at most.
 func (f *fixture) await(what string, holds func() bool) {
 	f.tb.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
@@ -91,13 +91,17 @@ func (f *fixture) runs(conn *pgx.Conn, statements ...string) {
 	}
 }
 
+// overtime is the time of an event in tests of what exceeds it. Everything else
+// in them has to end within it, on a machine that is busy with something else.
+const overtime = 5 * time.Second
+
 func eventTimeout(d time.Duration) func(*store.Options) {
 	return func(o *store.Options) { o.EventTimeout = d }
 }
 
 func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 	t.Parallel()
-	f := open(t, eventTimeout(100*time.Millisecond))
+	f := open(t, eventTimeout(overtime))
 	f.rawProjections(`create table written (n integer primary key)`)
 	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
@@ -124,7 +128,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 
 func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 	t.Parallel()
-	f := open(t, eventTimeout(100*time.Millisecond))
+	f := open(t, eventTimeout(overtime))
 	f.rawProjections(`create table written (n integer primary key)`)
 	before := f.backends()
 	f.unchanged(func() {
@@ -221,7 +225,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 
 func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	t.Parallel()
-	f := open(t, eventTimeout(200*time.Millisecond))
+	f := open(t, eventTimeout(overtime))
 	f.set("a", 1, 1)
 	other := f.somebody(f.pair.Projections)
 	f.runs(other, `begin`, `select 1 from projection_watermarks for update`)
@@ -278,7 +282,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 
 func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 	t.Parallel()
-	f := open(t, func(o *store.Options) { o.Lease = 300 * time.Millisecond })
+	f := open(t, func(o *store.Options) { o.Lease = overtime })
 	f.set("a", 1, 1)
 	f.unchanged(func() {
 		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
@@ -456,10 +460,17 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	if reasons := f.Ready(soon); len(reasons) != 2 {
 		t.Errorf("ready while the server is away: %q", reasons)
 	}
+	away := time.Now()
 	var calls sync.WaitGroup
 	for _, tx := range transactions[:3] { // none of them hinders another
 		calls.Go(func() {
-			if err := tx.call(f); err != nil {
+			err := tx.call(f)
+			for errors.Is(err, outbox.ErrBusy) && time.Since(away) > store.LockWaitLimit { // the server came up late
+				if err = tx.call(f); time.Since(away) > 10*store.LockWaitLimit {
+					break
+				}
+			}
+			if err != nil {
 				t.Errorf("%s: %v", tx.name, err)
 			}
 		})

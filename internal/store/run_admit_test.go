@@ -413,7 +413,7 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 		_, err := f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
 		answer <- err
 	}()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for f.number(`select count(*) from pg_locks where locktype = 'advisory' and not granted`) == 0 {
 		select {
 		case err := <-answer:
@@ -448,7 +448,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 		_, err := f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
 		answer <- err
 	}()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for f.number(`select count(*) from pg_locks where locktype = 'transactionid' and not granted`) == 0 {
 		select {
 		case err := <-answer:

@@ -202,7 +202,7 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 
 func TestScratch_anEventThatIsCutOffLeavesWhatCameBefore(t *testing.T) {
 	t.Parallel()
-	f := withTally(t, func(o *store.Options) { o.EventTimeout = 100 * time.Millisecond })
+	f := withTally(t, func(o *store.Options) { o.EventTimeout = 3 * time.Second })
 	c := f.scratch()
 	endless := `
 insert into tally_events (campaign_id, seq, body)

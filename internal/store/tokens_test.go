@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // token makes a token that is valid for a while.
@@ -115,27 +116,45 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.token("h-1", outbox.RoleViewer, time.Hour)
-	use := func() time.Time {
+	use := func() (noted time.Time, took time.Duration) {
 		t.Helper()
 		token, err := f.TokenByHash(f.ctx, "h-1")
 		if err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
 		f.NoteTokenUse(f.ctx, token)
-		if token, err = f.TokenByHash(f.ctx, "h-1"); err != nil || token.LastUsedAt == nil {
-			t.Fatalf("after its use the token is %+v, %v", token, err)
+		took = time.Since(began)
+		if token, err = f.TokenByHash(f.ctx, "h-1"); err != nil {
+			t.Fatal(err)
 		}
-		return *token.LastUsedAt
+		if token.LastUsedAt != nil {
+			noted = *token.LastUsedAt
+		}
+		return noted, took
 	}
-	first := use()
+	// mustNote uses the token, which is to be noted. A note that the database
+	// was too busy for is given up, and tried again a minute later.
+	mustNote := func() time.Time {
+		t.Helper()
+		for tries := 1; ; tries++ {
+			noted, took := use()
+			if noted.Equal(f.clock.now()) {
+				return noted
+			}
+			if took < store.TokenUseTime || tries > 100 {
+				t.Fatalf("a use at %s was noted as %s", f.clock.now(), noted)
+			}
+			f.clock.advance(time.Minute)
+		}
+	}
+	first := mustNote()
 	f.clock.advance(59 * time.Second)
-	if again := use(); !again.Equal(first) {
+	if again, _ := use(); !again.Equal(first) {
 		t.Errorf("the use was noted again after %s", again.Sub(first))
 	}
 	f.clock.advance(time.Second)
-	if later := use(); !later.Equal(f.clock.now()) {
-		t.Errorf("the use a minute later was noted as %s", later)
-	}
+	mustNote()
 }
 
 func TestTokens_areNoActsOnACampaign(t *testing.T) {
