@@ -199,7 +199,7 @@ select :campaign_id, 1 from pg_sleep(600);
 func TestPass_cutsAHangingEvent(t *testing.T) {
 	t.Parallel()
 	now := newClock()
-	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(500*time.Millisecond))
+	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(overtime))
 	b.mustAppend(t, notes("a", 3)...)
 	for _, hanging := range []string{"b", "c"} {
 		b.mustAppend(t, noted(hanging), eventOf(hanging, "endless", `{}`), noted(hanging))
@@ -212,7 +212,7 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	for _, hanging := range []string{"b", "c"} {
 		b.mustHaveApplied(t, hanging, 1)
 		b.mustStand(t, hanging, 2, outbox.Failed, 1)
-		if text := b.row(t, hanging, 2).Row.LastError; !strings.Contains(text, "took longer than 500ms and was cut off") {
+		if text := b.row(t, hanging, 2).Row.LastError; !strings.Contains(text, "took longer than "+overtime.String()+" and was cut off") {
 			t.Errorf("the error does not say that the event was cut off: %s", text)
 		}
 	}

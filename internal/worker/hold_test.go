@@ -341,7 +341,7 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 func TestPass_recordsAFailureThatTookTheTransactionWithIt(t *testing.T) {
 	t.Parallel()
 	now := newClock()
-	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(300*time.Millisecond))
+	b := open(t, define(t, ledger, forever), at(now), cuttingOffAfter(overtime))
 	b.mustAppend(t, notes("a", 2)...)
 	b.mustAppend(t, noted("b"), eventOf("b", "endless", `{}`), noted("b"))
 	b.pass(t)

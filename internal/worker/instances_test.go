@@ -261,7 +261,7 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 			eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.worker.ID() })
 			eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.Sub(first.LastSeen) > 3*time.Second })
 			now := me()
-			if state := now.State(time.Now()); state != outbox.InstanceRunning || now.BeatEvery == 0 {
+			if state := now.State(now.LastSeen); state != outbox.InstanceRunning || now.BeatEvery == 0 {
 				t.Errorf("an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
 			}
 			if state := now.State(now.LastSeen.Add(outbox.Recent)); state != outbox.InstanceSilent {

@@ -433,12 +433,12 @@ func TestPublishing_takesOverWhenALeaseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	const short = 300 * time.Millisecond
+	began := time.Now()
 	dead, ok, err := b.ClaimPublisher(t.Context(), "dead", pair.PairName, short)
 	if err != nil || !ok {
 		t.Fatalf("claim: %v %v", ok, err)
 	}
 	r := receivers{"one": {}}
-	began := time.Now()
 	deliver(t, b, r.config(b, "heir", pair))
 	b.mustStandAt(t, pair.PairName, 10)
 	if took := time.Since(began); took < short/2 {

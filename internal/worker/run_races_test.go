@@ -290,7 +290,7 @@ insert into slow values (:campaign_id, :payload.key);
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the run goes on after its process was asked to stop")
 		lock.release()
 		<-ended

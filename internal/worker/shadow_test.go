@@ -95,7 +95,7 @@ func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, probing, forever), mode(outbox.ModeShadow), cuttingOffAfter(500*time.Millisecond))
+	b := open(t, define(t, ledger, probing, forever), mode(outbox.ModeShadow), cuttingOffAfter(overtime))
 	onProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
 	b.mustAppend(t, noted("a"), eventOf("a", "endless", `{}`), noted("a"))
 	b.mustAppend(t, noted("b"), probed("b", t.Name()))

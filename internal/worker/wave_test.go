@@ -123,7 +123,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 	t.Parallel()
 	b := open(t, define(t, ledger, accounts), polling(time.Hour),
-		func(o *store.Options, _ *worker.Config) { o.Retry.Base = 20 * time.Millisecond })
+		func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
 	b.mustAppend(t, opened("a", 1), spent("a", 2), noted("a"))
 	b.start(t)
 	eventually(t, "the event fails", func() bool { return b.row(t, "a", 2).Row.AttemptCount > 0 })
