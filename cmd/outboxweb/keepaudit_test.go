@@ -39,7 +39,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		auditKeeper{d.st, 24 * time.Hour, log}.run(ctx)
 		close(ended)
 	}()
-	deadline, look := time.After(10*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
 	defer look.Stop()
 	for kept() != 1 {
 		select {

@@ -70,7 +70,7 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
-	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(60000)")
 	ts.Check(err)
 	defer db.Close()
 	_, err = db.Exec(args[1])
@@ -79,7 +79,7 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 
 func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
 	databases := []string{"--journal-db", "sqlite:" + ts.MkAbs("data/journal.db"), "--projections-db", "sqlite:" + ts.MkAbs("data/projections.db")}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 2*patience)
 	defer stop()
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)

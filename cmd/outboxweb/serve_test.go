@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for a condition before it fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // served is a server in a process of its own.
 type served struct {

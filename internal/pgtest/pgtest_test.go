@@ -348,7 +348,7 @@ func gone(dir string, pid int) bool {
 // await checks a condition until it holds, for half a minute at most.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

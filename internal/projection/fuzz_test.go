@@ -15,8 +15,9 @@ import (
 // saysWhere is the beginning of a refusal about a file: its name and a line.
 var saysWhere = regexp.MustCompile(`^f\.sql:[1-9][0-9]*: `)
 
-// longestLoad bounds how long a file of a few kilobytes may take to be read.
-const longestLoad = 2 * time.Second
+// longestLoad bounds how long a file of a few kilobytes may take to be read,
+// which takes a few milliseconds unless it takes for ever.
+const longestLoad = 30 * time.Second
 
 // FuzzProjectionFile reads any file. It is loaded, or refused with the line at
 // which something is wrong, soon.
