@@ -312,6 +312,6 @@ func TestBrowser_firstSteps(t *testing.T) {
 	if found == nil {
 		t.Fatalf("there is no event to append in %q", shown)
 	}
-	s.post(t, http.StatusCreated, found[2]+"?wait=applied&timeout=20s", json.RawMessage(found[1]))
+	s.post(t, http.StatusCreated, found[2]+"?wait=applied&timeout=30s", json.RawMessage(found[1]))
 	b.lookUntil("the overview says that all is well", telling("#live", "None is blocked")+` && !!document.querySelector(".health.h-ok")`)
 }

@@ -109,7 +109,7 @@ func TestModes_shadow(t *testing.T) {
 
 	next := start(t, d, serve...)
 	var c campaign
-	next.get(t, "/api/v1/campaigns/good?min_seq=3&timeout=20s", &c)
+	next.get(t, "/api/v1/campaigns/good?min_seq=3&timeout=30s", &c)
 	eventually(t, patience, "the poisoned campaign is blocked", func() (bool, string) {
 		c := campaignState(t, next, "bad")
 		return c.State == "blocked" && c.AppliedSeq == 1, c.Why

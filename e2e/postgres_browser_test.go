@@ -56,7 +56,7 @@ func oneSilent(t *testing.T) (witness *server, id string) {
 	t.Helper()
 	d := newPostgres(t)
 	// With small waves, one at a time, there is something for everybody to hold.
-	flags := append([]string{"--lease", "40s", "--event-timeout", "1m", "--batch-size", "8", "--concurrency", "1"}, writeProjections(t, historyProjections)...)
+	flags := append([]string{"--lease", "10m", "--event-timeout", "1m", "--batch-size", "8", "--concurrency", "1"}, writeProjections(t, historyProjections)...)
 	servers := []*server{start(t, d, flags...), start(t, d, flags...), start(t, d, flags...)}
 	victim := servers[1]
 	for name, s := range instances(t, servers...) {
@@ -121,7 +121,7 @@ func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	b.await("the instance is silent", telling(row+` [data-label="State"]`, "silent"))
 	b.await("it says when others may go on", telling(row, fate)+" && "+telling(row, silent.Holding.ClaimableBy.UTC().Format("15:04:05 UTC")))
 	text := value[string](b, `document.querySelector(`+js(row)+`).innerText`)
-	if !regexp.MustCompile(`Silent for \d+ s; its \d+ campaigns become claimable by others in \d+ s \(`).MatchString(text) {
+	if !regexp.MustCompile(`Silent for \d+ (s|min); its \d+ campaigns become claimable by others in \d+ min \(`).MatchString(text) {
 		t.Errorf("the page says %q", text)
 	}
 	campaign := silent.Holding.Held[0].CampaignID

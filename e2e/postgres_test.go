@@ -129,7 +129,7 @@ func TestPostgresProxy(t *testing.T) {
 		writers.Go(func() {
 			for i := range 25 {
 				s := []*server{a, b}[i%2]
-				got, err := s.do(t.Context(), http.MethodPost, fmt.Sprintf("/api/v1/campaigns/table-%d/events?wait=applied&timeout=20s", w),
+				got, err := s.do(t.Context(), http.MethodPost, fmt.Sprintf("/api/v1/campaigns/table-%d/events?wait=applied&timeout=30s", w),
 					taken(fmt.Sprintf("seat-%d", i), fmt.Sprintf("user-%d", i)))
 				if err != nil || got.status != http.StatusCreated {
 					t.Errorf("append through a proxy: %v, %d %s", err, got.status, got.body)

@@ -357,7 +357,10 @@ func (b natsBus) messages(t *testing.T) (all []int64) {
 }
 
 // kafkaStream is a Kafka cluster with a topic events.
-type kafkaStream struct{ address string }
+type kafkaStream struct {
+	address string
+	cluster *kfake.Cluster
+}
 
 func startKafka(t *testing.T) kafkaStream {
 	t.Helper()
@@ -366,7 +369,7 @@ func startKafka(t *testing.T) kafkaStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return kafkaStream{strings.Join(cluster.ListenAddrs(), ",")}
+	return kafkaStream{strings.Join(cluster.ListenAddrs(), ","), cluster}
 }
 
 // records are the positions of each partition in order, once the last one of
@@ -381,20 +384,21 @@ func (k kafkaStream) records(t *testing.T, last int64) map[int32][]int64 {
 	all := map[int32][]int64{}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for quiet := false; ; {
-		fetch, stop := context.WithTimeout(ctx, time.Second)
-		fetched := client.PollFetches(fetch)
-		stop()
+	left := int64(0)
+	for _, p := range k.cluster.PartitionInfos("events") {
+		left += p.HighWatermark
+	}
+	for seen := false; left > 0 || !seen; {
+		fetched := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			t.Fatal("the topic cannot be read to its end")
+			t.Fatalf("the topic cannot be read to its end: %d records are left, the last event was seen: %v", left, seen)
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
 			p := positionOf(t, r.Value)
 			all[r.Partition] = append(all[r.Partition], p)
-			quiet = quiet || p == last
+			seen = seen || p == last
+			left--
 		})
-		if quiet && fetched.NumRecords() == 0 {
-			return all
-		}
 	}
+	return all
 }

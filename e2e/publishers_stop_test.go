@@ -16,7 +16,7 @@ func TestPublishersStoppedServer(t *testing.T) {
 	d := newDatabases(t)
 	hooks := newHooks(t, 1)
 	hooks.calm()
-	const lease = 300 * time.Millisecond
+	const lease = 3 * time.Second
 	config := d.config(t, fmt.Sprintf(`
 lease: %s
 poll_interval: 50ms

@@ -12,7 +12,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"modernc.org/sqlite"
 )
@@ -77,7 +76,7 @@ func TestTwoProcesses_startTogether(t *testing.T) {
 		s.awaitListening(t)
 	}
 	instances(t, servers...)
-	servers[0].post(t, http.StatusCreated, "/api/v1/campaigns/c-1/events?wait=applied&timeout=20s", event{EventType: "one.made", Payload: map[string]any{"n": 1}})
+	servers[0].post(t, http.StatusCreated, "/api/v1/campaigns/c-1/events?wait=applied&timeout=30s", event{EventType: "one.made", Payload: map[string]any{"n": 1}})
 	for _, s := range servers {
 		if code := s.stop(t); code != 0 {
 			t.Errorf("a server ended with exit code %d", code)
@@ -175,7 +174,7 @@ func stopBeforeTransaction(t *testing.T, d databases, servers map[string]*server
 	freeze(t, servers[stopped])
 	unlock()
 	other := otherThan(servers, stopped)
-	_, takenOver = attain(8*time.Second, func() (bool, string) {
+	_, takenOver = attain(patience, func() (bool, string) {
 		c := campaignState(t, other, campaign)
 		return c.AppliedSeq == c.HighWaterSeq && c.Lease == nil, ""
 	})
@@ -199,7 +198,7 @@ func stopInsideTransaction(t *testing.T, d databases, servers map[string]*server
 		return stopped, false
 	}
 	other := otherThan(servers, stopped)
-	_, takenOver = attain(5*time.Second, func() (bool, string) {
+	_, takenOver = attain(patience, func() (bool, string) {
 		c := campaignState(t, other, campaign)
 		return c.Lease != nil && c.Lease.Owner != stopped, ""
 	})

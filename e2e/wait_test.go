@@ -52,7 +52,7 @@ func TestReadYourWrites(t *testing.T) {
 			Seq        int64
 			AppliedSeq int64 `json:"applied_seq"`
 		}
-		s.post(t, http.StatusCreated, path+"/events?wait=applied&timeout=20s", event{EventType: "one.made", Payload: map[string]any{"n": 1}}).decode(t, &got)
+		s.post(t, http.StatusCreated, path+"/events?wait=applied&timeout=30s", event{EventType: "one.made", Payload: map[string]any{"n": 1}}).decode(t, &got)
 		var total int64
 		if err := db.QueryRow("select total from tally where campaign_id = 'c-1'").Scan(&total); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestReadYourWrites(t *testing.T) {
 
 	s.post(t, http.StatusCreated, path+"/events", event{EventType: "one.made", Payload: map[string]any{"n": 1}})
 	var c campaign
-	s.get(t, path+"?min_seq=201&timeout=20s", &c)
+	s.get(t, path+"?min_seq=201&timeout=30s", &c)
 	if c.AppliedSeq < 201 {
 		t.Errorf("waited for event 201 and got %+v", c)
 	}
@@ -97,7 +97,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 
 	t.Run("paused", func(t *testing.T) {
 		const path = "/api/v1/campaigns/paused"
-		s.post(t, http.StatusCreated, path+"/events?wait=applied&timeout=20s", good)
+		s.post(t, http.StatusCreated, path+"/events?wait=applied&timeout=30s", good)
 		s.post(t, http.StatusOK, path+"/pause", map[string]any{"reason": "inspection"})
 		p := refused(t, do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", good),
 			http.StatusGatewayTimeout, "appended as seq 2", "not yet event 2", "Paused by", "inspection")
@@ -110,16 +110,21 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 		}
 		s.post(t, http.StatusOK, path+"/resume", map[string]any{"reason": "done"})
 		var c campaign
-		s.get(t, path+"?min_seq=2&timeout=20s", &c)
+		s.get(t, path+"?min_seq=2&timeout=30s", &c)
 	})
 
 	t.Run("poisoned", func(t *testing.T) {
 		const path = "/api/v1/campaigns/poisoned"
-		a := do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=1s", map[string]any{"events": []event{good, bad, good}})
-		p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet event 3", "Event 2 has been dead for", "1 row waits behind it")
-		if len(p.Appended) != 3 {
+		a := do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", map[string]any{"events": []event{good, bad, good}})
+		if p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet event 3"); len(p.Appended) != 3 {
 			t.Errorf("appended is %+v", p.Appended)
 		}
+		eventually(t, patience, "the second event is dead", func() (bool, string) {
+			c := campaignState(t, s, "poisoned")
+			return c.State == "blocked", c.Why
+		})
+		a = do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", good)
+		refused(t, a, http.StatusGatewayTimeout, "appended as seq 4", "not yet event 4", "Event 2 has been dead for", "2 rows wait behind it")
 		if n := scalar[int64](t, d.projections(), "select applied_seq from projection_watermarks where campaign_id = 'poisoned'"); n != 1 {
 			t.Errorf("the campaign stands at event %d, want 1", n)
 		}
@@ -146,7 +151,7 @@ func TestReadYourWrites_manyAtOnce(t *testing.T) {
 	wrong := make(chan string, writers)
 	for w := range writers {
 		go func() {
-			path := fmt.Sprintf("/api/v1/campaigns/c-%d/events?wait=applied&timeout=20s", w%4)
+			path := fmt.Sprintf("/api/v1/campaigns/c-%d/events?wait=applied&timeout=30s", w%4)
 			for range rounds {
 				a, err := s.do(t.Context(), http.MethodPost, path, event{EventType: "one.made", Payload: map[string]any{"n": 1}})
 				if err != nil || a.status != http.StatusCreated {
