@@ -82,7 +82,7 @@ func amount(given *int, short, full int) int {
 
 // patience bounds every wait for something that should happen soon. It is
 // generous, since the machine may be busy.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // eventually waits until done reports true and fails the test when that takes
 // longer than within. The text done returns says how far it got.
@@ -283,7 +283,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, append(args, d.flags()...)...)
 	s := &server{
 		cmd: program(d, args...), stderr: new(output),
-		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		up:     make(chan struct{}), exited: make(chan struct{}),
 	}
 	s.cmd.Stderr = s.stderr
