@@ -293,12 +293,14 @@ func TestPublishing_waitsLongerAfterEmptyPolls(t *testing.T) {
 	b.mustAppend(t, noted("c-1")) // wakes
 	w := s.next(t)
 	eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
-	for i, want := range []time.Duration{second, second, second, second, 2 * second} {
-		if w.long != want {
-			t.Fatalf("wait %d after an event is %s, want %s", i+1, w.long, want)
-		}
+	waits := 0
+	for ; w.long == second; waits++ {
 		s.pass(w)
 		w = s.next(t)
+	}
+	// An append may wake twice; the second time there is nothing to deliver.
+	if waits != 4 && waits != 3 || w.long != 2*second {
+		t.Errorf("after an event it waits %d times for a second and then for %s", waits, w.long)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The assets by their names in this folder.
@@ -34,7 +34,7 @@ var files embed.FS
 type asset struct {
 	contentType string
 	body        []byte
-	gzipped     []byte // nil when compressing gains nothing
+	gzipped     func() []byte // nil when compressing gains nothing; done when first asked for, since commands serve nothing
 }
 
 var (
@@ -54,7 +54,7 @@ func init() {
 		sum := sha256.Sum256(body)
 		hashed := hex.EncodeToString(sum[:8]) + "/" + path.Base(name)
 		paths[name] = hashed
-		assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: compress(body)}
+		assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: sync.OnceValue(func() []byte { return compress(body) })}
 		return nil
 	})
 	if err != nil {
@@ -62,9 +62,15 @@ func init() {
 	}
 }
 
+// contentType goes by the name alone, and not by what the machine's tables say.
 func contentType(name string) string {
-	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
-		return t
+	switch path.Ext(name) {
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
 	}
 	return "text/plain; charset=utf-8"
 }
@@ -102,9 +108,11 @@ func Serve(w http.ResponseWriter, r *http.Request, path string) bool {
 	h.Set("Content-Type", a.contentType)
 	h.Add("Vary", "Accept-Encoding")
 	body := a.body
-	if a.gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-		body = a.gzipped
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if gzipped := a.gzipped(); gzipped != nil {
+			h.Set("Content-Encoding", "gzip")
+			body = gzipped
+		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
