@@ -186,9 +186,12 @@ func TestRunbook(t *testing.T) {
 	if len(sections) != len(scenarios) {
 		t.Errorf("the runbook has %d sections, the test has scenarios for %d", len(sections), len(scenarios))
 	}
-	for _, database := range []string{"sqlite", "postgres"} {
-		for _, section := range sections {
-			for _, way := range []string{"curl", "cli"} {
+	for i, database := range []string{"sqlite", "postgres"} {
+		for j, section := range sections {
+			for k, way := range []string{"curl", "cli"} {
+				if testing.Short() && j%4 != 2*i+k {
+					continue
+				}
 				t.Run(database+"/"+section.name+"/"+way, func(t *testing.T) {
 					t.Parallel()
 					scenario, ok := scenarios[section.name]

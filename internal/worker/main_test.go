@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	sqlite.MustRegisterScalarFunction("probe", -1, probeOnSQLite)
 	sqlite.RegisterConnectionHook(arrange)
-	for name, value := range map[string]string{"rapid.checks": fewChecks, "rapid.steps": "25", "rapid.nofailfile": "true", "rapid.shrinktime": "5s"} {
+	for name, value := range map[string]string{"rapid.steps": "25", "rapid.nofailfile": "true", "rapid.shrinktime": "5s"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
@@ -39,26 +41,39 @@ func TestMain(m *testing.M) {
 // it, since PostgreSQL lets them go on at the same time.
 const differs = "^Test(Postgres|Run_|Runs_leave|Publishing_skips|Publishing_misses|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|Rebuild_beside|ApplyInline_keeps|Operation_runs)"
 
-// How many random histories a test tries unless -rapid.checks says otherwise.
-// Each opens two stores, which takes PostgreSQL several times as long as SQLite.
-const (
-	fewChecks    = "40"
-	fewestChecks = "10"
-)
+// checksAsked reports whether the command line says how many random histories a
+// test tries.
+var checksAsked = sync.OnceValue(func() (asked bool) {
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	return asked
+})
+
+// fewChecks is how many there are otherwise. Each opens two stores, which takes
+// PostgreSQL several times as long as SQLite.
+func fewChecks() int {
+	few := 40
+	if dbtest.Postgres() {
+		few = 10
+	}
+	if testing.Short() {
+		few /= 3
+	}
+	return few
+}
 
 // prepare fills the pair that every test gets a copy of.
 func prepare(p dbtest.Pair) error {
+	if !checksAsked() {
+		if err := flag.Set("rapid.checks", strconv.Itoa(fewChecks())); err != nil {
+			return err
+		}
+	}
 	s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
 	if err != nil {
 		return err
 	}
 	if err := s.Close(); err != nil || !dbtest.Postgres() {
 		return err
-	}
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == fewChecks {
-		if err := checks.Value.Set(fewestChecks); err != nil {
-			return err
-		}
 	}
 	return onPostgres.open(p.Projections)
 }
