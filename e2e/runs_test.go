@@ -112,7 +112,7 @@ func verified(t *testing.T, d databases, code int, flags ...string) (r runDoc) {
 	return r
 }
 
-// A field that somebody changed in the read models of a journal is found, with
+// A field that was changed in the read models of a journal is found, with
 // the event that had set it, and fixed by a rebuild of its campaign.
 func TestVerify_findsAPlantedField(t *testing.T) {
 	t.Parallel()

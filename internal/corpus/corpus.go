@@ -10,7 +10,7 @@
 // The recorded data lies beside the checkout and is not part of the project. A
 // test that needs it skips where it is missing, after the same test has run on
 // the made data. What is expected of the made data lies in testdata; write it
-// anew, after an intended change, with
+// after an intended change with
 //
 //	go test ./internal/corpus -update
 package corpus

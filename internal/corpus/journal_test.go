@@ -19,7 +19,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-var update = flag.Bool("update", false, "write what is expected of the made data anew, in testdata")
+var update = flag.Bool("update", false, "write what is expected of the made data to testdata")
 
 // write keeps a file of testdata.
 func write(t *testing.T, name string, text []byte) {
@@ -29,7 +29,7 @@ func write(t *testing.T, name string, text []byte) {
 	}
 }
 
-// The made data changes only when somebody wants it to: with it change the
+// The made data changes on purpose only: with it change the
 // inputs of many tests.
 func TestMade_isTheSameAsBefore(t *testing.T) {
 	t.Parallel()
