@@ -69,8 +69,9 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 
 // render answers with a page, rendered whole before its first byte is sent.
 func (s *server) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) error {
-	var buf bytes.Buffer
-	if err := c.Render(r.Context(), &buf); err != nil {
+	buf := templ.GetBuffer()
+	defer templ.ReleaseBuffer(buf)
+	if err := c.Render(r.Context(), buf); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -87,8 +88,9 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 	if r.Header.Get("HX-Target") != templates.LiveTarget {
 		return s.render(w, r, http.StatusOK, whole)
 	}
-	var buf bytes.Buffer
-	if err := live.Render(r.Context(), &buf); err != nil {
+	buf := templ.GetBuffer()
+	defer templ.ReleaseBuffer(buf)
+	if err := live.Render(r.Context(), buf); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
 	sum := sha256.Sum256(buf.Bytes())
