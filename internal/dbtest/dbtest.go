@@ -26,7 +26,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -95,6 +97,22 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	}
 	return code
 }
+
+// Checks is how many random histories a test tries on the database that is
+// prepared, unless -rapid.checks says so. In a short run rapid itself tries a
+// fifth of them, so that fewer than 5 would be none.
+func Checks(n int) {
+	if !checksAsked() {
+		set("rapid.checks", strconv.Itoa(n))
+	}
+}
+
+// checksAsked reports whether the command line has -rapid.checks. It is asked
+// first before Checks sets the flag.
+var checksAsked = sync.OnceValue(func() (asked bool) {
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	return asked
+})
 
 func set(name, value string) {
 	if err := flag.Set(name, value); err != nil {

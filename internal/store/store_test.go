@@ -18,27 +18,18 @@ import (
 	"outboxweb/internal/store"
 )
 
-// usualChecks is how many random histories a test tries; a short run tries 10.
-const usualChecks = "30"
-
 // TestMain lowers how many random histories a test tries, and for how long it
 // looks for a shorter one that fails as well, to what its time allows; the flags
 // raise them.
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": usualChecks, "rapid.shrinktime": "10s"} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
+	if err := flag.Set("rapid.shrinktime", "10s"); err != nil {
+		panic(err)
 	}
 	// Locks, copies and ranges are PostgreSQL's own; so is what statements that
 	// several processes run at a time do to each other.
 	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Scratch|Settle|SkipEvent|StartRun_ofMany|StepOperation|Swap|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
-		if checks := flag.Lookup("rapid.checks").Value; testing.Short() && checks.String() == usualChecks {
-			if err := checks.Set("10"); err != nil {
-				return err
-			}
-		}
+		dbtest.Checks(30)
 		s, err := store.Open(context.Background(), optionsFor(p))
 		if err != nil {
 			return err

@@ -5,9 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -41,32 +39,12 @@ func TestMain(m *testing.M) {
 // it, since PostgreSQL lets them go on at the same time.
 const differs = "^Test(Postgres|Run_|Runs_leave|Publishing_skips|Publishing_misses|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|Rebuild_beside|ApplyInline_keeps|Operation_runs)"
 
-// checksAsked reports whether the command line says how many random histories a
-// test tries.
-var checksAsked = sync.OnceValue(func() (asked bool) {
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
-	return asked
-})
-
-// fewChecks is how many there are otherwise. Each opens two stores, which takes
-// PostgreSQL several times as long as SQLite.
-func fewChecks() int {
-	few := 40
-	if dbtest.Postgres() {
-		few = 10
-	}
-	if testing.Short() {
-		few /= 3
-	}
-	return few
-}
-
 // prepare fills the pair that every test gets a copy of.
 func prepare(p dbtest.Pair) error {
-	if !checksAsked() {
-		if err := flag.Set("rapid.checks", strconv.Itoa(fewChecks())); err != nil {
-			return err
-		}
+	if dbtest.Postgres() { // where opening the two stores of a history takes several times as long
+		dbtest.Checks(10)
+	} else {
+		dbtest.Checks(40)
 	}
 	s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
 	if err != nil {
