@@ -25,6 +25,10 @@ func TestIdle(t *testing.T) {
 	}
 	s.awaitSettled(t)
 
+	eventually(t, 3*patience, "the sample of the next full minute is taken, which holds what was applied", func() (bool, string) {
+		last := scalar[int](t, d.journal(), `select coalesce(max(applied_total), 0) from samples`)
+		return last == 20, fmt.Sprintf("the last has %d", last)
+	})
 	const quiet = 5 * time.Second
 	since, last := time.Now(), disk(t, d, s)
 	eventually(t, 2*patience, fmt.Sprintf("the last sign of life is written and nothing for %s after it", quiet), func() (bool, string) {
