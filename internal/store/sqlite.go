@@ -60,7 +60,7 @@ func openSQLite(ctx context.Context, name, path string, mustExist bool) (*databa
 	if err := prepareFile(name, path, mustExist); err != nil {
 		return nil, err
 	}
-	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginAppendAlone: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: "begin"}
+	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginAppendAlone: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: beginReading}
 	// Without "file:" the driver drops every parameter in silence.
 	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
 	var err error
@@ -80,6 +80,8 @@ func openSQLite(ctx context.Context, name, path string, mustExist bool) (*databa
 	}
 	return d, nil
 }
+
+const beginReading = "begin"
 
 // prepareFile makes sure that the file can be opened for writing, so that a
 // wrong path is one clear sentence and not the driver's.
@@ -208,7 +210,15 @@ func (l *sqliteLink) close() {
 	}
 }
 
+// begin waits for nothing where the transaction only reads, so that it needs no
+// goroutine to watch ctx.
 func (l *sqliteLink) begin(ctx context.Context, text string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if text == beginReading {
+		ctx = background
+	}
 	_, err := l.exec(ctx, text, nil)
 	return err
 }
