@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/pressly/goose/v3"
 
 	"outboxweb/internal/outbox"
 )
@@ -22,9 +25,10 @@ type database struct {
 	beginWrite, beginAppend, beginAppendAlone, beginApply, beginPause, beginRead, beginSettled string
 	dialWriter, dialReader                                                                     func(context.Context) (link, error)
 
-	pool       *sql.DB // for migrations
-	readerPool *sql.DB // for digests
-	settings   string  // the first statement of a transaction on the pools; empty on SQLite
+	pool       *sql.DB                         // for migrations
+	provider   func() (*goose.Provider, error) // of them, read once
+	readerPool *sql.DB                         // for digests
+	settings   string                          // the first statement of a transaction on the pools; empty on SQLite
 
 	// On PostgreSQL only.
 	url      *postgresURL
@@ -61,10 +65,18 @@ func parseURL(flag, raw string) (location, error) {
 
 // open opens the database, without its schema being in place yet.
 func (l location) open(ctx context.Context, name string, o Options) (*database, error) {
+	var d *database
+	var err error
 	if l.postgres != nil {
-		return openPostgres(ctx, name, l.postgres, o)
+		d, err = openPostgres(ctx, name, l.postgres, o)
+	} else {
+		d, err = openSQLite(ctx, name, l.path, o.NoMigrate)
 	}
-	return openSQLite(ctx, name, l.path, o.NoMigrate)
+	if err != nil {
+		return nil, err
+	}
+	d.provider = sync.OnceValues(d.newProvider)
+	return d, nil
 }
 
 // connect makes the sessions. It is called once the schema is in place, since

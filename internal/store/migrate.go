@@ -25,7 +25,8 @@ type Migration struct {
 	AppliedAt *time.Time `json:"applied_at"` // nil when it is still to come
 }
 
-func (d *database) provider() (*goose.Provider, error) {
+// newProvider reads the steps of the database's schema.
+func (d *database) newProvider() (*goose.Provider, error) {
 	files, err := fs.Sub(migrationFiles, "migrations/"+d.dialect.name+"/"+d.name)
 	if err != nil {
 		return nil, err
