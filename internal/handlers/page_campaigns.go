@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
@@ -76,11 +78,13 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 		v.After = *q.AfterSeq
 	}
 	after := min(v.After, c.HighWaterSeq) // or the sum below might overflow
-	if v.Events, err = s.Store.EventLines(ctx, id, after+1, after+eventsShown); err != nil {
-		return v, err
-	}
 	first := max(1, min(c.AppliedSeq+1-timelineBefore, c.HighWaterSeq-timelineShown+1))
 	if v.Timeline, err = s.Store.EventLines(ctx, id, first, first+timelineShown-1); err != nil {
+		return v, err
+	}
+	if after+1 >= first && after+eventsShown < first+timelineShown { // as around the next event
+		v.Events = linesBetween(v.Timeline, after+1, after+eventsShown)
+	} else if v.Events, err = s.Store.EventLines(ctx, id, after+1, after+eventsShown); err != nil {
 		return v, err
 	}
 	if v.Cursors, err = s.Store.Cursors(ctx, id, s.Projections); err != nil {
@@ -107,6 +111,14 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: id, Limit: actsShownOf})
 	v.Acts = acts.Items
 	return v, err
+}
+
+// linesBetween are the lines from seq first to seq last.
+func linesBetween(lines []outbox.EventLine, first, last int64) []outbox.EventLine {
+	bySeq := func(l outbox.EventLine, seq int64) int { return cmp.Compare(l.Seq, seq) }
+	from, _ := slices.BinarySearchFunc(lines, first, bySeq)
+	to, _ := slices.BinarySearchFunc(lines, last+1, bySeq)
+	return lines[from:to]
 }
 
 func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {

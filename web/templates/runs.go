@@ -386,17 +386,21 @@ func runTwins(p Page, r outbox.Run) Twins {
 
 // actRun is the run that an act was about, from its audit record; 0 when it was
 // about none.
-func actRun(a outbox.Act) int64 {
-	if !strings.HasPrefix(string(a.Action), "run_") {
-		return 0
+func actRun(a outbox.Act) int64 { return runRecordOf(a).RunID }
+
+// runRecord is what the audit record of an act on a run says of the run.
+type runRecord struct {
+	RunID  int64            `json:"run_id"`
+	Scope  string           `json:"scope"`
+	Status outbox.RunStatus `json:"status"`
+}
+
+// runRecordOf leaves out what is missing, and everything of another act.
+func runRecordOf(a outbox.Act) (d runRecord) {
+	if strings.HasPrefix(string(a.Action), "run_") {
+		_ = json.Unmarshal(a.After, &d)
 	}
-	var d struct {
-		RunID int64 `json:"run_id"`
-	}
-	if json.Unmarshal(a.After, &d) != nil {
-		return 0
-	}
-	return d.RunID
+	return d
 }
 
 // runActSentence says what an act on a run did, from its audit record.
@@ -404,15 +408,11 @@ func runActSentence(a outbox.Act) string {
 	var before struct {
 		Kind string `json:"kind"`
 	}
-	var after struct {
-		Scope  string           `json:"scope"`
-		Status outbox.RunStatus `json:"status"`
-	}
-	_ = json.Unmarshal(a.Before, &before) // what is missing is left out
-	_ = json.Unmarshal(a.After, &after)
-	run := "run " + itoa(actRun(a))
+	after := runRecordOf(a)
+	run := "run " + itoa(after.RunID)
 	switch {
 	case a.Action == "run_start":
+		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
 	case a.Action == "run_cancel" && after.Status == outbox.RunCancelling:
 		return fmt.Sprintf("Cancelled %s: it ends as soon as the process that works on it has noticed.", run)
