@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/metrics":    {"internal/outbox"},
 	"internal/sample":     {"internal/outbox"},
 	"internal/redact":     {"internal/outbox"},
+	"internal/cputest":    {},
 	"internal/pgtest":     {},
 	"internal/dbtest":     {"internal/pgtest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},

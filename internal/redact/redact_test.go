@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"outboxweb/internal/cputest"
 	"outboxweb/internal/outbox"
 )
 
@@ -174,30 +174,15 @@ func TestText_takesTimeInProportion(t *testing.T) {
 		// Were it the square, 16 times as much would take 256 times as long.
 		const part = 16
 		small, large := strings.Repeat(piece, (1<<20)/part/len(piece)), strings.Repeat(piece, (1<<20)/len(piece))
-		one := quickest(5, small)
-		for tries := 1; ; tries++ {
-			all := quickest(1, large)
-			if all <= 5*part*one {
-				break
-			}
-			if tries == 5 {
-				t.Errorf("of %q, %d bytes take %s and %d bytes %s", piece, len(small), one, len(large), all)
-				break
-			}
-			one = max(one, quickest(1, small)) // the machine may have become slower
+		one, all := took(t, 5, small), took(t, 2, large)
+		if all > 5*part*one {
+			t.Errorf("of %q, %d bytes take %s and %d bytes %s", piece, len(small), one, len(large), all)
 		}
 	}
 }
 
-// quickest is how long it takes to redact a text, at best.
-func quickest(times int, text string) time.Duration {
-	best := time.Duration(math.MaxInt64)
-	for range times {
-		began := time.Now()
-		Builtin().Text(text)
-		best = min(best, time.Since(began))
-	}
-	return best
+func took(t *testing.T, calls int, text string) time.Duration {
+	return cputest.Least(t, calls, func() { Builtin().Text(text) })
 }
 
 func TestJSON_pairsOfNameAndValue(t *testing.T) {

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"outboxweb/internal/cputest"
 )
 
 // written is a tree that shows everything, written as JSON again.
@@ -307,16 +308,10 @@ func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it co
 	}
 	// Were each item looked for from the start, a document 16 times as long would
 	// take 256 times as long.
-	quickest := func(times int, text string, from int) time.Duration {
-		best := time.Duration(math.MaxInt64)
-		for range times {
-			began := time.Now()
-			mustTree(t, text, "/items", from)
-			best = min(best, time.Since(began))
-		}
-		return best
+	took := func(calls int, text string, from int) time.Duration {
+		return cputest.Least(t, calls, func() { mustTree(t, text, "/items", from) })
 	}
-	if one, all := quickest(5, small, 400_000/part), quickest(2, whole, 400_000); all > 5*part*one {
+	if one, all := took(5, small, 400_000/part), took(2, whole, 400_000); all > 5*part*one {
 		t.Errorf("%d bytes took %s, and %d bytes took %s", len(small), one, len(whole), all)
 	}
 }
