@@ -17,7 +17,7 @@ func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			const campaigns, events, rate = 20, 30, 60
+			const campaigns, events, slow, rate = 20, 30, 6, 60 // at slow there are 100 seconds to cancel the run
 			d := newDatabases(t)
 			projections := writeProjections(t, ledgerProjections)
 			mustCommand(t, d, numberedJournal(campaigns, events), append([]string{"append", "-"}, projections...)...)
@@ -31,7 +31,7 @@ func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 			b.click(`[aria-labelledby="projection-ledger"] ` + marked("start-rebuild"))
 			b.at("/runs/new")
 			b.await("the page says what it will do", telling(marked("run-preview"), "20 campaigns")+" && "+telling(marked("run-preview"), "600 events"))
-			b.typeInto("#rate", fmt.Sprint(rate))
+			b.typeInto("#rate", fmt.Sprint(slow))
 			b.typeInto("#reason", "to see it go")
 			b.click(marked("run-start"))
 			b.at("/runs/1")

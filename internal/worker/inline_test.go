@@ -60,8 +60,12 @@ func appendConcurrently(t *testing.T, callers, each int, benches ...*bench) {
 		appending.Go(func() {
 			for range each {
 				appended, err := b.Append(context.Background(), store.Append{Events: notes("a", 1)})
-				if err == nil {
-					err = b.worker.ApplyInline(context.Background(), "a")
+				for err == nil {
+					// Where it waits for others for too long it says so.
+					if err = b.worker.ApplyInline(context.Background(), "a"); !errors.Is(err, outbox.ErrNotYet) {
+						break
+					}
+					err = nil
 				}
 				if err != nil {
 					t.Errorf("append inline: %v", err)
