@@ -32,8 +32,11 @@ var (
 	buttonTag = regexp.MustCompile(`<button[^>]* formaction="([^"]*)"`)
 	linkTag   = regexp.MustCompile(`<a [^>]*href="([^"]*)"`)
 	actionOf  = regexp.MustCompile(` action="([^"]*)"`)
-	curlPost  = regexp.MustCompile(`curl [^\n]*Content-Type[^\n]*http://127\.0\.0\.1:8080(/[^\s'<]*)`)
+	curlPost  = regexp.MustCompile(`curl [^<]*?` + curlSends + `[^<]*?https?://[^/\s']+(/[^\s'<]*)`)
 )
+
+// curlSends is in each curl line that asks for a change, and in no other.
+const curlSends = "Content-Type: application/json"
 
 // offer is a control of a page, and who may use it.
 type offer struct {
@@ -80,10 +83,25 @@ func (s *site) offers(page, body string) map[string]offer {
 	for _, m := range linkTag.FindAllStringSubmatch(body, -1) {
 		leads(m[1])
 	}
-	for _, m := range curlPost.FindAllStringSubmatch(html.UnescapeString(body), -1) {
+	text := html.UnescapeString(body)
+	curls := curlPost.FindAllStringSubmatch(text, -1)
+	for _, m := range curls {
 		posts("curl", m[1])
 	}
+	if shown := strings.Count(text, curlSends); len(curls) != shown {
+		s.t.Errorf("%s shows %d curl lines that send something, of which %d are understood", page, shown, len(curls))
+	}
 	return all
+}
+
+// curlsOf counts the curl lines among the controls.
+func curlsOf(offers map[string]offer) (n int) {
+	for key := range offers {
+		if strings.HasPrefix(key, "curl ") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestPages_offerExactlyWhatTheRoleAllows compares what each role is offered on
@@ -91,9 +109,10 @@ func (s *site) offers(page, body string) map[string]offer {
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
-	seen := map[string]int{}
+	seen, curls := map[string]int{}, 0
 	for _, page := range filledPages {
 		admins := g.offers(page, g.get(page, people[outbox.RoleAdmin]).want(t, 200).lacks(t, `data-testid="withheld"`).body)
+		curls += curlsOf(admins)
 		for _, role := range outbox.Roles {
 			a := g.get(page, people[role]).want(t, 200, `data-testid="role">`+string(role)+"<")
 			want, missing := map[string]offer{}, map[outbox.Role]bool{}
@@ -119,6 +138,9 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	if seen["viewer"] != 0 || seen["operator"] < 50 || seen["admin"] <= seen["operator"] {
 		t.Errorf("controls on all pages: %v", seen)
 	}
+	if curls == 0 {
+		t.Error("no page shows an admin a curl line that acts")
+	}
 	for key, r := range g.srv.routes {
 		if r.action != "" && !strings.Contains(key, apiPrefix) && !g.offered(r.pattern) {
 			t.Errorf("no page of this test offers %s", key)
@@ -143,9 +165,14 @@ func (g *guarded) offered(pattern string) bool {
 func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
-	offering := map[string]bool{}
+	offering, curls := map[string]bool{}, 0
 	for _, page := range filledPages {
-		offering[page] = len(g.offers(page, g.get(page, people[outbox.RoleAdmin]).body)) > 0
+		offers := g.offers(page, g.get(page, people[outbox.RoleAdmin]).body)
+		offering[page] = len(offers) > 0
+		curls += curlsOf(offers)
+	}
+	if curls == 0 {
+		t.Error("no page shows an admin a curl line that acts while changes are allowed")
 	}
 	g.srv.ReadOnly = true
 	for _, c := range g.srv.overviews {
