@@ -87,7 +87,7 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := startSeats(t)
-			appendTo(t, s, "", "table", seats("ana"))
+			appendTo(t, s, "", "table", seats("ana", "ben"))
 			s.awaitSettled(t)
 			b := kind.open(t, s)
 			b.open("/campaigns/table")
@@ -95,7 +95,7 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 			b.click(marked("pause"))
 			b.await("the pause is confirmed", telling(marked("flash"), "Paused campaign table."))
 			b.sound("a paused campaign")
-			appendTo(t, s, "", "table", seats("", "ben", "cem")[1:])
+			appendTo(t, s, "", "table", seats("", "", "cem")[2:])
 			b.open("/")
 			b.lookUntil("the overview says what is off", telling("#live", "1 of 1 campaign is paused")+" && "+telling("#live .pair", "seats are counted by hand"))
 			b.agrees()
@@ -107,39 +107,15 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 			}
 			b.click(`.pair a[href="/campaigns/table"]`)
 			b.at("/campaigns/table")
+			b.await("what was appended waits", telling("#live", "2 of 3")+" && "+telling("#live", "paused"))
+			b.typeInto("#resume-reason", "they are all there")
 			b.click(marked("resume"))
 			b.await("it goes on", telling(marked("flash"), "Resumed campaign table."))
-			b.lookUntil("all is applied", telling("#live", "3 of 3"))
+			b.lookUntil("all is applied", telling("#live", "3 of 3")+" && "+telling("#live", "current"))
+			b.await("both acts are listed", telling("#live", "seats are counted by hand")+" && "+telling("#live", "they are all there"))
 			b.open("/")
 			b.lookUntil("nothing is off any more", telling("#live", "Nothing: every campaign may run"))
 		})
-	}
-}
-
-// Of two operators who mend one row at the same time one does it, and the
-// other is told by whom it was done.
-func TestBrowser_twoOperatorsOnOneRow(t *testing.T) {
-	t.Parallel()
-	s, _ := startSeats(t, quickDeath...)
-	appendTo(t, s, "", "table", seats("ana", "ana", "cem"))
-	awaitCounts(t, s, "", 1, 0, 1)
-	s.post(t, http.StatusOK, "/api/v1/campaigns/table/pause", map[string]any{"reason": "so that the row stays as it is"})
-	first, second := openTab(t, s), openTab(t, s)
-	for _, b := range []*tab{first, second} {
-		b.open("/rows/table/2")
-		b.typeInto("input[name=reason]", "the seat is free")
-	}
-	first.sound("a dead row")
-	first.click(marked("requeue"))
-	first.await("the first did it", telling(marked("flash"), "Requeued event 2 of campaign table"))
-	second.expect("409")
-	second.click(marked("requeue"))
-	second.await("the second is told", telling("main", "has changed since you looked: status is pending, not dead, it has 0 failed attempts, not 2; last act: requeue by local"))
-	second.sound("a refusal")
-	var audit struct{ Items []struct{ Action string } }
-	s.get(t, "/api/v1/audit?action=requeue&outcome=done", &audit)
-	if len(audit.Items) != 1 {
-		t.Errorf("the audit has %d requeues, want one", len(audit.Items))
 	}
 }
 

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -177,36 +174,4 @@ func TestBrowser_listsLeadOnAndBack(t *testing.T) {
 
 func tableOf(row string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(row, "row-"), "-2")
-}
-
-func TestHTTP_exportsByCurl(t *testing.T) {
-	t.Parallel()
-	s := poisonedTables(t, 3)
-	appendTo(t, s, "", "=1+1", seats("ana", "ana", "ben"))
-	awaitCounts(t, s, "", 1, 0, 4)
-	curl := func(path string) string {
-		t.Helper()
-		out, err := exec.Command("curl", "--fail", "--silent", "--show-error", "--dump-header", "-", s.url+path).CombinedOutput()
-		if err != nil {
-			t.Fatalf("curl %s: %v: %s", path, err, out)
-		}
-		head, body, _ := strings.Cut(string(out), "\r\n\r\n")
-		if !strings.Contains(head, `attachment; filename="outboxweb-rows-2`) {
-			t.Errorf("%s is no file: %s", path, head)
-		}
-		return body
-	}
-	records, err := csv.NewReader(strings.NewReader(curl("/export/rows?format=csv&status=dead"))).ReadAll()
-	if err != nil || len(records) != 5 {
-		t.Fatalf("the file has %q, %v", records, err)
-	}
-	if !slices.ContainsFunc(records, func(r []string) bool { return r[0] == "'=1+1" && r[1] == "2" && r[3] == "dead" }) {
-		t.Errorf("the campaign that looks like a formula is in none of %q", records)
-	}
-	var all []struct {
-		CampaignID string `json:"campaign_id"`
-	}
-	if err := json.Unmarshal([]byte(curl("/api/v1/export/rows?format=json")), &all); err != nil || len(all) != 5 {
-		t.Errorf("the file has %v, %v", all, err)
-	}
 }

@@ -79,9 +79,10 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 			b.expect("409")
 			b.click(marked("requeue"))
 			b.await("the refusal is shown", saying("h1", "Not possible now"))
-			b.await("it says what changed", telling("main", "has changed since you looked: status is pending, not dead"))
+			b.await("it says what changed", telling("main", "has changed since you looked: status is pending, not dead, it has 0 failed attempts, not 2"))
 			b.await("it says who did it", telling("main", "requeue by local"))
 			b.await("it looks like the other pages", ground+" === "+js(styled))
+			b.sound("a refusal")
 			if b.scripts {
 				b.at("/rows/c-1/2")
 			}

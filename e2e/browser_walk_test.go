@@ -181,32 +181,6 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 	}
 }
 
-// An operator pauses a campaign, sees that it is, and resumes it.
-func TestBrowser_operatorPausesACampaign(t *testing.T) {
-	t.Parallel()
-	for _, kind := range tabs() {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			s, _ := startSeats(t, quickDeath...)
-			appendTo(t, s, "", "c-1", seats("ana", "ben"))
-			s.awaitSettled(t)
-			b := kind.open(t, s)
-			b.open("/campaigns/c-1")
-			b.typeInto("#pause-reason", "looking into it")
-			b.click(marked("pause"))
-			b.await("it is paused", telling(marked("flash"), "Paused campaign c-1")+" && "+telling("#live", "looking into it")+" && !!document.querySelector("+js(marked("resume"))+")")
-
-			s.post(t, http.StatusCreated, "/api/v1/campaigns/c-1/events", taken("seat-3", "cem"))
-			b.lookUntil("what is appended waits", telling("#live", "2 of 3")+" && "+telling("#live", "paused"))
-			b.typeInto("#resume-reason", "it is fine")
-			b.click(marked("resume"))
-			b.await("it is resumed", telling(marked("flash"), "Resumed campaign c-1"))
-			b.lookUntil("what waited is applied", telling("#live", "3 of 3")+" && "+telling("#live", "current"))
-			b.await("both acts are listed", telling("#live", "looking into it")+" && "+telling("#live", "it is fine"))
-		})
-	}
-}
-
 // A failed head whose cause is mended need not wait for its next attempt.
 func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestHTTP_probesAndMetrics(t *testing.T) {
@@ -66,50 +64,6 @@ func TestHTTP_pages(t *testing.T) {
 	}
 }
 
-func TestHTTP_refusals(t *testing.T) {
-	t.Parallel()
-	s := start(t, newDatabases(t), append([]string{"--max-payload", "2000"}, writeProjections(t, historyProjections)...)...)
-	const path = "/api/v1/campaigns/c-1/events"
-	first := event{EventID: "e-1", EventType: "one.made", Payload: map[string]any{"n": 1}}
-	s.post(t, http.StatusCreated, path, first)
-	s.awaitSettled(t) // its row is gone only then; wait=applied is answered before
-
-	for _, test := range []struct {
-		name, method, path string
-		body               any
-		status             int
-		field              string   // in errors
-		words              []string // in detail
-	}{
-		{"unknown address", http.MethodGet, "/api/v1/nothing", nil, http.StatusNotFound, "", nil},
-		{"unknown campaign", http.MethodGet, "/api/v1/campaigns/nobody", nil, http.StatusNotFound, "", []string{"nobody"}},
-		{"unknown row", http.MethodGet, "/api/v1/rows/nobody/1", nil, http.StatusNotFound, "", []string{"nobody"}},
-		{"row that is applied", http.MethodPost, "/api/v1/rows/c-1/1/requeue", map[string]any{}, http.StatusNotFound, "", []string{"c-1"}},
-		{"wrong method", http.MethodDelete, "/api/v1/campaigns/c-1", nil, http.StatusMethodNotAllowed, "", nil},
-		{"no JSON", http.MethodPost, path, "text", http.StatusUnprocessableEntity, "", []string{"object"}},
-		{"unknown field", http.MethodPost, path, map[string]any{"event_type": "a", "payload": map[string]any{}, "colour": 1}, http.StatusUnprocessableEntity, "colour", []string{"colour"}},
-		{"missing field", http.MethodPost, path, map[string]any{"payload": map[string]any{}}, http.StatusUnprocessableEntity, "event_type", nil},
-		{"field in a batch", http.MethodPost, path, map[string]any{"events": []any{first, map[string]any{"event_type": "a"}}}, http.StatusUnprocessableEntity, "events[1].payload", []string{"event 2 of the batch"}},
-		{"too large", http.MethodPost, path, event{EventType: "a", Payload: map[string]any{"x": strings.Repeat("x", 2000)}}, http.StatusRequestEntityTooLarge, "", []string{"limit is 2000"}},
-		{"other content", http.MethodPost, path, event{EventID: "e-1", EventType: "one.made", Payload: map[string]any{"n": 2}}, http.StatusConflict, "", []string{"e-1", "seq 1"}},
-		{"other expected seq", http.MethodPost, path, map[string]any{"events": []event{{EventType: "a", Payload: map[string]any{}}}, "expected_seq": 7}, http.StatusConflict, "", []string{"seq 1", "expected 7"}},
-		{"other campaign", http.MethodPost, path, event{CampaignID: "c-2", EventType: "a", Payload: map[string]any{}}, http.StatusUnprocessableEntity, "campaign_id", []string{"c-2"}},
-		{"unknown status", http.MethodGet, "/api/v1/rows?status=lost", nil, http.StatusUnprocessableEntity, "status", nil},
-		{"limit over 200", http.MethodGet, "/api/v1/rows?limit=201", nil, http.StatusUnprocessableEntity, "limit", nil},
-		{"paused already", http.MethodPost, "/api/v1/campaigns/c-1/resume", map[string]any{}, http.StatusConflict, "", []string{"not paused"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := refused(t, do(t, s, test.method, test.path, test.body), test.status, test.words...)
-			if test.field != "" && p.Errors[test.field] == "" {
-				t.Errorf("errors %v do not name %s", p.Errors, test.field)
-			}
-		})
-	}
-	if c := campaignState(t, s, "c-1"); c.HighWaterSeq != 1 || c.AppliedSeq != 1 {
-		t.Errorf("refused requests left something behind: %+v", c)
-	}
-}
-
 // Requests that a browser may have been tricked into are refused, whoever they
 // name.
 func TestHTTP_refusesOtherSites(t *testing.T) {
@@ -147,26 +101,6 @@ func TestHTTP_refusesOtherSites(t *testing.T) {
 	s.get(t, "/api/v1/summary", &sum)
 	if sum.Campaigns.Total != 0 {
 		t.Errorf("something was appended all the same: %+v", sum)
-	}
-}
-
-func TestHTTP_appendIsIdempotent(t *testing.T) {
-	t.Parallel()
-	s := start(t, newDatabases(t), writeProjections(t, historyProjections)...)
-	const path = "/api/v1/campaigns/c-1/events"
-	batch := map[string]any{"expected_seq": 0, "events": []event{
-		{EventID: "e-1", EventType: "one.made", Payload: map[string]any{"n": 1}}, {EventID: "e-2", EventType: "one.made", Payload: map[string]any{"n": 2}}}}
-	var created, again struct{ Events []appended }
-	s.post(t, http.StatusCreated, path, batch).decode(t, &created)
-	s.post(t, http.StatusOK, path, batch).decode(t, &again)
-	for i := range again.Events {
-		if !again.Events[i].Existed {
-			t.Errorf("the event sent again does not say so: %+v", again.Events[i])
-		}
-		again.Events[i].Existed = false
-	}
-	if diff := cmp.Diff(created, again); diff != "" || len(created.Events) != 2 || created.Events[1].Seq != 2 {
-		t.Errorf("sent again, the events stand elsewhere (-first +again):\n%s", diff)
 	}
 }
 

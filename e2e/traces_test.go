@@ -65,6 +65,9 @@ func appendTraces(t *testing.T, d databases, traces corpus.Traces, first int, fl
 	if sum := s.awaitSettled(t); sum.Counts.Dead > 0 || sum.Lag.Events > 0 {
 		t.Fatalf("settled at %+v", sum)
 	}
+	if n := s.metric(t, "outboxweb_apply_failures_total"); n != 0 {
+		t.Errorf("applying the traces failed %v times on the way", n)
+	}
 	if code := s.stop(t); code != 0 {
 		t.Fatalf("the server ended with exit code %d", code)
 	}

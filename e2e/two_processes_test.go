@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -327,26 +326,4 @@ func locked(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return true
-}
-
-// After a wave nothing stays leased, however many campaigns there are: with
-// leases of an hour one that stayed would hold its campaign up for ever.
-func TestLeases_endWithTheirWave(t *testing.T) {
-	t.Parallel()
-	d := newDatabases(t)
-	projections := writeProjections(t, historyProjections)
-	const campaigns = 2000
-	var journal bytes.Buffer
-	for i := range campaigns {
-		if err := json.NewEncoder(&journal).Encode(event{CampaignID: fmt.Sprintf("campaign-%04d", i), EventType: "one.made", Payload: map[string]any{"n": i}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustCommand(t, d, &journal, append([]string{"append", "-"}, projections...)...)
-	s := start(t, d, append([]string{"--batch-size", "100", "--lease", "1h", "--poll-interval", "1h"}, projections...)...)
-	if sum := s.awaitSettled(t); sum.Campaigns.Total != campaigns || sum.Lag.Events != 0 {
-		t.Errorf("settled at %+v", sum)
-	}
-	verifyNothingHeld(t, d)
-	verifyApplied(t, d)
 }

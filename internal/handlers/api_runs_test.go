@@ -139,9 +139,3 @@ func TestRunAPI_takesAsManyCampaignsAsARunNames(t *testing.T) {
 	}
 	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(ids, ",")+`]}`).want(t, 404, "unknown")
 }
-
-func TestRunAPI_isRefusedOnAReadOnlyServer(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ReadOnly = true })
-	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 403, "read-only")
-}

@@ -45,6 +45,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"unknown field beside the events", `{"events":[],"expected":1}`, 422, []string{`"expected":`, "events, expected_seq or condition"}},
 		{"no events", `{"events":[]}`, 422, []string{"no event to append"}},
 		{"no JSON", `hello`, 422, []string{"not JSON"}},
+		{"JSON, but no object", `"text"`, 422, []string{"object"}},
 		{"nothing", ``, 422, []string{"ends too early"}},
 		{"invalid UTF-8", "{\"event_type\":\"\xff\",\"payload\":{}}", 422, []string{"not valid UTF-8"}},
 		{"NUL", `{"event_type":"a","payload":{"x":"\u0000"}}`, 422, []string{"NUL"}},

@@ -86,6 +86,8 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 			t.Errorf("%s: %q has %q", c.name, p.Detail, c.lacks)
 		}
 	}
+	s.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).
+		want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
 	for _, s := range []*site{s, public} {
 		s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
 	}

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -262,21 +261,6 @@ func TestDryRun_letsFewInAtATime(t *testing.T) {
 	s.get("/rows/c-1/1/dry-run").want(t, 200)
 	if len(s.srv.trying.places) != dryRunsAtATime-1 {
 		t.Error("a dry run keeps its place when it has ended")
-	}
-}
-
-func TestRefusal_namesTheRunInTheWay(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a")
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	_, err := s.store.StartRun(context.Background(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, s.srv.Projections)
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); !ok || refusal.Run != 1 {
-		t.Errorf("the refusal is %+v", err)
-	}
-	preview, err := s.store.PreviewRun(context.Background(), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}}, s.srv.Projections)
-	if err != nil || preview.InTheWay == nil || preview.InTheWay.ID != 1 || preview.Events != 1 {
-		t.Errorf("the preview is %+v, %v", preview, err)
 	}
 }
 

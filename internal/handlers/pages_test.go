@@ -184,26 +184,6 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 	}
 }
 
-func TestLists_pageByCursor(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a", "a", "a")
-	next := regexp.MustCompile(`href="([^"]*)" data-testid="next-page"`)
-	target := "/rows?limit=2"
-	var rows int
-	for pages := 0; target != "" && pages < 5; pages++ {
-		a := s.get(target).want(t, 200)
-		rows += strings.Count(a.body, `data-testid="row-c-1-`)
-		target = ""
-		if m := next.FindStringSubmatch(a.body); m != nil {
-			target = strings.ReplaceAll(m[1], "&amp;", "&")
-		}
-	}
-	if rows != 3 {
-		t.Errorf("%d rows on all pages", rows)
-	}
-}
-
 func TestReadOnly_offersAndDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()

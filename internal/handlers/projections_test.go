@@ -104,11 +104,3 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }
-
-func TestProjectionPages_offerNothingWhereNothingMayChange(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ReadOnly = true })
-	for _, page := range []string{"/projections", "/projections/campaigns"} {
-		s.get(page).want(t, 200).lacks(t, "/pause")
-	}
-}

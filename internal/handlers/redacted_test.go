@@ -310,16 +310,6 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 	}
 }
 
-func TestReveal_isRefusedByAReadOnlyServer(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a")
-	s.srv.ReadOnly = true
-	s.submit("/campaigns/c-1/events/1/reveal", "reason=r").want(t, 403)
-	s.post("/api/v1/campaigns/c-1/events/1/reveal", `{"reason":"r"}`).want(t, 403)
-	s.get("/campaigns/c-1/events/1").want(t, 200, "This server is read-only")
-}
-
 // The store's own answers have secrets: only the view of it may be asked.
 func TestRedaction_handlersAskNoStoreButTheRedactedOne(t *testing.T) {
 	t.Parallel()

@@ -50,24 +50,6 @@ func TestHost_onlyKnownNamesAreAnswered(t *testing.T) {
 	s.get("/api/v1/summary", host("evil.example")).want(t, 421, "urn:outboxweb:host", "evil.example")
 }
 
-func TestOrigin_writesOfOtherSitesAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
-	form := header("Content-Type", "application/x-www-form-urlencoded")
-	pause := func(change ...func(*http.Request)) answer { return s.do("POST", "/campaigns/c-2/pause", "", change...) }
-	pause(form, header("Sec-Fetch-Site", "cross-site")).want(t, 403, "another site", "nothing was changed")
-	pause(form, header("Sec-Fetch-Site", "same-site")).want(t, 403)
-	pause(form, header("Origin", "https://evil.example")).want(t, 403)
-	pause(form, header("Origin", "null")).want(t, 403)
-	pause(form).want(t, 403, "neither an Origin nor a Sec-Fetch-Site header")
-	s.post("/api/v1/campaigns/c-2/pause", "{}", header("Sec-Fetch-Site", "cross-site")).want(t, 403, "urn:outboxweb:origin")
-	s.post("/api/v1/campaigns/c-2/pause", "{}", header("Origin", "https://evil.example")).want(t, 403)
-	s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
-
-	pause(form, header("Origin", "http://127.0.0.1:8080")).want(t, http.StatusSeeOther)
-	s.post("/api/v1/campaigns/c-2/resume", "{}").want(t, 200)
-}
-
 func TestMediaType_formsAreFormsAndActsAreJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()

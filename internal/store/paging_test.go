@@ -454,33 +454,6 @@ func (f *fixture) totalIsWhatIsListed(t *testing.T, filter outbox.CampaignFilter
 	}
 }
 
-func TestTotals_ofActsAgreeWithTheFilter(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.append("a", 1)
-	for range 4 {
-		f.pause("a")
-		f.clock.advance(time.Minute)
-		if _, err := f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil {
-			t.Fatal(err)
-		}
-		f.clock.advance(time.Minute)
-	}
-	half := f.clock.now().Add(-4 * time.Minute)
-	for _, c := range []struct {
-		filter outbox.ActFilter
-		want   string
-	}{
-		{outbox.ActFilter{}, "8"}, {outbox.ActFilter{Action: "pause"}, "4"}, {outbox.ActFilter{Actor: "nobody"}, "0"}, {outbox.ActFilter{CampaignID: "a"}, "8"},
-		{outbox.ActFilter{CampaignID: "a", Action: "resume"}, "4"}, {outbox.ActFilter{Since: half}, "4"}, {outbox.ActFilter{Until: half, Action: "pause"}, "2"},
-	} {
-		c.filter.Limit = 1
-		if got := total(f.actPager(c.filter)("")); got != c.want {
-			t.Errorf("%+v: total %s, want %s", c.filter, got, c.want)
-		}
-	}
-}
-
 func TestInPages_readEverythingOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))

@@ -75,7 +75,9 @@ func TestAct_thatIsRefusedLeavesOneRecord(t *testing.T) {
 		var refusal *outbox.Refusal
 		f.unchanged(func() {
 			_, err := op.do(f, o)
-			refusal = refused(t, err, outbox.ErrInvalid, "502", "500")
+			if refusal = refused(t, err, outbox.ErrInvalid, "502", "500"); refusal.Field != "reason" {
+				t.Errorf("the refusal is about %q", refusal.Field)
+			}
 		})
 		list := f.refusals()
 		if len(list) != 1 {

@@ -179,31 +179,3 @@ func appendAgain(t *testing.T, b *bench, events []outbox.Event) {
 		}
 	}
 }
-
-func TestWorker_makesTheExpectedDigestsOfTraces(t *testing.T) {
-	t.Parallel()
-	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
-		t.Parallel()
-		expected := make(map[string]string)
-		var events []outbox.Event
-		for _, trace := range traces {
-			expected[trace.Name] = trace.Digests["full"]
-			events = append(events, trace.Parse(t)...)
-		}
-		mustHaveDigests(t, applied(t, dbtest.New(t), events), expected)
-		if dbtest.Postgres() {
-			mustHaveDigests(t, applied(t, dbtest.Files(t.TempDir()), events), expected)
-		}
-	})
-}
-
-// applied is the digests of traces after they were applied.
-func applied(t *testing.T, p dbtest.Pair, events []outbox.Event) map[string]string {
-	t.Helper()
-	b := openPair(t, p, []string{"builtin:traces"})
-	b.mustAppend(t, events...)
-	b.drain(t)
-	mustBeUntouched(t, b)
-	b.mustBeSound(t)
-	return b.digests(t, events)
-}
