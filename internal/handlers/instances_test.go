@@ -11,7 +11,6 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
-	"outboxweb/web/templates"
 )
 
 // beat writes the heartbeat of an instance that promises one every two seconds.
@@ -82,9 +81,6 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 	if dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`); dead > running {
 		t.Error("who left campaigns behind does not come first")
 	}
-	target := header("HX-Target", templates.LiveTarget)
-	live := s.get("/instances", target).want(t, 200, "1 silent", `id="instance-dead"`)
-	s.get("/instances", target, header("If-None-Match", live.Header.Get("ETag"))).want(t, 304)
 }
 
 func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {

@@ -249,31 +249,36 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 	}
 }
 
-func TestPanic_beforeTheAnswerIsAPageWithTheRequestsID(t *testing.T) {
+func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := newSite(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	s.srv.router.Get("/test/panic", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Disposition", "attachment")
-		w.Header().Set("Content-Length", "3")
-		panic("secret")
-	})
-	response, err := http.Get(s.listenWith(Patience{}).URL + "/test/panic")
-	if err != nil {
-		t.Fatal(err)
+	server := s.listenWith(Patience{})
+	for path, says := range map[string]string{"/test/panic": "<html", apiPrefix + "/panic": "urn:outboxweb:internal"} {
+		s.srv.router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Disposition", "attachment")
+			w.Header().Set("Content-Length", "3")
+			panic("secret")
+		})
+		response, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		id := response.Header.Get("X-Request-Id")
+		if err != nil || response.StatusCode != 500 || id == "" || !strings.Contains(string(body), id) || !strings.Contains(string(body), says) || strings.Contains(string(body), "secret") {
+			t.Errorf("%s: %s, %v: %s", path, response.Status, err, body)
+		}
+		if response.Header.Get("Content-Disposition") != "" || response.Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: headers %v", path, response.Header)
+		}
+		if !strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), id) {
+			t.Errorf("%s: the log has %s", path, &log)
+		}
+		log.Reset()
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	id := response.Header.Get("X-Request-Id")
-	if err != nil || response.StatusCode != 500 || id == "" || !strings.Contains(string(body), id) || strings.Contains(string(body), "secret") {
-		t.Errorf("%s, %v: %s", response.Status, err, body)
-	}
-	if response.Header.Get("Content-Disposition") != "" || response.Header.Get("Content-Security-Policy") == "" {
-		t.Errorf("headers %v", response.Header)
-	}
-	if !strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), id) {
-		t.Errorf("the log has %s", &log)
-	}
+	s.get("/healthz").want(t, 200)
 }
 
 func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {

@@ -226,18 +226,6 @@ select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, store.MaxOperation); err != ni
 	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 that match are taken", `name="limit" value="20000"`)
 }
 
-func TestOperationPages_areLive(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).blocked(1)
-	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, 202)
-	target := header("HX-Target", templates.LiveTarget)
-	for _, page := range []string{"/operations", "/operations/1", "/operations/1?status=waiting"} {
-		a := s.get(page, target).want(t, 200).lacks(t, "<html", "data-live")
-		s.get(page, target, header("If-None-Match", a.Header.Get("ETag"))).want(t, 304)
-		s.get(page).want(t, 200, `hx-get="`+html.EscapeString(page)+`"`, a.body)
-	}
-}
-
 func TestJudge_tellsOfOperationsBesideTheRest(t *testing.T) {
 	t.Parallel()
 	now := newSite(t).clock

@@ -70,18 +70,6 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	s.get("/instances").want(t, 200, `href="/publishers/scenes/archive"`)
 }
 
-func TestPublisherPages_live(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.withPublisher(0)
-	for _, path := range []string{"/publishers", archivePage} {
-		part := s.get(path, header("HX-Target", "live")).want(t, 200, "archive").lacks(t, "<html")
-		if again := s.get(path, header("HX-Target", "live"), header("If-None-Match", part.Header.Get("ETag"))); again.StatusCode != http.StatusNotModified {
-			t.Errorf("%s unchanged: %d", path, again.StatusCode)
-		}
-	}
-}
-
 func TestPublisherPages_act(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -47,9 +47,15 @@ func TestOverview_ofAnEmptyJournalSaysHowToBegin(t *testing.T) {
 func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
+	s.withPublisher(0)
+	s.beat("w-1", "v1")
+	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, http.StatusAccepted)
 	target := header("HX-Target", templates.LiveTarget)
-	for _, page := range []string{"/", "/rows", "/rows/c-1/2", "/rows/c-1/1", "/campaigns", "/campaigns/c-1", "/instances"} {
-		a := s.get(page, target).want(t, 200).lacks(t, "<html", "data-live")
+	for page, shows := range map[string]string{
+		"/": "c-1", "/rows": "c-1", "/rows/c-1/2": "dead", "/rows/c-1/1": "applied", "/campaigns": "c-2", "/campaigns/c-1": "c-1", "/instances": `id="instance-w-1"`,
+		"/operations": "/operations/1", "/operations/1": "c-1", "/operations/1?status=waiting": "waiting", "/publishers": "archive", archivePage: "archive",
+	} {
+		a := s.get(page, target).want(t, 200, shows).lacks(t, "<html", "data-live")
 		if a.Header.Get("Outboxweb-As-Of") == "" || a.Header.Get("Vary") != "HX-Target" {
 			t.Errorf("%s: headers %v", page, a.Header)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -99,14 +98,6 @@ func TestErrors_haveOneStatusEach(t *testing.T) {
 			t.Error("a 503 without Retry-After")
 		}
 	}
-}
-
-func TestPanic_isAnInternalErrorAndTheServerGoesOn(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.srv.router.Get("/api/v1/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
-	s.get("/api/v1/panic").want(t, 500, "urn:outboxweb:internal").lacks(t, "secret")
-	s.get("/healthz").want(t, 200)
 }
 
 func TestProbes(t *testing.T) {

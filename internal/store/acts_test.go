@@ -515,12 +515,12 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 	}
 }
 
-// What an act on many rows is asked to do is not in its address: a key used
-// again for something else must not be answered with what it did then.
+// A key used again for something else must not be answered with what it did
+// then, not even where what the act is asked to do is not in its address.
 func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 4)
+	ids := f.killed("a", 6)
 	keyed := func(key string) outbox.Order {
 		o := ana("")
 		o.IdempotencyKey = key
@@ -533,29 +533,53 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 		}
 		return o
 	}
-	for name, act := range map[string]func(second bool) error{
-		"requeue of many": func(second bool) error {
+	verify := func(projection string) outbox.RunOrder {
+		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
+	}
+	started := map[bool]int64{false: f.startOperation(named(ids[4])).ID, true: f.startOperation(named(ids[5])).ID}
+	runs := map[bool]int64{false: f.startRun(verify("roster")).ID, true: f.startRun(verify("history")).ID}
+	for name, act := range map[string]struct {
+		says string
+		do   func(second bool) error
+	}{
+		"requeue of many": {"other content", func(second bool) error {
 			_, err := f.RequeueDead(f.ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: map[bool]string{false: "", true: "weighed"}[second]})
 			return err
-		},
-		"note": func(second bool) error {
+		}},
+		"note": {"other content", func(second bool) error {
 			_, err := f.NoteGroup(f.ctx, keyed("k-2"), map[bool]string{false: "one", true: "another"}[second], "known")
 			return err
-		},
-		"operation on a filter": func(second bool) error {
+		}},
+		"operation on a filter": {"other content", func(second bool) error {
 			_, err := f.StartOperation(f.ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
 			return err
-		},
-		"operation on named rows": func(second bool) error {
+		}},
+		"operation on named rows": {"other content", func(second bool) error {
 			_, err := f.StartOperation(f.ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
 			return err
-		},
+		}},
+		"retry of many": {"other content", func(second bool) error {
+			_, err := f.RetryFailed(f.ctx, keyed("k-5"), outbox.RequeueFilter{Fingerprint: map[bool]string{false: "x", true: "y"}[second]})
+			return err
+		}},
+		"cancelled operation": {"used for operation 1", func(second bool) error {
+			_, err := f.CancelOperation(f.ctx, keyed("k-6"), started[second], "")
+			return err
+		}},
+		"cancelled run": {"used for run 1", func(second bool) error {
+			_, err := f.CancelRun(f.ctx, keyed("k-7"), runs[second])
+			return err
+		}},
+		"paused projection": {"other content", func(second bool) error {
+			_, err := f.PauseProjection(f.ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], loadedRuns)
+			return err
+		}},
 	} {
 		for range 2 {
-			if err := act(false); err != nil {
+			if err := act.do(false); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		f.unchanged(func() { refused(t, act(true), outbox.ErrConflict, "Idempotency-Key", "other content") })
+		f.unchanged(func() { refused(t, act.do(true), outbox.ErrConflict, "Idempotency-Key", act.says) })
 	}
 }

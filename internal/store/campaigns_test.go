@@ -119,23 +119,6 @@ select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + 
 	}
 }
 
-func TestCampaigns_refusesForeignCursors(t *testing.T) {
-	t.Parallel()
-	f := campaignScene(t)
-	byLag, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: outbox.SortLag, Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, filter := range []outbox.CampaignFilter{
-		{Cursor: "!"}, {Cursor: "eA"}, {Cursor: "YQBi"}, {Cursor: "MXgAYQ"}, {Cursor: "MABhAGI"}, {Cursor: *byLag.NextCursor},
-	} {
-		_, err := f.Campaigns(f.ctx, filter)
-		if r := refused(t, err, outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
-			t.Errorf("%+v: the refusal is about %q", filter, r.Field)
-		}
-	}
-}
-
 func TestCampaign_readsItsWatermark(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -109,24 +109,6 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-func TestPauseProjection_underOneKeyHappensOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	loaded := f.withProjections("roster", "history")
-	f.append("a", 1)
-	f.drain()
-	o := ana("")
-	o.IdempotencyKey = "k"
-	for range 2 {
-		if h, err := f.PauseProjection(f.ctx, o, "roster", "a", loaded); err != nil || h.State != outbox.CursorPaused || h.AppliedSeq != 1 {
-			t.Fatalf("paused as %+v, %v", h, err)
-		}
-	}
-	_, err := f.PauseProjection(f.ctx, o, "history", "a", loaded)
-	refused(t, err, outbox.ErrConflict, "other content")
-	f.sound()
-}
-
 func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -275,28 +275,6 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 	}
 }
 
-func TestOperation_actKeyOfAnotherOperationIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 2)
-	o := ana("")
-	var ops []outbox.Operation
-	for _, id := range ids {
-		ops = append(ops, f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: id, Seq: 1}}}}))
-	}
-	o.IdempotencyKey = "k-2"
-	for range 2 {
-		if _, err := f.CancelOperation(f.ctx, o, ops[0].ID, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := f.CancelOperation(f.ctx, o, ops[1].ID, "")
-	refused(t, err, outbox.ErrConflict, "Idempotency-Key")
-	if d := f.operation(ops[1].ID); d.Status != outbox.OperationRunning {
-		t.Errorf("the other operation is %s", d.Status)
-	}
-}
-
 func TestOperations_arePagedAndFiltered(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))

@@ -334,7 +334,7 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 	}
 }
 
-func TestPages_refuseCursorsOfAnotherOrder(t *testing.T) {
+func TestPages_refuseForeignCursors(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
 	for range 3 {
@@ -343,34 +343,42 @@ func TestPages_refuseCursorsOfAnotherOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	rows := func(filter outbox.RowFilter) func(string) error {
+		return func(cursor string) error {
+			filter.Cursor = cursor
+			_, err := f.Rows(f.ctx, filter)
+			return err
+		}
+	}
+	campaigns := func(sort outbox.CampaignSort) func(string) error {
+		return func(cursor string) error {
+			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor})
+			return err
+		}
+	}
 	byID, byDue := f.rowPager(outbox.RowFilter{Limit: 1})(""), f.rowPager(outbox.RowFilter{Limit: 1, Status: outbox.Dead})("")
-	byAge, acts := f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortAge})(""), f.actPager(outbox.ActFilter{Limit: 1})("")
+	byAge, byLag := f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortAge})(""), f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortLag})("")
+	acts := f.actPager(outbox.ActFilter{Limit: 1})("")
 	for _, c := range []struct {
-		name   string
-		cursor *string
-		read   func(cursor string) error
+		name    string
+		read    func(cursor string) error
+		cursors []string
 	}{
-		{"rows in reverse", byID.NextCursor, func(cursor string) error {
-			_, err := f.Rows(f.ctx, outbox.RowFilter{Reverse: true, Cursor: cursor})
-			return err
-		}},
-		{"rows by due time", byID.NextCursor, func(cursor string) error {
-			_, err := f.Rows(f.ctx, outbox.RowFilter{Status: outbox.Dead, Cursor: cursor})
-			return err
-		}},
-		{"rows by seq", byDue.NextCursor, func(cursor string) error { _, err := f.Rows(f.ctx, outbox.RowFilter{Cursor: cursor}); return err }},
-		{"campaigns by lag", byAge.NextCursor, func(cursor string) error {
-			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: outbox.SortLag, Cursor: cursor})
-			return err
-		}},
-		{"oldest acts first", acts.NextCursor, func(cursor string) error {
+		{"rows by id", rows(outbox.RowFilter{}), []string{"!", "eA", "YQBi", *byDue.NextCursor}},
+		{"rows in reverse", rows(outbox.RowFilter{Reverse: true}), []string{*byID.NextCursor}},
+		{"dead rows by due time", rows(outbox.RowFilter{Status: outbox.Dead}), []string{"AAA", *byID.NextCursor}},
+		{"failed rows by due time", rows(outbox.RowFilter{Status: outbox.Failed}), []string{*byID.NextCursor}},
+		{"campaigns by id", campaigns(""), []string{"!", "eA", "YQBi", "MXgAYQ", "MABhAGI", *byLag.NextCursor}},
+		{"campaigns by lag", campaigns(outbox.SortLag), []string{*byAge.NextCursor}},
+		{"oldest acts first", func(cursor string) error {
 			_, err := f.Acts(f.ctx, outbox.ActFilter{Reverse: true, Cursor: cursor})
 			return err
-		}},
+		}, []string{*acts.NextCursor}},
 	} {
-		r := refused(t, c.read(*c.cursor), outbox.ErrInvalid, "cursor")
-		if r.Field != "cursor" {
-			t.Errorf("%s: the refusal is about %q", c.name, r.Field)
+		for _, cursor := range c.cursors {
+			if r := refused(t, c.read(cursor), outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
+				t.Errorf("%s from %q: the refusal is about %q", c.name, cursor, r.Field)
+			}
 		}
 	}
 }

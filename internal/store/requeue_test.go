@@ -240,18 +240,3 @@ func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 	}
 	f.sound()
 }
-
-func TestRetryFailed_underAKeyThatWasUsedForOtherRowsIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.append("a", 1)
-	order := ana("")
-	order.IdempotencyKey = "k"
-	for range 2 {
-		if _, err := f.RetryFailed(f.ctx, order, outbox.RequeueFilter{Fingerprint: "x"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := f.RetryFailed(f.ctx, order, outbox.RequeueFilter{Fingerprint: "y"})
-	refused(t, err, outbox.ErrConflict, "other content")
-}

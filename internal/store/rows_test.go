@@ -203,27 +203,6 @@ func TestRows_limitsAreBounded(t *testing.T) {
 	}
 }
 
-func TestRows_refusesForeignCursors(t *testing.T) {
-	t.Parallel()
-	f := rowScene(t)
-	byID, err := f.Rows(f.ctx, outbox.RowFilter{Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	byDue, err := f.Rows(f.ctx, outbox.RowFilter{Status: outbox.Dead, Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, filter := range []outbox.RowFilter{
-		{Cursor: "!"}, {Cursor: "eA"}, {Cursor: *byDue.NextCursor}, {Cursor: *byID.NextCursor, Status: outbox.Failed}, {Cursor: "AAA", Status: outbox.Dead}, {Cursor: "YQBi"},
-	} {
-		_, err := f.Rows(f.ctx, filter)
-		if r := refused(t, err, outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
-			t.Errorf("%+v: the refusal is about %q", filter, r.Field)
-		}
-	}
-}
-
 func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)

@@ -365,29 +365,6 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	refused(t, resume(loadedRuns), outbox.ErrConflict, "is completed")
 }
 
-func TestCancelRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	of := func(projection string) outbox.RunOrder {
-		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
-	}
-	run, other := f.startRun(of("roster")), f.startRun(of("history"))
-	o := ana("")
-	o.IdempotencyKey = "k"
-	first, err := f.CancelRun(f.ctx, o, run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.unchanged(func() {
-		again, err := f.CancelRun(f.ctx, o, run.ID)
-		if diff := cmp.Diff(first, again); diff != "" || err != nil {
-			t.Errorf("repeated (-first +again): %s%v", diff, err)
-		}
-		_, err = f.CancelRun(f.ctx, o, other.ID)
-		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
-	})
-}
-
 func TestPostgresStartRun_waitsForAnAdmissionUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
