@@ -188,8 +188,22 @@ func TestServe_sampleLeavesAJournalThatHasEventsAlone(t *testing.T) {
 	}
 }
 
+// The server waits for no request for long. Where the machine does not get to
+// the second signal by then, it is tried again.
 func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
+	var ended error
+	for range 10 {
+		ended = signalledTwice(t)
+		if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
+			return
+		}
+	}
+	t.Errorf("ended with %v, want the signal", ended)
+}
+
+func signalledTwice(t *testing.T) error {
+	t.Helper()
 	s := serve(t)
 	address := strings.TrimPrefix(s.url, "http://")
 	// A request that never ends its header keeps the server from finishing.
@@ -210,11 +224,8 @@ func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 		}
 		return err != nil
 	})
-	s.signal(syscall.SIGTERM)
-	exit, ok := errors.AsType[*exec.ExitError](s.wait())
-	if !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
-		t.Errorf("ended with %v, want the signal", exit)
-	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	return s.wait()
 }
 
 func TestServe_refusesAnAddressInUse(t *testing.T) {
