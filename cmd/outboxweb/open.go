@@ -84,11 +84,18 @@ func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, 
 	return st, set, nil
 }
 
+// installTries is how often projections are installed while the database is busy,
+// or ends the connection because this process is slow.
+const installTries = 5
+
 // installProjections makes the tables of the projections where they are
 // missing and prepares each statement against them. An error names the file and line at fault.
 func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
 	err := worker.Install(ctx, st, set)
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	for try := 1; errors.Is(err, outbox.ErrBusy) && try < installTries && ctx.Err() == nil; try++ {
+		err = worker.Install(ctx, st, set)
+	}
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && !errors.Is(err, outbox.ErrBusy) {
 		return outbox.Setup("%s; where the file is sound, the tables were made by another version of it", refusal.Detail)
 	}
 	return err

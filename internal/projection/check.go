@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -66,7 +67,9 @@ func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := prepare(st.SQL); err != nil {
+		if err := prepare(st.SQL); errors.Is(err, outbox.ErrBusy) {
+			return err // that says nothing of the statement
+		} else if err != nil {
 			return st.Refuse(err)
 		}
 	}

@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -123,5 +124,15 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.schema, got, tt.want)
 		}
+	}
+}
+
+// A database that is busy says nothing of the statement that met it.
+func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
+	t.Parallel()
+	set := loadText(t, head+"-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
+	err := CheckPrepared(t.Context(), set, func(string) error { return fmt.Errorf("%w: it is gone", outbox.ErrBusy) })
+	if !errors.Is(err, outbox.ErrBusy) || strings.Contains(err.Error(), "test.sql") {
+		t.Errorf("got error %v, want that the database is busy", err)
 	}
 }
