@@ -41,6 +41,9 @@ func (s *Server) Pooler(tb testing.TB) func(url string) string {
 		tb.Fatalf("start pgbouncer: %v", err)
 	}
 	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("pgbouncer wrote:\n%s", j.logTail())
+		}
 		if err := j.end(); err != nil {
 			tb.Errorf("stop pgbouncer: %v", err)
 		}
