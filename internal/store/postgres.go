@@ -134,8 +134,8 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 		return nil, err
 	}
 	writer, reader := d.setTransactions(o)
-	d.dialWriter = func(ctx context.Context) (link, error) { return dialPostgres(ctx, u.config, writer) }
-	d.dialReader = func(ctx context.Context) (link, error) { return dialPostgres(ctx, u.config, reader) }
+	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, writer) }
+	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader) }
 	pool := u.config.Copy()
 	pool.DefaultQueryExecMode = pgx.QueryExecModeExec
 	d.pool, d.readerPool = stdlib.OpenDB(*pool), stdlib.OpenDB(*pool)
@@ -321,15 +321,18 @@ func pgMessage(err error) error {
 
 // postgresLink is a connection to PostgreSQL. The driver keeps its statements
 // prepared where the connection allows it.
-type postgresLink struct{ conn *pgx.Conn }
+type postgresLink struct {
+	conn    *pgx.Conn
+	proxied bool
+}
 
 // dialPostgres makes a connection and runs settings on it.
-func dialPostgres(ctx context.Context, config *pgx.ConnConfig, settings string) (link, error) {
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+func (d *database) dialPostgres(ctx context.Context, settings string) (link, error) {
+	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {
 		return nil, err
 	}
-	l := &postgresLink{conn}
+	l := &postgresLink{conn, d.proxied}
 	if _, err := conn.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
 		l.close()
 		return nil, err
@@ -351,7 +354,20 @@ func (l *postgresLink) expectAnswer() {
 	_ = l.conn.PgConn().Conn().SetDeadline(time.Now().Add(answerLimit))
 }
 
+// begin does not send a request to cancel when ctx is cancelled and a proxy
+// stands before the server: one that comes as its client leaves ends pgbouncer
+// 1.18. The wait ends by its deadline.
 func (l *postgresLink) begin(ctx context.Context, text string) error {
+	if l.proxied {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			var done context.CancelFunc
+			ctx, done = context.WithDeadline(background, deadline)
+			defer done()
+		}
+	}
 	l.expectAnswer()
 	return l.conn.PgConn().Exec(ctx, text).Close()
 }

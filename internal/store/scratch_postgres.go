@@ -25,7 +25,7 @@ func (c *Scratch) openPostgres(ctx context.Context) error {
 	}
 	err = c.conn.Raw(func(driver any) error {
 		conn := driver.(*stdlib.Conn).Conn()
-		c.link = &postgresLink{conn}
+		c.link = &postgresLink{conn: conn}
 		_, err := conn.PgConn().Exec(ctx, script("set", []setting{{"search_path", "pg_temp, " + d.schema},
 			{"idle_in_transaction_session_timeout", c.store.options.Lease / 2},
 			{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit},
