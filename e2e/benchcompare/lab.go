@@ -19,6 +19,7 @@ import (
 type lab struct {
 	config
 	began time.Time
+	built time.Time // when measuring could begin
 	log   io.Writer
 	top   string // the work tree
 	dir   string // everything temporary
@@ -122,7 +123,8 @@ func (l *lab) close() error {
 // build builds both programs with the flags of the Makefile, each with a version
 // of the same length.
 func (l *lab) build(ctx context.Context) error {
-	l.progress("building %s and %s", l.sides[base].rev, l.sides[current].rev)
+	l.progress("building %s and %s, which takes minutes the first time", l.sides[base].rev, l.sides[current].rev)
+	defer func() { l.built = time.Now() }()
 	return l.both(func(s *side) error {
 		build := command(ctx, nil, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-X main.version=compared", "-o", s.binary, "./cmd/outboxweb")
 		build.Dir = s.tree

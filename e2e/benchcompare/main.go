@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// How long measuring may take. Turns end when the next would pass turnsUntil,
+// How long everything but building may take. Turns end when the next would pass turnsUntil,
 // turns of undecided rows alone when one would pass extraUntil.
 const (
 	turnsUntil = 4 * time.Minute

@@ -99,7 +99,7 @@ func (l *lab) measure(ctx context.Context, probes []*probe) (int, error) {
 		}
 	}
 	turns, took := 0, time.Duration(0)
-	for ; turns < l.turns && (turns < minTurns || time.Since(l.began)+took < turnsUntil); turns++ {
+	for ; turns < l.turns && (turns < minTurns || time.Since(l.built)+took < turnsUntil); turns++ {
 		l.progress("turn %d of %d", turns+1, l.turns)
 		began := time.Now()
 		for i, p := range probes {
@@ -125,7 +125,7 @@ func (l *lab) decide(ctx context.Context, probes []*probe) error {
 	const extra = 16 // turns at the most
 	for range extra {
 		for _, p := range probes {
-			if !p.undecided() || time.Since(l.began) > extraUntil {
+			if !p.undecided() || time.Since(l.built) > extraUntil {
 				continue
 			}
 			l.progress("%s is undecided", p.rows[0].name)

@@ -40,6 +40,7 @@ func (l *lab) print(out io.Writer, probes []*probe, turns int) (slower bool, err
 			}
 		}
 	}
+	text += "\nbase and current are medians; ratio is the median of the ratios of pairs, and lies within the bounds with 95 % confidence.\n"
 	_, err = io.WriteString(out, text)
 	return slower, err
 }

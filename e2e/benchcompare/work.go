@@ -216,7 +216,7 @@ func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
 	compile.Dir = s.tree
 	_, _, err := output(compile)
 	var failed *exec.ExitError
-	if older && errors.As(err, &failed) {
+	if older && errors.As(err, &failed) && failed.Exited() && ctx.Err() == nil {
 		l.progress("%s cannot be compiled in %s: %v", claimBenchmark, s.rev, err)
 		p.leaveOut("not measurable in BASE: " + filepath.Base(claimBenchmark) + " does not compile there")
 		return nil
