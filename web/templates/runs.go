@@ -384,10 +384,6 @@ func runTwins(p Page, r outbox.Run) Twins {
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
 }
 
-// actRun is the run that an act was about, from its audit record; 0 when it was
-// about none.
-func actRun(a outbox.Act) int64 { return runRecordOf(a).RunID }
-
 // runRecord is what the audit record of an act on a run says of the run.
 type runRecord struct {
 	RunID  int64            `json:"run_id"`
