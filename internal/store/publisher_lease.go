@@ -133,6 +133,18 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 	return states, nil
 }
 
+// PublisherActs counts what operators have done to a pair.
+func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName) (acts int64, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		_, err := t.one([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for acts on publisher %s: %w", name, err)
+	}
+	return acts, nil
+}
+
 // prospects judges pairs for an owner. At most one of them is to be asked for.
 func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []PublisherState {
 	var states []PublisherState

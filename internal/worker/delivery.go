@@ -219,12 +219,28 @@ func (d *delivery) look(ctx context.Context) error {
 	return nil
 }
 
+// lookIfActed looks where an operator has acted since the last look. It is asked
+// once a batch is read, so that no event is delivered that was appended after a pause.
+func (d *delivery) lookIfActed(ctx context.Context) error {
+	acts, err := d.Store.PublisherActs(ctx, d.pair.PairName)
+	if err != nil || acts == d.acts {
+		return err
+	}
+	return d.look(ctx)
+}
+
 // poll delivers the next batch. found says that there was one, more that there
 // may be another at once.
 func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
-	if err != nil {
+	if err == nil && len(batch) > 0 {
+		err = d.lookIfActed(ctx)
+	}
+	switch {
+	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errYielded):
+		return false, false, err
+	case err != nil:
 		return false, true, d.excuse(ctx, err)
 	}
 	if len(batch) > 0 {

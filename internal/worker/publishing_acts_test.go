@@ -43,6 +43,35 @@ func TestPublishing_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	}
 }
 
+// What is appended after a pause is not delivered, even where nobody has told
+// the holder of the pause yet.
+func TestPublishing_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	elsewhere := b.beside(t)
+	pair := pairOf("everything", "one", everyEvent)
+	r := receivers{"one": {}}
+	c := r.config(b, "one", pair)
+	c.PollInterval, c.Lease = time.Hour, time.Hour
+	b.mustAppend(t, noted("c-1"))
+	deliver(t, b, c)
+	eventually(t, "the first event is delivered", func() bool {
+		_, position, _, _, _ := b.pairState(t, pair.PairName)
+		return position == 1
+	})
+	if _, err := elsewhere.PausePublisher(t.Context(), operator, pair.PairName); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, noted("c-1"))
+	eventually(t, "the pair is given back", func() bool {
+		_, _, _, _, owner := b.pairState(t, pair.PairName)
+		return owner == ""
+	})
+	if got := r["one"].got(); !slices.Equal(got, upTo(1)) {
+		t.Errorf("it got %v, want what came before the pause", got)
+	}
+}
+
 // A call that is cut off since the pair is to be given back is no error of the
 // destination.
 func TestPublishing_aCallThatIsCutOffIsNoError(t *testing.T) {
