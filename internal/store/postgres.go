@@ -359,9 +359,6 @@ func (l *postgresLink) expectAnswer() {
 // 1.18. The wait ends by its deadline.
 func (l *postgresLink) begin(ctx context.Context, text string) error {
 	if l.proxied {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if deadline, ok := ctx.Deadline(); ok {
 			var done context.CancelFunc
 			ctx, done = context.WithDeadline(background, deadline)

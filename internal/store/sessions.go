@@ -97,7 +97,9 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 			return err
 		}
 	}
-	err = s.link.begin(ctx, text)
+	if err = ctx.Err(); err == nil {
+		err = s.link.begin(ctx, text)
+	}
 	if err == nil {
 		return nil
 	}

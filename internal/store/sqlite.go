@@ -213,9 +213,6 @@ func (l *sqliteLink) close() {
 // begin waits for nothing where the transaction only reads, so that it needs no
 // goroutine to watch ctx.
 func (l *sqliteLink) begin(ctx context.Context, text string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if text == beginReading {
 		ctx = background
 	}
