@@ -19,7 +19,7 @@ build: ## build bin/outboxweb
 	go build -trimpath $(LDFLAGS) -o bin/outboxweb ./cmd/outboxweb
 
 .PHONY: test
-test: ## install what the tests need and is missing, then vet and test everything; what is heavy, a little of it
+test: ## install what the tests need and is missing, then vet and test everything, or PACKAGES; what is heavy, a little of it
 	.ci/test-packages
 	go vet ./...
 	.ci/test -short -timeout 60m $(PACKAGES)
@@ -66,7 +66,7 @@ bench-slow: ## measure pages beside 500 connections that are slow in five ways
 	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
 
 .PHONY: bench-compare
-bench-compare: ## measure this work tree beside revision BASE, and fail if something is slower (takes 5 minutes)
+bench-compare: ## measure this work tree beside revision BASE, every row or those with ONLY in their name, and fail if something is slower (takes 5 minutes)
 	go build -o bin/benchcompare ./e2e/benchcompare
 	@./bin/benchcompare -base '$(BASE)' -only '$(ONLY)'
 

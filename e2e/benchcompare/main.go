@@ -108,7 +108,7 @@ func compare(ctx context.Context, c config, out, errs io.Writer) (slower bool, e
 	}()
 	suites := l.suites()
 	if len(wanted(suites)) == 0 {
-		return false, fmt.Errorf("%w: no row's name contains %q; without -only the table lists all", errUsage, c.only)
+		return false, fmt.Errorf("%w: no row's name contains %q; without ONLY, or -only, the table lists all", errUsage, c.only)
 	}
 	if err := l.open(ctx); err != nil {
 		return false, err

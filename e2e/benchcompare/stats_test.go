@@ -53,7 +53,7 @@ func TestJudge_saysSlowerBeyondDoubtAlone(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		line, slower := r.line()
-		if !strings.HasSuffix(line, "| "+tt.verdict+"\n") || slower != (tt.verdict == "SLOWER") {
+		if !strings.HasSuffix(line, fmt.Sprintf("| %-10s |\n", tt.verdict)) || slower != (tt.verdict == "SLOWER") {
 			t.Errorf("%s: line %q and slower %v, want %q", tt.name, line, slower, tt.verdict)
 		}
 		if j.undecided() != tt.again {
@@ -65,7 +65,7 @@ func TestJudge_saysSlowerBeyondDoubtAlone(t *testing.T) {
 func TestLine_judgesNothingThatIsShownOnly(t *testing.T) {
 	t.Parallel()
 	r := row{shown: true, pairs: ratios(2, 2, 2, 2, 2)}
-	if line, slower := r.line(); slower || !strings.HasSuffix(line, "| not judged\n") {
+	if line, slower := r.line(); slower || !strings.HasSuffix(line, "| not judged |\n") {
 		t.Errorf("line is %q, slower %v", line, slower)
 	}
 }

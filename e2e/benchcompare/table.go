@@ -24,14 +24,14 @@ var (
 
 func (u unit) show(v float64) string { return fmt.Sprintf("%.4g %s", v/u.each, u.name) }
 
-const line = "| %-28s | %9s | %9s | %5s | %11s | %s\n"
+const line = "| %-28s | %9s | %9s | %5s | %11s | %-10s |\n"
 
 // print writes the table, and reports whether some row is slower.
 func (l *lab) print(out io.Writer, probes []*probe, turns int) (slower bool, err error) {
 	text := fmt.Sprintf("base %s, current %s: %d cores, %d turns, %s\n\n", l.sides[base].rev, l.sides[current].rev,
 		runtime.NumCPU(), turns, time.Since(l.began).Round(time.Second))
 	text += fmt.Sprintf(line, "", "base", "current", "ratio", "95 %", "")
-	text += "|" + strings.Repeat("-", 30) + strings.Repeat("|-----------", 2) + "|-------|-------------|-\n"
+	text += "|" + strings.Repeat("-", 30) + strings.Repeat("|-----------", 2) + "|-------|-------------|------------|\n"
 	for _, p := range probes {
 		for _, r := range p.rows {
 			if l.wants(r.name) {
