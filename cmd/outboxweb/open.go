@@ -95,7 +95,7 @@ func installProjections(ctx context.Context, st *store.Store, set *projection.Se
 	for try := 1; errors.Is(err, outbox.ErrBusy) && try < installTries && ctx.Err() == nil; try++ {
 		err = worker.Install(ctx, st, set)
 	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && !errors.Is(err, outbox.ErrBusy) {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return outbox.Setup("%s; where the file is sound, the tables were made by another version of it", refusal.Detail)
 	}
 	return err

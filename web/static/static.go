@@ -34,7 +34,7 @@ var files embed.FS
 type asset struct {
 	contentType string
 	body        []byte
-	gzipped     func() []byte // nil when compressing gains nothing; done when first asked for, since commands serve nothing
+	gzipped     func() []byte // returns nil when compressing gains nothing; works when first asked, since commands serve nothing
 }
 
 var (

@@ -384,30 +384,20 @@ func runTwins(p Page, r outbox.Run) Twins {
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
 }
 
-// runRecord is what the audit record of an act on a run says of the run.
-type runRecord struct {
-	RunID  int64            `json:"run_id"`
-	Scope  string           `json:"scope"`
-	Status outbox.RunStatus `json:"status"`
-}
-
-// runRecordOf leaves out what is missing, and everything of another act.
-func runRecordOf(a outbox.Act) (d runRecord) {
-	if strings.HasPrefix(string(a.Action), "run_") {
-		_ = json.Unmarshal(a.After, &d)
-	}
-	return d
-}
-
 // runActSentence says what an act on a run did, from its audit record.
 func runActSentence(a outbox.Act) string {
-	var before struct {
-		Kind string `json:"kind"`
+	var after struct {
+		RunID  int64            `json:"run_id"`
+		Scope  string           `json:"scope"`
+		Status outbox.RunStatus `json:"status"`
 	}
-	after := runRecordOf(a)
+	_ = json.Unmarshal(a.After, &after)
 	run := "run " + itoa(after.RunID)
 	switch {
 	case a.Action == "run_start":
+		var before struct {
+			Kind string `json:"kind"`
+		}
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
 	case a.Action == "run_cancel" && after.Status == outbox.RunCancelling:
