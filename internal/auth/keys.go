@@ -140,7 +140,9 @@ func newRemoteKeys(address string, now func() time.Time) *remoteKeys {
 func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, error) {
 	set := k.current(ctx, text)
 	payload, err := set.VerifySignature(ctx, text)
-	if errors.Is(err, errTooSoon) { // what another request has just fetched may fit
+	// What another request has just fetched may fit. While the set could ask, the
+	// answer is an earlier question's, which the set is about to forget.
+	for again := true; errors.Is(err, errTooSoon) && again; again = k.pace.ready() {
 		payload, err = set.VerifySignature(ctx, text)
 	}
 	if err != nil && k.pace.failed() {
