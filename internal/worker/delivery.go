@@ -29,7 +29,9 @@ type delivery struct {
 	cutOff  context.CancelFunc // ends calls of the destination
 	ended   chan struct{}      // closed when it is given back, or lost
 
-	scanned int64 // read up to here; nothing of the topic is between the position and it
+	read    time.Time // when the journal was last read, as far as it is known here
+	looked  time.Time // operators' acts up to then are known
+	scanned int64     // read up to here; nothing of the topic is between the position and it
 	saved   time.Time
 	polled  time.Time
 	acts    int64
@@ -220,7 +222,8 @@ func (d *delivery) look(ctx context.Context) error {
 }
 
 // lookIfActed looks where an operator has acted since the last look. It is asked
-// once a batch is read, so that no event is delivered that was appended after a pause.
+// when events were read after that, so that none is delivered that was appended
+// after a pause.
 func (d *delivery) lookIfActed(ctx context.Context) error {
 	acts, err := d.Store.PublisherActs(ctx, d.pair.PairName)
 	if err != nil || acts == d.acts {
@@ -234,7 +237,7 @@ func (d *delivery) lookIfActed(ctx context.Context) error {
 func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
-	if err == nil && len(batch) > 0 {
+	if err == nil && len(batch) > 0 && !d.read.Before(d.looked) {
 		err = d.lookIfActed(ctx)
 	}
 	switch {
@@ -272,6 +275,9 @@ func (d *delivery) next(ctx context.Context) (batch []*publish.Event, upto int64
 		page, err := d.feed.after(ctx, upto)
 		if err != nil {
 			return nil, 0, false, err
+		}
+		if page.read.After(d.read) {
+			d.read = page.read
 		}
 		for _, e := range page.events {
 			if !d.pair.Match.Matches(&e.Event) {
@@ -381,7 +387,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 			d.lease = lease
 			d.mu.Unlock()
 			d.extend(began)
-			d.saved = d.Clock.Now()
+			d.saved, d.looked = d.Clock.Now(), began
 			if acts != d.acts {
 				return d.look(ctx)
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
@@ -44,18 +45,20 @@ type block struct {
 
 	mu      sync.Mutex // also while a read is under way
 	events  []*publish.Event
-	from    int64 // events up to here were forgotten
-	failed  bool  // the last read was in vain
-	more    bool  // it was cut off, or came to the block's end
-	settled int64 // everything up to here is known
-	beyond  int64 // and nothing is from the block's last position up to here
+	from    int64     // events up to here were forgotten
+	failed  bool      // the last read was in vain
+	more    bool      // it was cut off, or came to the block's end
+	settled int64     // everything up to here is known
+	beyond  int64     // and nothing is from the block's last position up to here
+	read    time.Time // when it was last read on
 }
 
 // page is events that follow a position.
 type page struct {
 	events []*publish.Event
-	end    int64 // nothing else is up to here
-	more   bool  // there may be more behind it already
+	end    int64     // nothing else is up to here
+	more   bool      // there may be more behind it already
+	read   time.Time // when the last of them was read, or later
 }
 
 func newFeed(read func(context.Context, int64, int) ([]outbox.Event, error), onRead func()) *feed {
@@ -130,7 +133,7 @@ func (f *feed) extend(ctx context.Context, b *block) error {
 	f.onRead()
 	last := (b.number + 1) * blockLength
 	events, err := f.read(ctx, b.settled, int(last-b.settled))
-	b.failed, b.more = err != nil, true
+	b.failed, b.more, b.read = err != nil, true, time.Now()
 	if b.failed {
 		return err
 	}
@@ -184,14 +187,14 @@ func eventBytes(e *outbox.Event) int {
 // page is what the block knows after a position. The caller holds b.mu.
 func (b *block) page(position int64, more bool) page {
 	i, _ := slices.BinarySearchFunc(b.events, position+1, func(e *publish.Event, p int64) int { return int(e.Position - p) })
-	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more}
+	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more, read: b.read}
 }
 
 // apart reads a few events for one pair alone.
 func (f *feed) apart(ctx context.Context, position int64) (page, error) {
 	f.onRead()
 	events, err := f.read(ctx, position, publish.DefaultBatchSize)
-	p := page{end: position, more: len(events) > 0}
+	p := page{end: position, more: len(events) > 0, read: time.Now()}
 	for _, e := range events {
 		p.events, p.end = append(p.events, publish.NewEvent(e, f.source)), e.Position
 	}
