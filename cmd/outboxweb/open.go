@@ -91,9 +91,11 @@ const installTries = 5
 // installProjections makes the tables of the projections where they are
 // missing and prepares each statement against them. An error names the file and line at fault.
 func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
-	err := worker.Install(ctx, st, set)
-	for try := 1; errors.Is(err, outbox.ErrBusy) && try < installTries && ctx.Err() == nil; try++ {
-		err = worker.Install(ctx, st, set)
+	var err error
+	for range installTries {
+		if err = worker.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
+			break
+		}
 	}
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return outbox.Setup("%s; where the file is sound, the tables were made by another version of it", refusal.Detail)

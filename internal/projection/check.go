@@ -55,7 +55,7 @@ func (c *Scratch) checkDigests(ctx context.Context) error {
 // CheckPrepared prepares every statement and digest of the set on the
 // database that prepare speaks to, where the schema must be in place. The
 // first error is an *outbox.Refusal with outbox.ErrSetup that begins with
-// FILE:LINE.
+// FILE:LINE, or outbox.ErrBusy.
 func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error) error {
 	statements := s.Queries()
 	for _, p := range s.projections {
@@ -67,9 +67,7 @@ func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := prepare(st.SQL); errors.Is(err, outbox.ErrBusy) {
-			return err // that says nothing of the statement
-		} else if err != nil {
+		if err := prepare(st.SQL); err != nil {
 			return st.Refuse(err)
 		}
 	}
@@ -102,8 +100,12 @@ func plain(err error) string {
 
 // Refuse turns a database's complaint about the statement into an
 // *outbox.Refusal with outbox.ErrSetup that begins with FILE:LINE; the line is
-// that of the word complained about, where it stands once in the statement.
+// that of the word complained about, where it stands once in the statement. A
+// database that is busy complains about no statement: err comes back as it is.
 func (s Statement) Refuse(err error) error {
+	if errors.Is(err, outbox.ErrBusy) {
+		return err
+	}
 	blamed := ""
 	text := parameter.ReplaceAllStringFunc(plain(err), func(numbered string) string {
 		n, _ := strconv.Atoi(numbered[1:])

@@ -69,8 +69,8 @@ func (t *tx) changedPublisher(a *act, name outbox.PairName, change func(*tx, *pu
 }
 
 // PausePublisher stops a pair until it is resumed; its holder notices after the
-// batch in flight, and delivers nothing that is appended later. One that is paused already is outbox.ErrConflict, a missing
-// one outbox.ErrNotFound.
+// batch in flight, and delivers nothing that is appended later. One that is
+// paused already is outbox.ErrConflict, a missing one outbox.ErrNotFound.
 func (s *Store) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.changePublisher(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherPaused {

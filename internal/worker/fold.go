@@ -317,7 +317,7 @@ func tablesOf(set *projection.Set) []store.ScratchTables {
 // refuseSchema names file and line of a schema statement that failed.
 func refuseSchema(set *projection.Set, err error) error {
 	var schema *store.SchemaError
-	if !errors.As(err, &schema) || errors.Is(err, outbox.ErrBusy) {
+	if !errors.As(err, &schema) {
 		return err
 	}
 	loaded := set.Projections()
