@@ -39,6 +39,7 @@ type serveCmd struct {
 	EventSource  string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
 	PollInterval time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
 	BatchSize    int           `default:"1000" placeholder:"N" help:"Rows a wave."`
+	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" help:"Payloads that a wave, and what is read ahead of it, may hold in memory; one larger event is worked on by itself."`
 	Lease        time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
 	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
 	RunRate      int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
@@ -128,6 +129,8 @@ func (c *serveCmd) check() error {
 		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
 	case c.BatchSize < 1 || c.BatchSize > 100_000:
 		return usagef("--batch-size must lie between 1 and 100000")
+	case c.BatchBytes < 1:
+		return usagef("--batch-bytes must be 1 or more")
 	case c.RunParallel < 1 || c.RunParallel > 32:
 		return usagef("--run-parallel must lie between 1 and 32")
 	case c.RunRate < 0:
@@ -203,7 +206,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
-	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize,
+	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
 		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, Redact: a.redact})
 	delivering := pairs

@@ -114,14 +114,14 @@ func (s *site) pass() {
 	if len(claims) == 0 {
 		return
 	}
-	events, _, err := s.store.Load(ctx, claims)
+	loaded, _, err := s.store.Load(ctx, claims, 1<<30)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	var results []store.Result
 	err = s.store.Apply(ctx, func(a *store.ApplyTx) error {
 		for i, claim := range claims {
-			r, err := applyOne(a, claim, events[i])
+			r, err := applyOne(a, claim, loaded[i].Events)
 			if err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ type Metrics struct {
 	Fenced      prometheus.Counter   // campaigns dropped because another epoch holds them
 	Waves       prometheus.Counter   // waves worked off
 	WaveSeconds prometheus.Histogram // time of one wave, claim to release
+	Stalled     prometheus.Gauge     // 1 while nothing can be applied
 
 	PublisherDelivered *prometheus.CounterVec   // by topic, publisher: events that a destination acknowledged
 	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: deliveries that failed
@@ -53,6 +54,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help:    "Time of one wave from claim to release, in seconds.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
+		Stalled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
 		PublisherDelivered: counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
 		PublisherErrors:    counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
 		PublisherReads:     counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
@@ -69,7 +71,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help: "HTTP requests answered, by route pattern and status code.",
 		}, []string{"route", "code"}),
 	}
-	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.requests,
+	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.Stalled, m.requests,
 		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds, m.IdentityRefused,
 		&state{summary: summary},
 		collectors.NewGoCollector(),

@@ -26,7 +26,9 @@ type InstanceState struct {
 	Failed    int64         `json:"failed_total"`
 	Fenced    int64         `json:"fenced_total"`
 	Rates     Throughput    `json:"throughput"`
-	Holding   Holding       `json:"-"` // empty in a Summary
+	Trouble   string        `json:"trouble"` // what keeps it from applying; empty when nothing does
+	Stalled   bool          `json:"stalled"` // nothing at all is applied
+	Holding   Holding       `json:"-"`       // empty in a Summary
 }
 
 // MarshalJSON writes BeatEvery as heartbeat_seconds.
@@ -109,6 +111,8 @@ func (i InstanceState) Why(now time.Time) string {
 	state := i.State(now)
 	h := i.Holding
 	switch {
+	case i.Trouble != "" && (state == InstanceRunning || state == InstanceIdle):
+		return i.condition(now) + "; " + i.Trouble
 	case h.Campaigns == 0:
 		return i.condition(now) + "; holds " + cmp.Or(h.publishers(), "nothing")
 	case state == InstanceRunning && h.ClaimableFrom.After(now):

@@ -243,6 +243,9 @@ func (r *parser) body(tokens []token) error {
 		}
 		return nil
 	}
+	if err := refuseRollback(tokens); err != nil {
+		return err
+	}
 	statements := split(tokens)
 	if len(statements) == 0 {
 		return faultf(r.section.line, "this section has no statement")
@@ -254,6 +257,25 @@ func (r *parser) body(tokens []token) error {
 		return r.addSchema(statements)
 	}
 	return r.addHandler(statements)
+}
+
+// refuseRollback refuses SQLite's ways of rolling back the whole transaction,
+// with which an event would undo those of other campaigns.
+func refuseRollback(tokens []token) error {
+	for i, t := range tokens {
+		if i < 2 || !t.is("rollback") {
+			continue
+		}
+		before, first := tokens[i-1], tokens[i-2]
+		for _, way := range []struct{ text, instead string }{
+			{"insert or", "insert or abort"}, {"update or", "update or abort"}, {"on conflict", "on conflict abort"}, {"raise (", "raise(abort, …)"},
+		} {
+			if strings.EqualFold(first.text+" "+before.text, way.text) {
+				return faultf(t.line, "%s rollback would undo the events of other campaigns too; write %s", way.text, way.instead)
+			}
+		}
+	}
+	return nil
 }
 
 // split cuts tokens into statements at semicolons. A trigger's body, between

@@ -11,39 +11,6 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Load reads the events of each claim, in one snapshot, together with the
-// event types that are only journalled. Events are in the order of seq; a
-// missing one leaves a hole for the caller to notice. Those that are skipped
-// say so, unless their claim knows that there are none.
-func (s *Store) Load(ctx context.Context, claims []Claim) (events [][]outbox.Event, auditOnly map[string]bool, err error) {
-	events = make([][]outbox.Event, len(claims))
-	err = s.journal.read(ctx, func(t *tx) error {
-		if auditOnly, err = t.auditOnly(); err != nil {
-			return err
-		}
-		var b batch
-		var skips []outbox.Skip
-		for i, c := range claims {
-			if !c.Unskipped {
-				b.each(collectSkips(&skips), standingInRange, c.CampaignID, c.First, c.Last)
-			}
-			events[i] = make([]outbox.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
-			b.each(collectEvents(&events[i]), eventsInRange, c.CampaignID, c.First, c.Last)
-		}
-		if err := t.runAll(&b); err != nil {
-			return err
-		}
-		for i := range events {
-			noteSkips(events[i], skips)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("load events: %w", err)
-	}
-	return events, auditOnly, nil
-}
-
 func (t *tx) auditOnly() (map[string]bool, error) {
 	types, err := t.eventTypes()
 	if err != nil {

@@ -29,6 +29,8 @@ type Claim struct {
 	// Counted is true when this attempt was counted before it starts,
 	// because earlier ones took their process down.
 	Counted bool
+	// Slow is true when the first row's last attempt was cut off by its deadline.
+	Slow bool
 	// Unskipped is true when no event of the campaign was skipped at the
 	// moment of the claim. While it is held none will be.
 	Unskipped bool
@@ -38,7 +40,22 @@ type Claim struct {
 type ClaimLimits struct {
 	Rows  int           // rows in all
 	Lease time.Duration // how long the right lasts without renewal
+
+	// Except are campaigns to be left alone.
+	Except map[string]bool
+
+	suspect bool // a suspect, and nothing else
 }
+
+// CampaignError is an error of work on several campaigns that concerns one.
+type CampaignError struct {
+	CampaignID string
+	Err        error
+}
+
+func (e *CampaignError) Error() string { return fmt.Sprintf("campaign %q: %v", e.CampaignID, e.Err) }
+
+func (e *CampaignError) Unwrap() error { return e.Err }
 
 // WaveShares is into how many parts a wave is divided at the least when more
 // campaigns are due: none gets more than its share then. A full wave of fewer
@@ -53,12 +70,28 @@ select ` + campaignColumns + `
 from campaigns
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
+  and crashes < ` + suspectCrashes + `
 order by due_at, campaign_id
 limit $2`
 
+// suspectCrashes is how many processes must have died with a campaign for it to
+// be a suspect.
+const suspectCrashes = "2"
+
+func (c *campaignRow) suspected() bool { return c.crashes >= 2 }
+
+const selectDueSuspect = `
+select ` + campaignColumns + `
+from campaigns
+where due_at <= $1
+  and crashes >= ` + suspectCrashes + `
+order by due_at, campaign_id
+limit 1`
+
 // Claim takes a wave: the campaigns that have been due the longest, a run of
 // consecutive rows of each from its head on, marked processing under a new
-// epoch. Campaigns whose lease ran out are taken over. No campaigns are no
+// epoch. Campaigns whose lease ran out are taken over; suspects are left to
+// ClaimSuspect. No campaigns are no
 // error. Claims beside an error may be held or not, since the answer to the
 // commit was lost: the caller settles them with nothing applied.
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
@@ -68,10 +101,49 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 			return nil, err
 		}
 	}
+	return s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, limits) })
+}
+
+// ClaimSuspect is Claim for one suspect, a campaign that two processes have died
+// with: its head alone, with the attempt counted before it starts. No process
+// may try two suspects at a time, nor anything else beside one, so that the one
+// that takes it down is told from those that were only there.
+func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration) ([]Claim, error) {
+	if due, err := s.SuspectDue(ctx); err != nil || !due {
+		return nil, err
+	}
+	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *tx, now int64) (due []*campaignRow, err error) {
+		err = t.each(collectCampaigns(&due), selectDueSuspect+t.skipLocked, now)
+		return due, err
+	})
+}
+
+// SuspectDue reports whether a suspect may be claimed.
+func (s *Store) SuspectDue(ctx context.Context) (due bool, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		var id string
+		due, err = t.one([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+` limit 1`, s.now())
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for suspects: %w", err)
+	}
+	return due, nil
+}
+
+func collectCampaigns(into *[]*campaignRow) func(scanner) error {
+	return func(row scanner) error {
+		c := new(campaignRow)
+		*into = append(*into, c)
+		return row.Scan(c.dest()...)
+	}
+}
+
+func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *tx, now int64) ([]*campaignRow, error)) ([]Claim, error) {
 	var claims []Claim
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
-		due, err := t.dueCampaigns(now, limits.Rows)
+		due, err := find(t, now)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -108,24 +180,28 @@ func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads,
 // and with that locks, few at first and more as long as they are small.
-func (t *tx) dueCampaigns(now int64, rowLimit int) ([]*campaignRow, error) {
+func (t *tx) dueCampaigns(now int64, limits ClaimLimits) ([]*campaignRow, error) {
 	var due []*campaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
-	for step := t.database.dialect.claimStep; filled < int64(rowLimit) && len(due) < waveCampaigns; step *= 2 {
-		want, before := min(step, waveCampaigns-len(due)), len(due)
+	for step := t.database.dialect.claimStep; filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
+		want, seen := min(step, waveCampaigns-len(due)), 0
 		err := t.each(func(row scanner) error {
 			c := new(campaignRow)
 			if err := row.Scan(c.dest()...); err != nil {
 				return err
 			}
-			due = append(due, c)
+			seen++
 			lastDue, lastID = c.due.Int64, c.id
-			if filled += min(c.counts.Total(), int64(leastShare(rowLimit))); filled >= int64(rowLimit) {
+			if limits.Except[c.id] {
+				return nil
+			}
+			due = append(due, c)
+			if filled += min(c.counts.Total(), int64(leastShare(limits.Rows))); filled >= int64(limits.Rows) {
 				return errEnough
 			}
 			return nil
 		}, selectDue+t.skipLocked, now, want, lastDue, lastID)
-		if err != nil || len(due)-before < want {
+		if err != nil || seen < want {
 			return due, err
 		}
 	}
@@ -154,10 +230,10 @@ func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 		}
 		if c.leaseOwner != "" {
 			if err := s.takeOver(t, c, w, now); err != nil {
-				return nil, err
+				return nil, &CampaignError{c.id, err}
 			}
 		}
-		if hold, _ := c.standing().Hold(now); hold != outbox.HoldNone {
+		if hold, _ := c.standing().Hold(now); hold != outbox.HoldNone || c.suspected() != limits.suspect {
 			c.schedule(now)
 			if err := t.save(c, now); err != nil {
 				return nil, err
@@ -169,17 +245,14 @@ func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 		taken = append(taken, k)
 		left -= k.want
 	}
-	if err := t.runAll(&marks); err != nil {
-		return nil, fmt.Errorf("mark rows: %w", err)
+	if done, err := t.run(&marks); err != nil {
+		return nil, &CampaignError{taken[min(done, len(taken)-1)].c.id, fmt.Errorf("mark rows: %w", err)}
 	}
 	return taken, nil
 }
 
 func newTaking(c *campaignRow, limit int64) *taking {
-	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.crashes >= 2, Unskipped: c.skips == 0}}
-	if k.claim.Counted {
-		limit = 1
-	}
+	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.suspected(), Unskipped: c.skips == 0}}
 	there := c.counts.Pending
 	if k.retried() {
 		there++
@@ -200,7 +273,7 @@ func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 	for _, k := range taken {
 		c := k.c
 		if err := t.settleMarks(k, now); err != nil {
-			return nil, fmt.Errorf("mark rows of campaign %q: %w", c.id, err)
+			return nil, &CampaignError{c.id, fmt.Errorf("mark rows: %w", err)}
 		}
 		if k.claim.Last < k.claim.First {
 			if err := t.mend(c, now); err != nil {
@@ -234,6 +307,9 @@ where campaign_id = $1
   and seq between $2 and $3
   and (status = 'pending' or (seq = $2 and status = 'failed'))`
 
+// CutOff begins the error of an event that ran into its deadline.
+const CutOff = "the event took longer than "
+
 const countAttempt = `
 update projection_apply_outbox
 set attempt_count = attempt_count + $3
@@ -253,9 +329,11 @@ func (t *tx) settleMarks(k *taking, now int64) (err error) {
 	// A head that was tried and given back is pending again, due since its
 	// last failure and not since its append.
 	if k.retried() || c.crashes > 0 || c.headNext != c.oldest {
-		if _, err := t.one([]any{&claim.Attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
+		var last string
+		if _, err := t.one([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
 			return err
 		}
+		claim.Slow = strings.HasPrefix(last, CutOff)
 	}
 	if claim.Counted {
 		if _, err := t.exec(countAttempt, c.id, claim.First, 1); err != nil {
@@ -307,13 +385,13 @@ func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 }
 
 // takeOver ends an expired lease. Rows it left in processing go back to
-// pending. When that happens twice in the same stretch, the events there are
-// suspected of taking the process down: from then on they are tried one by
-// one, and each attempt is counted before it starts.
+// pending. When that happens twice in the same stretch, the campaign is a suspect,
+// and its events there may have taken the process down: from then on they are
+// tried one by one, each attempt counted before it starts.
 func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 	held := c.counts.Processing
 	if held > 0 {
-		counted := c.crashes >= 2
+		counted := c.suspected()
 		c.crashes++
 		c.suspect = max(c.suspect, c.head.Int64+held-1)
 		if _, err := t.exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now); err != nil {

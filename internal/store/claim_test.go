@@ -390,6 +390,52 @@ func (f *fixture) untilHeadIs(campaign string, status outbox.Status) {
 	f.clock.advance(c.HeadNextAttempt.Sub(f.clock.now()))
 }
 
+// Whoever is there when a process dies is a suspect. They are tried one at a
+// time, so that no death is counted against more than one of them.
+func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
+	t.Parallel()
+	const innocent = 20
+	f := open(t, maxAttempts(3))
+	f.append("culprit", 2)
+	for i := range innocent {
+		f.append(fmt.Sprint("innocent-", i), 2)
+	}
+	for deaths := 0; f.campaign("culprit").HeadStatus != outbox.Dead; {
+		if deaths > 5 {
+			t.Fatalf("the culprit is not dead after %d deaths: %+v", deaths, f.campaign("culprit"))
+		}
+		dies := false
+		claims := f.claim(one, 1000)
+		for _, c := range claims {
+			if c.Counted && len(claims) > 1 {
+				t.Fatalf("a suspect is tried beside others: %+v", claims)
+			}
+			dies = dies || c.CampaignID == "culprit"
+		}
+		for _, c := range claims {
+			if !dies {
+				f.mustApply(c, c.Last)
+				f.settle(one, store.Result{Claim: c, Applied: c.Last})
+			}
+		}
+		if dies {
+			deaths++
+			f.clock.advance(lease)
+		}
+		if len(claims) == 0 {
+			f.clock.advance(time.Minute)
+		}
+	}
+	f.drain()
+	if left := texts(t, f.journal, `select campaign_id from projection_apply_outbox where status = 'dead' or campaign_id <> 'culprit'`); !slices.Equal(left, []string{"culprit"}) {
+		t.Errorf("rows are left of %q, want the culprit's two", left)
+	}
+	if tried := texts(t, f.journal, `select distinct campaign_id from attempts`); !slices.Equal(tried, []string{"culprit"}) {
+		t.Errorf("attempts were counted against %q", tried)
+	}
+	f.sound()
+}
+
 func TestCrashes_areForgottenAfterTheSuspectsAreApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t)

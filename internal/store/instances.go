@@ -11,12 +11,13 @@ import (
 
 const upsertInstance = `
 insert into instances (id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+  applied_per_second, failed_per_second, trouble, stalled)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 on conflict (id) do update
 set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
   applied = excluded.applied, failed = excluded.failed, fenced = excluded.fenced,
-  applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second`
+  applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second,
+  trouble = excluded.trouble, stalled = excluded.stalled`
 
 // Heartbeat writes an instance's sign of life. Instances that stopped, or were
 // last seen, more than a week ago are forgotten.
@@ -31,8 +32,13 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 				seen = i.LastSeen.UnixMicro()
 			}
 		}
+		stalled := 0
+		if i.Stalled {
+			stalled = 1
+		}
 		_, err := t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
-			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond)
+			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
+			clip(i.Trouble, lastErrorLimit), stalled)
 		if err != nil {
 			return err
 		}
@@ -97,7 +103,7 @@ func (t *tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.H
 }
 
 const instanceColumns = `id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second`
+  applied_per_second, failed_per_second, trouble, stalled`
 
 const selectInstance = `
 select ` + instanceColumns + `
@@ -121,12 +127,13 @@ func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 	err := t.each(func(rows scanner) error {
 		var i outbox.InstanceState
 		var mode string
-		var started, seen, beatEvery int64
+		var started, seen, beatEvery, stalled int64
 		var stopped sql.NullInt64
 		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &mode, &started, &seen, &stopped, &beatEvery,
-			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond)
+			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, &stalled)
 		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), at(started), at(seen), atOrNil(stopped)
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
+		i.Stalled = stalled == 1
 		all = append(all, i)
 		return err
 	}, query, args...)

@@ -220,5 +220,12 @@ func (s *Store) Ready(ctx context.Context) []string {
 			reasons = append(reasons, fmt.Sprintf("the %s database has version %d and this program needs %d", d.name, have, want))
 		}
 	}
+	if stalled := s.stalled.Load(); stalled != nil && *stalled != "" {
+		reasons = append(reasons, "the worker is stalled: "+*stalled)
+	}
 	return reasons
 }
+
+// SetStalled says why the worker of this process applies nothing; empty when it
+// does.
+func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }

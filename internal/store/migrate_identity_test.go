@@ -23,7 +23,10 @@ func (f *fixture) takeIdentityBack() {
 	for _, column := range []string{"auth", "role", "target", "outcome", "refusal"} {
 		f.raw(`alter table operator_acts drop column ` + column)
 	}
-	for _, statement := range []string{`drop table audit_horizon`, `drop table tokens`, `delete from goose_db_version where version_id = 9`} {
+	for _, column := range []string{"trouble", "stalled"} {
+		f.raw(`alter table instances drop column ` + column)
+	}
+	for _, statement := range []string{`drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `delete from goose_db_version where version_id >= 9`} {
 		f.raw(statement)
 	}
 }

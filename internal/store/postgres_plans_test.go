@@ -200,7 +200,7 @@ var pages = []struct {
 	{"and o.campaign_id <= $1", `'x-3000', 3, 'x-3000', 51`},
 	{"where id < $1\norder by id desc", `3000, 51`},
 	{"where id > $1\norder by id\n", `3000, 51`},
-	{"where due_at <= $1", `5000, 8, -1, ''`},
+	{"and (due_at, campaign_id) > ($3, $4)", `5000, 8, -1, ''`},
 	{"where position > $1\n  and position <= $2", `15000, 9223372036854775807, 1000`},
 	{"where position > $1\n  and position < $2", `15000, 9223372036854775807, 1000`},
 	{"where position > $1\norder by position", `15000, 1000`},

@@ -123,8 +123,8 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 	if c.Unskipped {
 		t.Error("the claim says that nothing is skipped")
 	}
-	events, _, err := f.Load(f.ctx, []store.Claim{c})
-	if err != nil || len(events[0]) != 3 || events[0][0].Skipped == nil || events[0][1].Skipped != nil {
+	events, err := f.load(c)
+	if err != nil || len(events) != 3 || events[0].Skipped == nil || events[1].Skipped != nil {
 		t.Fatalf("loaded %+v, %v", events, err)
 	}
 	page, err := f.Events(f.ctx, "a", 0, 10)

@@ -62,7 +62,8 @@ type Store struct {
 	// histories are those of the hour and of the day.
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64
-	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
+	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
+	tokenUses sync.Map               // id of a token → when its use was last noted, in microseconds
 	closing   sync.Once
 }
 

@@ -60,6 +60,9 @@ func (e *panicError) projection() string {
 // its result. Any error it returns has cost the whole transaction.
 func (a *application) run(ctx context.Context) error {
 	p := a.part
+	if len(p.events) == 0 && p.partial {
+		return nil // given back untouched
+	}
 	var err error
 	if a.mark, err = a.tx.Watermark(p.claim.CampaignID); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 func (a *application) explainMissing(none bool) {
 	p, next := a.part, a.mark.AppliedSeq+1
 	switch {
-	case p.claim.Last < next || none && a.worker.Mode == outbox.ModeInline:
+	case p.claim.Last < next || none && (p.partial || a.worker.Mode == outbox.ModeInline):
 	case p.claim.First > next:
 		p.gap = true
 	default:
@@ -248,13 +251,17 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 }
 
 // lost turns the loss of the transaction into what caused it: an event over
-// its deadline or one that panicked, or a fault that is nobody's attempt.
+// its deadline, one that panicked, or one whose statement ended the transaction;
+// or a fault that is nobody's attempt.
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *panicError
 	if errors.As(err, &panicked) {
 		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: a.worker.failureOf(err)}
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || failedAt >= len(run) || errors.Is(err, outbox.ErrBusy) {
+	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || store.Outage(err) {
+		return err
+	}
+	if !errors.Is(err, context.DeadlineExceeded) && projectionAtFault(err) == "" {
 		return err
 	}
 	return &lethalError{seq: run[failedAt].Seq, projection: projectionAtFault(err), failure: a.worker.failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
@@ -277,7 +284,7 @@ func cutOff(err error, limit time.Duration) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("the event took longer than %s and was cut off: %w", limit, err)
+	return fmt.Errorf(store.CutOff+"%s and was cut off: %w", limit, err)
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
@@ -310,8 +317,8 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 		}
 	}
 	if err != nil && !a.tx.Lost() {
-		if err := a.tx.RollbackTo(); err != nil {
-			return failedAt, err
+		if lost := a.tx.RollbackTo(); lost != nil {
+			return failedAt, errors.Join(err, lost)
 		}
 	}
 	if a.tx.Lost() {

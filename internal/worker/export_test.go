@@ -168,3 +168,6 @@ func (p *Publishing) Die() {
 		d.lost(outbox.ErrLeaseLost)
 	}
 }
+
+// Trouble is what keeps the worker from applying.
+func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sentence() }

@@ -175,11 +175,11 @@ func (d *Fold) leave(name string) {
 // load reads the next events, up to last, and makes sure that they are those
 // that were appended.
 func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
-	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Claim{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}})
+	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Claim{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
 	if err != nil {
 		return nil, nil, err
 	}
-	events := loaded[0]
+	events := loaded[0].Events
 	d.folder.adapt(events)
 	for i := range events {
 		if events[i].Seq != d.Seq+1+int64(i) {

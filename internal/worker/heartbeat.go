@@ -59,8 +59,10 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
 	next := w.counted(time.Now())
+	next.Trouble, next.Stalled = w.troubles.sentence()
+	w.tellStall(next)
 	last := w.beat.state
-	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates {
+	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
 		return false, nil
 	}
@@ -69,6 +71,18 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	}
 	w.beat.state, w.beat.at = next, time.Now()
 	return false, nil
+}
+
+// tellStall tells this process's probes whether anything is applied.
+func (w *Worker) tellStall(i outbox.InstanceState) {
+	reason, gauge := "", 0.0
+	if i.Stalled {
+		reason, gauge = i.Trouble, 1
+	}
+	w.Store.SetStalled(reason)
+	if w.Metrics != nil {
+		w.Metrics.Stalled.Set(gauge)
+	}
 }
 
 // counted is the state with the counters of now and the rates since the last

@@ -151,7 +151,7 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 
 // Where the store asks for the time, and tests come in between.
 const (
-	whenClaiming = "store.(*Store).Claim.func1" // in the transaction
+	whenClaiming = "store.(*Store).claim.func1" // in the transaction
 	whenApplying = "store.(*Store).Apply"       // before the transaction
 	whenSettling = "store.(*Store).settleWave"  // in the transaction
 	whenIdle     = "store.(*Store).UntilDue"    // on PostgreSQL, when there was nothing to claim

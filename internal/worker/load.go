@@ -16,6 +16,15 @@ type stretch struct {
 	// because it is not what was appended, len(events) when all are sound.
 	unsound int
 	reason  string
+	// partial is true when more events were asked for, which are too large to be
+	// worked on together with these.
+	partial bool
+}
+
+func inspectLoaded(l store.Loaded) stretch {
+	s := inspect(l.Events)
+	s.partial = l.Partial
+	return s
 }
 
 // inspect verifies that events are the ones that were appended: contents
@@ -26,9 +35,9 @@ func inspect(events []outbox.Event) stretch {
 		e := &events[i]
 		switch {
 		case e.Skipped == nil && e.ContentHash() != e.EventHash:
-			return stretch{events, i, fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)}
+			return stretch{events: events, unsound: i, reason: fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)}
 		case i > 0 && e.Seq == events[i-1].Seq+1 && outbox.NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
-			return stretch{events, i, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)}
+			return stretch{events: events, unsound: i, reason: fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)}
 		}
 	}
 	return stretch{events: events, unsound: len(events)}
@@ -43,18 +52,25 @@ type ahead struct {
 	stretches map[string]stretch
 }
 
-// take returns the events first to last of a campaign if all of them were
-// read ahead.
+// take returns the events first to last of a campaign if they were read ahead,
+// or as many of them as fit.
 func (a *ahead) take(c store.Claim) (stretch, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s, ok := a.stretches[c.CampaignID]
 	n := int(c.Last - c.First + 1)
-	if !ok || n > len(s.events) || s.events[0].Seq != c.First || s.events[n-1].Seq != c.Last {
+	if !ok || len(s.events) == 0 || s.events[0].Seq != c.First {
+		return stretch{}, false
+	}
+	if s.partial && n > len(s.events) {
+		delete(a.stretches, c.CampaignID)
+		return s, true
+	}
+	if n > len(s.events) || s.events[n-1].Seq != c.Last {
 		return stretch{}, false
 	}
 	delete(a.stretches, c.CampaignID)
-	return stretch{s.events[:n], min(s.unsound, n), s.reason}, true
+	return stretch{events: s.events[:n], unsound: min(s.unsound, n), reason: s.reason}, true
 }
 
 func (a *ahead) put(stretches map[string]stretch) {
@@ -77,12 +93,12 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 		}
 		missing, claims = append(missing, p), append(claims, p.claim)
 	}
-	events, auditOnly, err := w.Store.Load(ctx, claims)
+	loaded, auditOnly, err := w.Store.Load(ctx, claims, w.BatchBytes/2)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range missing {
-		p.stretch = inspect(events[i])
+		p.stretch = inspectLoaded(loaded[i])
 	}
 	return auditOnly, nil
 }
@@ -101,14 +117,14 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		events, _, err := w.Store.Load(ctx, next)
+		loaded, _, err := w.Store.Load(ctx, next, w.BatchBytes/2)
 		if err != nil {
 			return // the wave that needs them will load them, or say why not
 		}
 		stretches := make(map[string]stretch, len(next))
 		for i, c := range next {
-			if len(events[i]) > 0 {
-				stretches[c.CampaignID] = inspect(events[i])
+			if len(loaded[i].Events) > 0 {
+				stretches[c.CampaignID] = inspectLoaded(loaded[i])
 			}
 		}
 		w.ahead.put(stretches)

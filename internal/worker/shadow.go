@@ -84,12 +84,12 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 // transaction, in which the earlier ones are applied already.
 func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
 	claim := store.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
-	events, auditOnly, err := w.Store.Load(ctx, []store.Claim{claim})
+	loaded, auditOnly, err := w.Store.Load(ctx, []store.Claim{claim}, w.BatchBytes)
 	if err != nil {
 		return nil, err
 	}
 	p := released(claim, first-1)
-	p.stretch = inspect(events[0])
+	p.stretch = inspectLoaded(loaded[0])
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
 	var lethal *lethalError

@@ -30,39 +30,120 @@ type part struct {
 	failure *store.Failure
 }
 
-// Pass claims one wave and works it off: load, apply, settle, release. It
-// returns true when it had anything to do. It is safe for concurrent use. Once
-// the wave is claimed it is finished even if ctx ends, cut short between
-// campaigns.
+// Pass claims one wave and works it off: load, apply, settle, release; and then
+// one suspect, where one is due. It returns true when it had anything to do. It
+// is safe for concurrent use. Once the wave is claimed it is finished even if ctx
+// ends, cut short between campaigns.
 func (w *Worker) Pass(ctx context.Context) (bool, error) {
-	began := time.Now()
-	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
-	if err != nil && len(claims) > 0 {
-		return false, errors.Join(err, w.giveBack(ctx, claims))
+	worked, err := w.passWave(ctx)
+	if err == nil && (!worked || time.Now().UnixNano() >= w.nextSuspect.Load()) {
+		var tried bool
+		tried, err = w.passSuspect(ctx)
+		worked = worked || tried
+	}
+	w.troubles.note(err)
+	return worked, err
+}
+
+func (w *Worker) passWave(ctx context.Context) (bool, error) {
+	defer w.quiet.enter(ctx, w.PollInterval)()
+	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
+	if one, ok := errors.AsType[*store.CampaignError](err); ok && w.atFault(ctx, err) {
+		w.Logger.Error("campaign cannot be claimed; it is left alone for a while", "campaign", one.CampaignID, "error", err)
+		w.troubles.exclude(one.CampaignID, err, w.Store.Retry())
+		return true, nil // the others can
 	}
 	if err != nil || len(claims) == 0 {
+		return false, w.notHeld(ctx, claims, err)
+	}
+	if rowsOf(claims) >= int64(w.BatchSize) {
+		w.Wake() // there is likely more: let the other loop join in
+	}
+	return true, w.workOffInTurn(ctx, claims)
+}
+
+// workOffInTurn works off claims together, and after them the first of those
+// whose head was cut off the last time, by itself: while that one runs nobody
+// else can write to SQLite. The other slow ones are given back.
+func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error {
+	var quick, slow []store.Claim
+	for _, c := range claims {
+		if c.Slow {
+			slow = append(slow, c)
+		} else {
+			quick = append(quick, c)
+		}
+	}
+	if len(slow) == 0 || len(claims) == 1 {
+		return w.workOff(ctx, claims)
+	}
+	err := w.giveBack(ctx, slow[1:])
+	stop := w.keepLeases(context.WithoutCancel(ctx), slow[:1])
+	if len(quick) > 0 {
+		err = errors.Join(err, w.workOff(ctx, quick))
+	}
+	stop()
+	return errors.Join(err, w.workOff(ctx, slow[:1]))
+}
+
+// passSuspect tries the head of one suspect, alone in this process. While there
+// are suspects one is tried after each wave, otherwise they are looked for once
+// in a while.
+func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
+	due, err := w.Store.SuspectDue(ctx)
+	if err != nil || !due {
+		w.nextSuspect.Store(time.Now().Add(w.PollInterval).UnixNano())
 		return false, err
 	}
+	w.nextSuspect.Store(0)
+	leave, ok := w.quiet.alone(ctx, w.PollInterval)
+	if !ok {
+		return false, nil
+	}
+	defer leave()
+	claims, err := w.Store.ClaimSuspect(ctx, w.who, w.Lease)
+	if err != nil || len(claims) == 0 {
+		return false, w.notHeld(ctx, claims, err)
+	}
+	return true, w.workOff(ctx, claims)
+}
+
+// notHeld gives back claims beside an error, which may be held or not.
+func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) error {
+	if err != nil && len(claims) > 0 {
+		return errors.Join(err, w.giveBack(ctx, claims))
+	}
+	return err
+}
+
+// workOff loads, applies and settles what is claimed.
+func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
+	began := time.Now()
 	w.waves.Add(1)
 	defer func() {
 		w.lastWave.Store(time.Now().UnixNano())
 		w.waves.Add(-1)
 	}()
-	if rowsOf(claims) >= int64(w.BatchSize) {
-		w.Wake() // there is likely more: let the other loop join in
-	}
-	finish := context.WithoutCancel(ctx)
-	stop := w.keepLeases(finish, claims)
+	stop := w.keepLeases(context.WithoutCancel(ctx), claims)
 	parts, applyErr := w.work(ctx, claims)
+	if applyErr != nil && !errors.Is(applyErr, outbox.ErrBusy) && !errors.Is(applyErr, outbox.ErrFull) {
+		parts, applyErr = w.workOneByOne(ctx, claims)
+	}
 	stop()
-	if err := w.settle(ctx, parts); err != nil {
-		return false, errors.Join(applyErr, err)
+	err := w.settle(ctx, parts)
+	if err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) {
+		err = w.settleOneByOne(ctx, parts)
+	} else if err == nil {
+		w.troubles.include(claims)
+	}
+	if err != nil {
+		return errors.Join(applyErr, err)
 	}
 	if w.Metrics != nil {
 		w.Metrics.Waves.Inc()
 		w.Metrics.WaveSeconds.Observe(time.Since(began).Seconds())
 	}
-	return true, applyErr
+	return applyErr
 }
 
 // work loads and applies the claims. Whatever happens, it returns a part for

@@ -33,6 +33,7 @@ type Config struct {
 	Logger       *slog.Logger
 	Mode         outbox.Mode
 	BatchSize    int           // rows per wave; 0 means 1000
+	BatchBytes   int64         // documents of a wave and of what is read ahead of it, unless one event alone is larger; 0 means 32 MB
 	PollInterval time.Duration // 0 means 2 s
 	Lease        time.Duration // 0 means 30 s
 	Build        string        // version of the program, for the history of attempts
@@ -55,6 +56,10 @@ type Worker struct {
 	wake    chan struct{}
 	steered chan struct{} // an operation was started
 
+	troubles    troubles
+	quiet       quiet
+	nextSuspect atomic.Int64 // when suspects are looked for again, in nanoseconds since 1970
+
 	waves    atomic.Int64  // being worked on
 	lastWave atomic.Int64  // when the last one ended, in nanoseconds since 1970
 	runRate  *allowance    // nil when there is no limit
@@ -75,6 +80,9 @@ type Worker struct {
 func New(c Config) *Worker {
 	if c.BatchSize <= 0 {
 		c.BatchSize = 1000
+	}
+	if c.BatchBytes <= 0 {
+		c.BatchBytes = 32 << 20
 	}
 	if c.PollInterval <= 0 {
 		c.PollInterval = 2 * time.Second
@@ -243,6 +251,9 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	wait, ok, err := w.Store.UntilDue(ctx)
 	if err != nil || !ok {
 		return poll
+	}
+	if w.troubles.except() != nil { // which are due all the time
+		wait = max(wait, faultPause)
 	}
 	return min(poll, max(wait, time.Millisecond))
 }

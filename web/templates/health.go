@@ -30,6 +30,15 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
 	}
 	judgeWorker(s, now, add)
+	for _, i := range s.Instances {
+		switch {
+		case i.Trouble == "" || i.State(now) != outbox.InstanceRunning && i.State(now) != outbox.InstanceIdle:
+		case i.Stalled:
+			add("bad", "Worker %s is stalled: %s.", i.ID, i.Trouble)
+		default:
+			add("warn", "Worker %s: %s.", i.ID, i.Trouble)
+		}
+	}
 	if n := silent(s.Instances, now); n > 0 {
 		add("warn", "%s.", count(n, "instance is silent", "instances are silent"))
 	}

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// quiet lets a suspect be tried while this process does nothing else, so that
+// one that takes the process down is known. Neither side waits for the other for
+// longer than it has patience. The zero value is ready for use.
+type quiet struct {
+	mu      sync.Mutex
+	waves   int           // being worked on
+	suspect bool          // one is being tried, or waits for the waves to end
+	changed chan struct{} // closed at the next change; nil when nobody waits
+}
+
+// enter announces a wave, after the suspect that is being tried.
+func (q *quiet) enter(ctx context.Context, patience time.Duration) (leave func()) {
+	q.await(ctx, patience, func() bool { return !q.suspect })
+	q.waves++
+	q.mu.Unlock()
+	return func() { q.change(func() { q.waves-- }) }
+}
+
+// alone announces a suspect, after the waves that are under way and any other
+// suspect. It is false when they take too long.
+func (q *quiet) alone(ctx context.Context, patience time.Duration) (leave func(), ok bool) {
+	ok = q.await(ctx, patience, func() bool { return !q.suspect })
+	if ok {
+		q.suspect = true
+	}
+	q.mu.Unlock()
+	if !ok {
+		return nil, false
+	}
+	leave = func() { q.change(func() { q.suspect = false }) }
+	ok = q.await(ctx, patience, func() bool { return q.waves == 0 })
+	q.mu.Unlock()
+	if !ok {
+		leave()
+	}
+	return leave, ok
+}
+
+// await waits until free reports true, and returns with q.mu held.
+func (q *quiet) await(ctx context.Context, patience time.Duration, free func() bool) bool {
+	q.mu.Lock()
+	if free() {
+		return true
+	}
+	out := time.NewTimer(patience)
+	defer out.Stop()
+	for !free() {
+		if q.changed == nil {
+			q.changed = make(chan struct{})
+		}
+		changed := q.changed
+		q.mu.Unlock()
+		select {
+		case <-changed:
+			q.mu.Lock()
+			continue
+		case <-out.C:
+		case <-ctx.Done():
+		}
+		q.mu.Lock()
+		return free()
+	}
+	return true
+}
+
+func (q *quiet) change(do func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	do()
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}

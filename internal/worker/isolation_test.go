@@ -1,0 +1,162 @@
+package worker_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// damagePage overwrites a page of a SQLite file that nobody has open.
+func damagePage(t *testing.T, path string, number int) {
+	t.Helper()
+	const size = 4096
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, size), int64(number-1)*size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopened is the bench after something was done to its closed files.
+func (b *bench) reopened(t *testing.T, do func(journal, projections string), options ...option) *bench {
+	t.Helper()
+	for _, db := range []interface{ Close() error }{b.journal, b.projections, b.Store} {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := func(url string) string { return filepath.Clean(strings.TrimPrefix(url, "sqlite:")) }
+	for _, url := range []string{b.pair.Journal, b.pair.Projections} {
+		if _, err := os.Stat(path(url) + "-wal"); err == nil {
+			t.Fatalf("%s has a log that was not written back", path(url))
+		}
+	}
+	do(path(b.pair.Journal), path(b.pair.Projections))
+	return openPair(t, b.pair, b.sources, options...)
+}
+
+// A page that cannot be read holds up the campaign whose event it has, and
+// nobody else.
+func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, ledger), at(now))
+	b.mustAppend(t, notes("a", 3)...)
+	for _, text := range []string{"readable", "unreadable", "readable"} { // each on a page of its own
+		b.mustAppend(t, eventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
+	}
+	b.mustAppend(t, notes("z", 3)...)
+	b = b.reopened(t, func(journal, _ string) {
+		data, err := os.ReadFile(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damagePage(t, journal, bytes.Index(data, []byte("unreadable xxx"))/4096+1)
+	}, at(now), maxAttempts(2))
+
+	b.pass(t)
+	b.mustHaveApplied(t, "a", 3)
+	b.mustHaveApplied(t, "z", 3)
+	b.mustHaveApplied(t, "culprit", 0)
+	if r := b.row(t, "culprit", 1).Row; r.Status != outbox.Failed || r.AttemptCount != 1 || !strings.Contains(r.LastError, "malformed") {
+		t.Errorf("the head before the unreadable event is %+v, want one failed attempt that says why", r)
+	}
+	now.advance(time.Minute)
+	b.pass(t)
+	if r := b.row(t, "culprit", 1).Row; r.Status != outbox.Dead {
+		t.Errorf("after its last attempt it is %s", r.Status)
+	}
+}
+
+// Rows that cannot be read cannot be claimed either: their campaign is left alone
+// for a while, and the worker says so.
+func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	b.mustAppend(t, notes("a", 3)...)
+	b.mustAppend(t, notes("campaign-of-unreadable-rows", 400)...)
+	b.mustAppend(t, notes("z", 3)...)
+	page := column[int](t, b.journal, `select pageno from dbstat where name = 'projection_apply_outbox' and pagetype = 'leaf' order by path limit 1 offset 3`)[0]
+	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
+
+	for range 3 {
+		b.pass(t)
+	}
+	b.mustHaveApplied(t, "a", 3)
+	b.mustHaveApplied(t, "z", 3)
+	if text, stalled := b.worker.Trouble(); stalled || !strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) || !strings.Contains(text, "malformed") {
+		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
+	}
+	b.mustAppend(t, notes("later", 2)...)
+	b.pass(t)
+	b.mustHaveApplied(t, "later", 2)
+}
+
+// A statement that rolls back the transaction takes the events of others with
+// it: it fails as an event, and they are applied.
+func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := open(t, define(t, ledger, accounts), at(now))
+	mustExec(t, b.projections, `create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
+	b.mustAppend(t, notes("a", 3)...)
+	b.mustAppend(t, noted("culprit"), opened("culprit", 10), noted("culprit"))
+	b.mustAppend(t, notes("z", 3)...)
+	b.pass(t)
+	b.mustHaveApplied(t, "a", 3)
+	b.mustHaveApplied(t, "z", 3)
+	b.mustHaveApplied(t, "culprit", 1)
+	b.mustStand(t, "culprit", 2, outbox.Failed, 1)
+	if r := b.row(t, "culprit", 2).Row; !strings.Contains(r.LastError, "projection accounts") || !strings.Contains(r.LastError, "rolled back") {
+		t.Errorf("its error does not say where and why: %s", r.LastError)
+	}
+	b.mustBeSound(t)
+}
+
+// An event that was cut off is tried by itself from then on, after the others
+// of its wave are applied and settled.
+func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	var b *bench
+	var left []int64 // rows of the quick campaign, each time that something is to be applied
+	looking := func(o *store.Options, _ *worker.Config) {
+		o.Now = func() time.Time {
+			if calledFrom(whenApplying) && b != nil {
+				left = append(left, column[int64](t, b.journal, `select count(*) from projection_apply_outbox where campaign_id = 'quick'`)...)
+			}
+			return now.now()
+		}
+	}
+	b = open(t, define(t, ledger, forever), looking, cuttingOffAfter(overtime))
+	b.mustAppend(t, eventOf("slow", "endless", `{}`))
+	b.mustAppend(t, eventOf("slow too", "endless", `{}`))
+	b.pass(t)
+	b.mustStand(t, "slow", 1, outbox.Failed, 1)
+	b.mustStand(t, "slow too", 1, outbox.Failed, 1)
+
+	now.advance(time.Minute)
+	b.mustAppend(t, notes("quick", 3)...)
+	left = nil
+	b.pass(t)
+	if len(left) < 2 || left[0] != 3 || left[1] != 0 {
+		t.Errorf("the quick campaign had %v rows as waves were applied, want 3 and then none", left)
+	}
+	b.mustHaveApplied(t, "quick", 3)
+	b.mustStand(t, "slow", 1, outbox.Failed, 2)
+	b.mustStand(t, "slow too", 1, outbox.Pending, 1)
+	b.pass(t)
+	b.mustStand(t, "slow too", 1, outbox.Failed, 2)
+	b.mustBeSound(t)
+}

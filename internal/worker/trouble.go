@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// stalledAfter is how long applying must have failed, without one wave that did
+// not, for the worker to be stalled.
+const stalledAfter = 10 * time.Second
+
+// troubles is what keeps a worker from applying: campaigns that the database
+// fails for, which are left alone for a while, and faults that concern everything.
+// The zero value is ready for use.
+type troubles struct {
+	mu       sync.Mutex
+	failing  time.Time // when applying began to fail; zero when it does not
+	cause    string    // the latest error
+	excluded map[string]exclusion
+}
+
+// exclusion is a campaign whose rows the database cannot claim or settle.
+type exclusion struct {
+	until time.Time
+	times int
+	cause string
+}
+
+// note takes down how a pass ended.
+func (t *troubles) note(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.failing = time.Time{}
+	case t.failing.IsZero():
+		t.failing = time.Now()
+	}
+	if err != nil {
+		t.cause = err.Error()
+	}
+}
+
+// exclude has a campaign left alone until its next attempt.
+func (t *troubles) exclude(id string, cause error, retry outbox.Retry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.excluded == nil {
+		t.excluded = make(map[string]exclusion)
+	}
+	times := t.excluded[id].times + 1
+	t.excluded[id] = exclusion{until: time.Now().Add(retry.Delay(times)), times: times, cause: cause.Error()}
+}
+
+// include forgets that the database failed for campaigns.
+func (t *troubles) include(claims []store.Claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.excluded) == 0 {
+		return
+	}
+	for _, c := range claims {
+		delete(t.excluded, c.CampaignID)
+	}
+}
+
+// except are the campaigns to be left alone now; nil when there are none.
+func (t *troubles) except() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ids map[string]bool
+	for id, x := range t.excluded {
+		if time.Now().Before(x.until) {
+			if ids == nil {
+				ids = make(map[string]bool)
+			}
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
+// sentence says what is wrong; empty when nothing is. stalled is true when
+// nothing at all is applied.
+func (t *troubles) sentence() (text string, stalled bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.failing.IsZero() && time.Since(t.failing) >= stalledAfter {
+		return fmt.Sprintf("nothing has been applied since %s: %s", t.failing.UTC().Format(time.RFC3339), t.cause), true
+	}
+	if len(t.excluded) == 0 {
+		return "", false
+	}
+	id := slices.Min(slices.Collect(maps.Keys(t.excluded)))
+	text = fmt.Sprintf("the database fails for campaign %q (%d attempts): %s", id, t.excluded[id].times, t.excluded[id].cause)
+	if more := len(t.excluded) - 1; more > 0 {
+		text += fmt.Sprintf("; and for %d more", more)
+	}
+	return text, false
+}
+
+// atFault reports whether an error of one campaign's work is to be blamed on
+// that campaign: the database as a whole works.
+func (w *Worker) atFault(ctx context.Context, err error) bool {
+	return err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) && !store.Outage(err) && w.Store.Probe(ctx) == nil
+}
+
+// workOneByOne works on each claim by itself after all of them together have
+// failed, so that the one at fault fails alone.
+func (w *Worker) workOneByOne(ctx context.Context, claims []store.Claim) (all []*part, first error) {
+	for _, c := range claims {
+		parts, err := w.work(ctx, []store.Claim{c})
+		if w.atFault(context.WithoutCancel(ctx), err) {
+			parts[0].result = store.Result{Claim: c, Applied: c.First - 1, Failure: w.failureOf(err)}
+			err = nil
+		}
+		all = append(all, parts...)
+		if first == nil {
+			first = err
+		}
+	}
+	return all, first
+}
+
+// settleOneByOne settles each part by itself after all of them together have
+// failed. The lease of one that cannot be settled runs out.
+func (w *Worker) settleOneByOne(ctx context.Context, parts []*part) (first error) {
+	for _, p := range parts {
+		err := w.settle(ctx, []*part{p})
+		if w.atFault(context.WithoutCancel(ctx), err) {
+			w.Logger.Error("campaign cannot be settled; it is left alone for a while", "campaign", p.claim.CampaignID, "error", err)
+			w.troubles.exclude(p.claim.CampaignID, err, w.Store.Retry())
+			err = nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
