@@ -121,6 +121,7 @@ func checkFold(ctx context.Context, f *worker.Folder, c outbox.Campaign, r *stor
 	}
 	for _, p := range result.Projections {
 		switch {
+		case p.Error != "" && p.ErrorSeq == 0: // it is behind, of which the store tells when nothing catches it up
 		case p.Error != "":
 			found(p.ErrorSeq, "event %d was applied live, but cannot be folded: %s", p.ErrorSeq, p.Error)
 		case p.Verdict == outbox.VerdictDrift:

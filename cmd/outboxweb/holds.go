@@ -129,6 +129,9 @@ func (c *projectionHold) change(ctx context.Context, a *app, past string,
 		if h.Behind > 0 {
 			fmt.Fprintf(a.out, "%s campaigns wait for a replay\n", thousands(h.Behind))
 		}
+		if h.BlockedByRun > 0 {
+			fmt.Fprintf(a.out, "the replay starts when run %d has ended\n", h.BlockedByRun)
+		}
 		return nil
 	})
 }

@@ -116,6 +116,31 @@ func (r *runs) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// WatchBehind adds the gauge of projections that no run catches up, which calls
+// count at each scrape; when it fails the gauge is left out of that scrape.
+func (m *Metrics) WatchBehind(count func(ctx context.Context) (int64, error)) {
+	m.registry.MustRegister(&behind{count: count})
+}
+
+type behind struct {
+	count func(ctx context.Context) (int64, error)
+}
+
+var behindDesc = desc("behind_projections", "Projections, once for each campaign, that were resumed behind its journal and that no run catches up.")
+
+func (b *behind) Describe(ch chan<- *prometheus.Desc) { ch <- behindDesc }
+
+func (b *behind) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	n, err := b.count(ctx)
+	if err != nil {
+		slog.Error("scrape: count the projections that are behind", "err", err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(n))
+}
+
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
 }

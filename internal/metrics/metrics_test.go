@@ -83,6 +83,20 @@ func TestHandler_leavesGaugesOutWhenTheSummaryFails(t *testing.T) {
 	}
 }
 
+func TestWatchBehind_isLeftOutOfAScrapeThatCannotCount(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	var failed error
+	m.WatchBehind(func(context.Context) (int64, error) { return 3, failed })
+	if body := scrape(t, m); !strings.Contains(body, "\noutboxweb_behind_projections 3\n") {
+		t.Error("the scrape lacks what is behind")
+	}
+	failed = errors.New("away")
+	if body := scrape(t, m); strings.Contains(body, "\noutboxweb_behind_projections") || !strings.Contains(body, "outboxweb_lag_events") {
+		t.Error("a scrape that cannot count what is behind is to have everything else")
+	}
+}
+
 func TestWatchRuns_tellsOfEachKindAndStatus(t *testing.T) {
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })

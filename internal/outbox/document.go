@@ -139,9 +139,12 @@ type ProjectionHold struct {
 	// Behind is how many campaigns wait for a replay, since events were
 	// applied to them while the projection was paused.
 	Behind int64 `json:"behind"`
-	// RunID is the replay that brings them level; 0 when there is none, or when
-	// another run was in its way.
+	// RunID is the replay that catches them up; 0 when none is needed, and while
+	// another run blocks it.
 	RunID int64 `json:"run_id"`
+	// BlockedByRun is the run that the replay has to wait for; it starts by
+	// itself once that one has ended. 0 when nothing blocks it.
+	BlockedByRun int64 `json:"blocked_by_run"`
 }
 
 // CursorFailure is the failure that a projection of a campaign stands at.

@@ -235,7 +235,8 @@ type ProjectionResult struct {
 	// Comparison says how the live rows differ from the fold; nil when they
 	// were not compared row by row.
 	Comparison *Comparison `json:"comparison"`
-	// Error is why it could not be folded, and ErrorSeq the event it failed at.
+	// Error is why it could not be folded, or compared, and ErrorSeq the event it
+	// failed at; 0 where no event is at fault.
 	Error    string `json:"error"`
 	ErrorSeq int64  `json:"error_seq"`
 }

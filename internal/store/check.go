@@ -22,8 +22,8 @@ const checkTries = 20
 // Check tests the invariants of every campaign against both databases: the
 // hash chain, dense seqs, every event applied or with a row, the campaign's
 // row exact, nothing applied behind a failed or dead head, exactly what is skipped
-// passed over, set aside and open failures counted right; and the index of tags
-// against the events. It reads only and may run beside a server; a campaign that
+// passed over, set aside and open failures counted right; a run for every
+// projection that is behind; and the index of tags against the events. It reads only and may run beside a server; a campaign that
 // keeps moving is counted as skipped.
 func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
 	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}}
@@ -45,6 +45,9 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 		return report, fmt.Errorf("check: %w", err)
 	}
 	if err := s.checkOrphans(ctx, &report); err != nil {
+		return report, fmt.Errorf("check: %w", err)
+	}
+	if err := s.checkBehind(ctx, &report); err != nil {
 		return report, fmt.Errorf("check: %w", err)
 	}
 	if err := s.checkTags(ctx, &report); err != nil {

@@ -177,6 +177,9 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		if err == nil {
 			err = s.require(o, 0)
 		}
+		if err == nil {
+			err = t.lockAdmission() // of the replay, before campaigns are locked
+		}
 		if err != nil {
 			return h.ProjectionHold, err
 		}
@@ -197,15 +200,18 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 	return hold, err
 }
 
-// catchUp starts the replay that brings a resumed projection level, unless
-// another run has it, or a part of it.
+// catchUp starts the replay that brings a resumed projection level. While
+// another run has it, or a part of it, the replay waits for the end of that one,
+// see endRun.
 func (s *Store) catchUp(t *tx, h *holding) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
 	}
 	run, err := s.admitRun(t, h.order, order, h.loaded, h.now)
-	if errors.Is(err, outbox.ErrConflict) {
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
+		h.BlockedByRun = refusal.Run
 		return nil
 	}
 	h.RunID = run.ID
@@ -372,6 +378,14 @@ where projection = $1
   and state = 'paused'
   and paused_by = ''`
 
+	// Who resumes all asks for those to be replayed that were behind before.
+	resumeBehind = `
+update projection_cursors
+set updated_at = $2
+where projection = $1
+  and state <> 'live'
+  and state = 'behind'`
+
 	countBehind = `
 select count(*)
 from projection_cursors
@@ -395,6 +409,9 @@ func (s *Store) resumeEverywhere(h *holding) error {
 		}
 		if err == nil {
 			_, err = t.exec(resumeCursors, h.Projection, h.now)
+		}
+		if err == nil {
+			_, err = t.exec(resumeBehind, h.Projection, h.now)
 		}
 		if err == nil {
 			_, err = t.one([]any{&h.Behind}, countBehind, h.Projection)

@@ -63,6 +63,7 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "limit $3", "as many as are looked at to count"},
 	{"SCAN c", "limit $3", "those that are counted"},
 	{"SCAN a", "limit $11", "those that are counted"},
+	{"SCAN campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
 	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
 	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
 	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
@@ -393,6 +394,16 @@ func (f *fixture) useHolds(must func(...error)) {
 			return err
 		}))
 		_, err = f.ResumeProjection(f.ctx, ana(""), "p", campaign, loaded)
+		must(err)
+	}
+	f.rawProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
+	_, err := f.BehindAlone(f.ctx)
+	must(err)
+	_, err = f.Reconcile(f.ctx)
+	must(err)
+	f.rawProjections(`update projection_cursors set state = 'live' where projection = 'p' and campaign_id = 'known'`)
+	for _, r := range f.active() {
+		_, err := f.CancelRun(f.ctx, ana(""), r.ID)
 		must(err)
 	}
 }

@@ -22,6 +22,8 @@ var postgresScans = []scan{
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
 	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},
+	{"seq scan of campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
+	{"scan by campaigns_pkey", "substr(lease_owner, 1", "likewise"},
 	{"seq scan of campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"scan by campaigns_pkey", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"seq scan of campaigns", "sort_key", "by lag, which has no index here; by age only as long as the limit is not known, see the test below"},

@@ -161,8 +161,9 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 
 // Reconcile compares every campaign with its watermark: events above it
 // without a row get one, rows of applied events are removed, and a campaign
-// whose watermark contradicts the journal is marked as diverged. Campaigns
-// under a lease are left to their worker. A second call finds nothing to do
+// whose watermark contradicts the journal is marked as diverged. Projections
+// that are behind without a replay get one. Campaigns under a lease are left to
+// their worker. A second call finds nothing to do
 // and writes nothing.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
@@ -185,6 +186,9 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	}
 	if total.Inserted > 0 {
 		s.wakeUp()
+	}
+	if err := s.startOwed(ctx); err != nil {
+		return total, fmt.Errorf("reconcile: %w", err)
 	}
 	return total, nil
 }

@@ -300,7 +300,7 @@ func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox
 			if err := s.endRunClaims(t, id, now); err != nil {
 				return err
 			}
-			return t.endRun(r, outbox.RunCancelled, "", now)
+			return s.endRun(t, r, outbox.RunCancelled, "", now)
 		}
 		r.Status = outbox.RunCancelling
 		return t.saveRun(r, now)

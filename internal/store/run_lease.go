@@ -96,6 +96,9 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 	var claimed RunLease
 	ok := false
 	err := s.journal.write(ctx, func(t *tx) error {
+		if err := t.lockAdmission(); err != nil {
+			return err
+		}
 		now := s.now()
 		runs, err := t.claimable(now)
 		if err != nil {
@@ -107,7 +110,7 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 				if err := s.endRunClaims(t, r.ID, now); err != nil {
 					return err
 				}
-				if err := t.endRun(r, status, reason, now); err != nil {
+				if err := s.endRun(t, r, status, reason, now); err != nil {
 					return err
 				}
 			case runGoesOn:
@@ -278,6 +281,9 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
 	err := s.journal.write(ctx, func(t *tx) error {
+		if err := t.lockAdmission(); err != nil {
+			return err
+		}
 		now := s.now()
 		r, err := t.heldRun(l)
 		if err != nil {
@@ -287,7 +293,7 @@ func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStat
 		if err != nil {
 			return err
 		}
-		if err := t.endRun(r, end, stored(why), now); err != nil {
+		if err := s.endRun(t, r, end, stored(why), now); err != nil {
 			return err
 		}
 		run = r.view(now)

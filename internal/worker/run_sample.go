@@ -59,8 +59,11 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 		return nil, err
 	}
 	result.At = time.Now().UTC()
-	if result.Outcome != outbox.OutcomeMatch {
-		w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID, "outcome", result.Outcome, "error", result.Error)
+	switch result.Outcome {
+	case outbox.OutcomeFailed:
+		w.Logger.Warn("a campaign could not be verified", "campaign", result.CampaignID, "error", result.Error)
+	case outbox.OutcomeDrift:
+		w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID)
 	}
 	return result.Verifications(outbox.Run{}), nil
 }

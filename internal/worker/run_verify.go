@@ -109,6 +109,8 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		}
 		if failed, ok := fold.failure(name); ok {
 			refuse(&result, &p, failed)
+		} else if stands[name].State == outbox.CursorBehind && until == 0 {
+			refuseBehind(&result, &p, mark.AppliedSeq)
 		} else if compared && level {
 			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
 				return result, nil, err
@@ -140,6 +142,16 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFai
 	result.Outcome = outbox.OutcomeFailed
 	if result.Error == "" {
 		result.Error = fmt.Sprintf("event %d cannot be folded: %v", failed.Seq, failed.Err)
+	}
+}
+
+// refuseBehind notes that a projection lacks events that the others have: that
+// its rows are right as of an earlier event is no match.
+func refuseBehind(result *outbox.RunResult, p *outbox.ProjectionResult, applied int64) {
+	p.Error = fmt.Sprintf("it was resumed at event %d and the campaign is at event %d; verify it again when a replay has caught it up", p.Seq, applied)
+	result.Outcome = outbox.OutcomeFailed
+	if result.Error == "" {
+		result.Error = fmt.Sprintf("projection %s is behind: %s", p.Projection, p.Error)
 	}
 }
 

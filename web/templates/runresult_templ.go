@@ -515,7 +515,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "It cannot be folded:")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "It was not compared:")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

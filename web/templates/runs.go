@@ -475,8 +475,10 @@ func foldName(kind outbox.RunKind) string {
 func differences(r outbox.RunResult) []string {
 	var all []string
 	for _, p := range r.Projections {
-		if p.Error != "" {
+		if p.Error != "" && p.ErrorSeq > 0 {
 			all = append(all, fmt.Sprintf("%s: event %d cannot be folded", p.Projection, p.ErrorSeq))
+		} else if p.Error != "" {
+			all = append(all, p.Projection+": not compared")
 		} else if c := p.Comparison; c != nil && c.Differs() {
 			text := p.Projection + ": " + changeCounts(*c)
 			if c.FirstSeq > 0 {

@@ -1,0 +1,301 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// behindCursor is a projection that was resumed at an event before the
+// watermark of a campaign, and that no event reaches until a replay has caught
+// it up. One that is paused for all campaigns is not meant.
+type behindCursor struct {
+	projection, campaign string
+	seq                  int64
+	since                int64 // when it was resumed
+	version              string
+}
+
+const selectBehind = `
+select campaign_id, applied_seq, updated_at
+from projection_cursors
+where projection = $1
+  and state <> 'live'
+  and state = 'behind'
+order by campaign_id
+limit $2`
+
+// behind lists what is behind, ordered by projection, at most asideWindow of
+// each.
+func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
+	err = s.projections.read(ctx, func(t *tx) error {
+		versions := make(map[string]projectionVersion)
+		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+			return err
+		}
+		var b batch
+		for _, name := range slices.Sorted(maps.Keys(versions)) {
+			if versions[name].pause != nil {
+				continue
+			}
+			b.each(func(row scanner) error {
+				c := behindCursor{projection: name, version: versions[name].version}
+				err := row.Scan(&c.campaign, &c.seq, &c.since)
+				all = append(all, c)
+				return err
+			}, selectBehind, name, asideWindow)
+		}
+		return t.runAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for projections that are behind: %w", err)
+	}
+	return all, nil
+}
+
+const selectTaken = `
+select campaign_id
+from run_scopes
+where active = 1
+  and projection = $1`
+
+// alone leaves those that no active run has: what one has is looked at again when
+// that run ends.
+func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
+	taken, of := make(map[string]bool), ""
+	for i, c := range all {
+		if i == 0 || c.projection != of {
+			of = c.projection
+			clear(taken)
+			err := t.each(func(row scanner) error {
+				var campaign string
+				err := row.Scan(&campaign)
+				taken[campaign] = true
+				return err
+			}, selectTaken, of)
+			if err != nil {
+				return nil, fmt.Errorf("read what active runs have: %w", err)
+			}
+		}
+		if !taken[c.campaign] && !taken[""] {
+			alone = append(alone, c)
+		}
+	}
+	return alone, nil
+}
+
+const selectLastReplay = `
+select r.id, r.status, r.versions, r.requested_at
+from run_scopes s
+join runs r on r.id = s.run_id
+where s.campaign_id = $1
+  and s.projection = $2
+  and r.kind = 'replay'
+order by s.run_id desc
+limit 1`
+
+// untried leaves those of campaigns in the journal that are to be replayed
+// without anybody asking for it: no replay was started since they were resumed.
+// After one that was, a person decides, unless it ended because the projection
+// has another version now.
+func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
+	last, known := make([]runRow, len(all)), make([]bool, len(all))
+	versions := make([]string, len(all))
+	var b batch
+	for i, c := range all {
+		newest := func(row scanner) error {
+			var r runRow
+			var text string
+			var requested int64
+			err := row.Scan(&r.ID, (*string)(&r.Status), &text, &requested)
+			if r.RequestedAt = at(requested); r.ID > last[i].ID {
+				last[i], versions[i] = r, text
+			}
+			return err
+		}
+		b.each(func(row scanner) error {
+			known[i] = true
+			return row.Scan(new(int64))
+		}, selectHighWater, c.campaign)
+		b.each(newest, selectLastReplay, c.campaign, c.projection)
+		b.each(newest, selectLastReplay, "", c.projection)
+	}
+	if err := t.runAll(&b); err != nil {
+		return nil, fmt.Errorf("look for replays of what is behind: %w", err)
+	}
+	for i, c := range all {
+		tried := last[i].ID > 0 && last[i].RequestedAt.UnixMicro() >= c.since
+		if tried && last[i].Status != outbox.RunCancelled {
+			of := map[string]string{}
+			if err := json.Unmarshal([]byte(versions[i]), &of); err != nil {
+				return nil, fmt.Errorf("run %d: %w", last[i].ID, err)
+			}
+			tried = of[c.projection] == c.version
+		}
+		if known[i] && !tried {
+			untried = append(untried, c)
+		}
+	}
+	return untried, nil
+}
+
+// owed lists what is behind and is to be replayed.
+func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
+	if len(behind) == 0 {
+		return nil, nil
+	}
+	alone, err := t.alone(behind)
+	if err != nil || len(alone) == 0 {
+		return nil, err
+	}
+	return t.untried(alone)
+}
+
+// admitOwed puts replays into the queue of what is behind and was not replayed
+// since, in a transaction that has locked the admission of runs. It returns how
+// many those are.
+func (s *Store) admitOwed(t *tx, now int64) (replays int, err error) {
+	if s.options.Mode == outbox.ModeShadow || s.options.ReadOnly {
+		return 0, nil
+	}
+	behind, err := s.behind(background)
+	if err != nil {
+		return 0, err
+	}
+	owed, err := t.owed(behind)
+	for from := 0; err == nil && from < len(owed); replays++ {
+		until := from
+		for until < len(owed) && owed[until].projection == owed[from].projection {
+			until++
+		}
+		err = s.admitReplay(t, owed[from:until], now)
+		from = until
+	}
+	return replays, err
+}
+
+// admitReplay puts a replay of one projection into the queue. More campaigns than
+// a run names are all of them, or where other runs have some, the first ones.
+func (s *Store) admitReplay(t *tx, owed []behindCursor, now int64) error {
+	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
+	if len(owed) > outbox.MaxRunCampaigns {
+		order.All = true
+		err := t.each(func(scanner) error { order.All = false; return errEnough }, scopeTakenAnywhere, owed[0].projection)
+		if err != nil {
+			return fmt.Errorf("look for runs of projection %q: %w", owed[0].projection, err)
+		}
+		owed = owed[:outbox.MaxRunCampaigns]
+	}
+	for _, c := range owed {
+		if now = max(now, c.since); !order.All { // whose clock is ahead finds the replay later than the resume
+			order.Campaigns = append(order.Campaigns, c.campaign)
+		}
+	}
+	by := outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system"}, Reason: "catch up after a resume"}
+	_, err := s.admitRun(t, by, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	if err != nil {
+		return fmt.Errorf("start a replay of projection %q: %w", owed[0].projection, err)
+	}
+	return nil
+}
+
+// startOwed is admitOwed in a transaction of its own. Where nothing is owed it
+// writes nothing.
+func (s *Store) startOwed(ctx context.Context) error {
+	behind, err := s.behind(ctx)
+	if err != nil || len(behind) == 0 || s.options.Mode == outbox.ModeShadow {
+		return err
+	}
+	var owed []behindCursor
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		owed, err = t.owed(behind)
+		return err
+	})
+	if err != nil || len(owed) == 0 {
+		return err
+	}
+	replays := 0
+	err = s.journal.write(ctx, func(t *tx) error {
+		if err := t.lockAdmission(); err != nil {
+			return err
+		}
+		replays, err = s.admitOwed(t, s.now())
+		return err
+	})
+	if replays > 0 {
+		s.steerRuns()
+	}
+	return err
+}
+
+// endRun is t.endRun in a transaction that has locked the admission of runs. It
+// also starts the replays that the run has blocked; while the projections are
+// away Reconcile does so later.
+func (s *Store) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+	if err := t.endRun(r, status, reason, now); err != nil {
+		return err
+	}
+	_, err := s.admitOwed(t, now)
+	if s.Away(err) && t.err == nil {
+		return nil
+	}
+	return err
+}
+
+// BehindAlone counts the projections, once for each campaign, that were resumed
+// behind the watermark and that no run catches up, at most 10,000 of each projection.
+func (s *Store) BehindAlone(ctx context.Context) (int64, error) {
+	found, err := s.behindAlone(ctx)
+	return int64(len(found)), err
+}
+
+// behindAlone reads the journal after the projections: who resumes one writes to
+// them in that order too.
+func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err error) {
+	behind, err := s.behind(ctx)
+	if err != nil || len(behind) == 0 {
+		return nil, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		found, err = t.alone(behind)
+		return err
+	})
+	return found, err
+}
+
+// checkBehind finds what no run catches up. One that is being resumed has no run
+// for a moment, so a finding counts when it stays.
+func (s *Store) checkBehind(ctx context.Context, report *CheckReport) error {
+	found, err := s.behindAlone(ctx)
+	deadline := time.NewTimer(heldWait)
+	defer deadline.Stop()
+	poll := time.NewTicker(10 * heldPoll)
+	defer poll.Stop()
+	for waiting := true; err == nil && len(found) > 0 && waiting; {
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			waiting = false
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var again []behindCursor
+		again, err = s.behindAlone(ctx)
+		found = slices.DeleteFunc(found, func(c behindCursor) bool { return !slices.Contains(again, c) })
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(found, func(a, b behindCursor) int { return cmp.Compare(a.campaign, b.campaign) })
+	for _, c := range found {
+		report.Violations = append(report.Violations, outbox.Violation{Invariant: "replay_owed", CampaignID: c.campaign, Seq: c.seq,
+			Detail: fmt.Sprintf("projection %q was resumed at event %d, and no run catches it up; start a replay", c.projection, c.seq)})
+	}
+	return nil
+}
