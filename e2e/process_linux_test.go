@@ -4,6 +4,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"unsafe"
 )
 
 // dieWithParent makes a process end with the test binary, also when that is
@@ -26,7 +27,7 @@ func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL)
 func tinyDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("outboxweb-e2e", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("outboxweb-e2e", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("a small disk to fill up cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() {
@@ -35,4 +36,23 @@ func tinyDisk(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// limitFiles keeps the files of a process from growing beyond some bytes, until
+// lift is called.
+func limitFiles(t *testing.T, pid int, bytes uint64) (lift func()) {
+	t.Helper()
+	set := func(limit *syscall.Rlimit, former *syscall.Rlimit) {
+		t.Helper()
+		const fileSize = syscall.RLIMIT_FSIZE
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), fileSize, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0); errno != 0 {
+			t.Fatalf("limit the files of process %d: %v", pid, errno)
+		}
+	}
+	var former, limit syscall.Rlimit
+	set(nil, &former)
+	limit = former
+	limit.Cur = bytes
+	set(&limit, nil)
+	return func() { set(&former, nil) }
 }

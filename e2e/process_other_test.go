@@ -18,3 +18,8 @@ func tinyDisk(t *testing.T) string {
 	t.Skip("a small disk to fill up is mounted on Linux only")
 	return ""
 }
+
+func limitFiles(t *testing.T, _ int, _ uint64) (lift func()) {
+	t.Skip("the files of another process are limited on Linux only")
+	return nil
+}

@@ -438,10 +438,7 @@ func (o *onCall) full() {
 	if o.d.url != "" {
 		return // what follows cannot be brought about; the steps are done all the same
 	}
-	ballast := filepath.Join(o.d.dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err == nil {
-		o.t.Fatal("the disk is not full")
-	}
+	ballast := fill(o.t, o.d.dir)
 	eventually(o.t, patience, "an append is refused", func() (bool, string) {
 		a := do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""))
 		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -19,6 +20,7 @@ import (
 type database struct {
 	name    string // journal or projections
 	place   string // for people: the path of a file, or a URL without secrets
+	path    string // of a SQLite file
 	dialect *dialect
 
 	// How each kind of transaction begins.
@@ -35,6 +37,8 @@ type database struct {
 	schema   string
 	identity string // the same for two URLs that lead to one schema
 	proxied  bool   // a proxy stands before the server
+
+	fullAt atomic.Int64 // when a write last found no room, in nanoseconds since 1970; 0 when it did long ago or never
 
 	closed  chan struct{}
 	writers *sessions
@@ -139,6 +143,7 @@ func (d *database) within(ctx context.Context, from *sessions, begin string, fn 
 		return fmt.Errorf("wait for the %s database: %w", d.name, err)
 	}
 	defer from.put(s)
+	defer func() { d.remember(err) }()
 	if err := s.begin(ctx, begin); err != nil {
 		return d.explain("begin", err)
 	}

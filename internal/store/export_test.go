@@ -123,3 +123,6 @@ const HeldWait = heldWait
 
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause
+
+// NoRoom is noRoom.
+var NoRoom = noRoom

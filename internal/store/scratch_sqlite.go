@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
+	"path/filepath"
 )
 
 // scratchURL names no file, which is SQLite's word for a private one that is
@@ -20,7 +22,7 @@ func (c *Scratch) openSQLite(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open scratch database: %w", err)
 	}
-	c.link = &sqliteLink{conn: c.conn, stmts: make(map[string]*sql.Stmt)}
+	c.link = &sqliteLink{conn: c.conn, path: filepath.Join(os.TempDir(), "scratch"), stmts: make(map[string]*sql.Stmt)}
 	return nil
 }
 

@@ -114,6 +114,9 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 	if v.busy {
 		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
 	}
+	if v.full {
+		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
+	}
 	return err
 }
 

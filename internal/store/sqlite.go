@@ -72,8 +72,9 @@ func openSQLite(ctx context.Context, name, path string, mustExist bool) (*databa
 	}
 	d.pool.SetMaxOpenConns(d.dialect.writers)
 	d.readerPool.SetMaxOpenConns(d.dialect.readers + 2 + liveReaders)
-	d.dialWriter = func(ctx context.Context) (link, error) { return pin(ctx, d.pool) }
-	d.dialReader = func(ctx context.Context) (link, error) { return pin(ctx, d.readerPool) }
+	d.path = path
+	d.dialWriter = func(ctx context.Context) (link, error) { return pin(ctx, d.pool, path) }
+	d.dialReader = func(ctx context.Context) (link, error) { return pin(ctx, d.readerPool, path) }
 	if err := d.verifyPragmas(ctx); err != nil {
 		d.closePools()
 		return nil, err
@@ -130,6 +131,10 @@ func (d *database) verifyPragmas(ctx context.Context) error {
 	switch {
 	case err != nil && sqliteCode(err) == sqlite3.SQLITE_NOTADB:
 		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.place)
+	case sqliteFull(err, d.path):
+		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.name, d.place)
+		refusal.Err = fmt.Errorf("%w: %w", outbox.ErrSetup, outbox.ErrFull)
+		return refusal
 	case err != nil:
 		return outbox.Setup("cannot open the %s database %s: %v", d.name, d.place, err)
 	case !versionAtLeast(version, 3, 51, 3):
@@ -189,16 +194,17 @@ func sqliteLocked(err error) bool {
 // halves the cost of small ones.
 type sqliteLink struct {
 	conn       *sql.Conn
+	path       string // of the database
 	stmts      map[string]*sql.Stmt
 	unclosable bool // closing conn would wait for ever
 }
 
-func pin(ctx context.Context, pool *sql.DB) (link, error) {
+func pin(ctx context.Context, pool *sql.DB, path string) (link, error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteLink{conn: conn, stmts: make(map[string]*sql.Stmt)}, nil
+	return &sqliteLink{conn: conn, path: path, stmts: make(map[string]*sql.Stmt)}, nil
 }
 
 func (l *sqliteLink) close() {
@@ -325,7 +331,7 @@ func (l *sqliteLink) stmt(query string) (*sql.Stmt, error) {
 }
 
 func (l *sqliteLink) judge(err error) verdict {
-	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteCode(err) == sqlite3.SQLITE_FULL, late: errors.Is(err, context.DeadlineExceeded)}
+	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), late: errors.Is(err, context.DeadlineExceeded)}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		// A context that ended interrupts the statement, and SQLite

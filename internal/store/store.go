@@ -69,7 +69,7 @@ type Store struct {
 
 // Open opens both databases, creating and migrating them unless NoMigrate
 // says otherwise. What has to be mended first comes back as *outbox.Refusal
-// with outbox.ErrSetup.
+// with outbox.ErrSetup. Where there is no room it is outbox.ErrFull as well.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Mode == "" {
 		o.Mode = outbox.ModeOutbox
@@ -129,7 +129,9 @@ func (s *Store) locate(ctx context.Context) error {
 
 // ready brings the schema to this program's version and makes the sessions.
 func (d *database) ready(ctx context.Context, noMigrate bool) error {
-	if err := d.migrate(ctx, noMigrate); err != nil {
+	if err := d.migrate(ctx, noMigrate); sqliteFull(err, d.path) {
+		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
+	} else if err != nil {
 		return err
 	}
 	return d.connect(ctx)

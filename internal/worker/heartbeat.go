@@ -45,8 +45,13 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	}
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
-	w.beat.state.StartedAt, w.beat.at = now, now
-	return false, w.Store.Heartbeat(ctx, w.beat.state)
+	next := w.beat.state
+	next.StartedAt = now
+	if err := w.Store.Heartbeat(ctx, next); err != nil {
+		return false, err
+	}
+	w.beat.state, w.beat.at = next, now
+	return false, nil
 }
 
 func processAlive(pid int) bool {
@@ -98,10 +103,14 @@ func (w *Worker) counted(now time.Time) outbox.InstanceState {
 	return next
 }
 
-// stop writes down that the worker ended by itself.
+// stop writes down that the worker ended by itself. One that never arrived
+// leaves nothing.
 func (w *Worker) stop(ctx context.Context) error {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
+	if w.beat.state.StartedAt.IsZero() {
+		return nil
+	}
 	last := w.counted(time.Now())
 	last.Rates = outbox.Throughput{}
 	now := time.Now().UTC()

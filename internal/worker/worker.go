@@ -7,8 +7,6 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -140,9 +138,7 @@ const pruneInterval = time.Hour
 // flight, releases its leases and returns nil. Faults of the databases are
 // logged and retried; they do not end it.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.start(ctx); err != nil {
-		return err
-	}
+	w.start(ctx)
 	var loops sync.WaitGroup
 	switch w.Mode {
 	case outbox.ModeOutbox:
@@ -167,23 +163,29 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // start says that the worker is there and brings rows and watermarks in line
-// before anything is applied. A database that is busy is waited for.
-func (w *Worker) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) (bool, error){w.arrive, w.reconcile} {
-		for {
-			_, err := step(ctx)
+// before anything is applied. Whatever keeps it from that is logged and tried
+// again until ctx ends: a disk that is full today has room tomorrow.
+func (w *Worker) start(ctx context.Context) {
+	for _, first := range []struct {
+		name string
+		step func(context.Context) (bool, error)
+	}{{"arrive", w.arrive}, {"reconcile", w.reconcile}} {
+		for ctx.Err() == nil {
+			_, err := first.step(ctx)
 			if err == nil {
 				break
 			}
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				w.Logger.Error("worker step failed; it is tried again", "step", first.name, "error", err)
 			}
-			if !errors.Is(err, outbox.ErrBusy) {
-				return fmt.Errorf("start worker: %w", err)
+			pause := time.NewTimer(faultPause)
+			select {
+			case <-ctx.Done():
+			case <-pause.C:
 			}
+			pause.Stop()
 		}
 	}
-	return nil
 }
 
 // faultPause is the least time between a step that failed and the next try.

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// awaitReady waits until readiness has a status and an answer with a fragment.
+func (s *server) awaitReady(t *testing.T, status int, fragment string) {
+	t.Helper()
+	eventually(t, 2*patience, fmt.Sprintf("readiness is %d with %q", status, fragment), func() (bool, string) {
+		a := do(t, s, http.MethodGet, "/readyz", nil)
+		return a.status == status && strings.Contains(string(a.body), fragment), fmt.Sprintf("%d %s", a.status, a.body)
+	})
+}
+
+// fill leaves no page free on the disk of a directory; removing the file that
+// it returns does. One large write can fail with some pages left.
+func fill(t *testing.T, dir string) (ballast string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 4 << 10 {
+		if _, err = f.Write(make([]byte, 4<<10)); err != nil {
+			return f.Name()
+		}
+	}
+	t.Fatal("the disk is not full")
+	return ""
+}
+
+// After a clean end SQLite has to make files before it can open a database.
+func TestServe_startedOnAFullDiskOpensItsDatabasesOnceThereIsRoom(t *testing.T) {
+	t.Parallel()
+	d := databases{dir: tinyDisk(t)}
+	s := start(t, d)
+	appendTo(t, s, "", "table", seats("ana"))
+	s.stop(t)
+	ballast := fill(t, d.dir)
+	s = launch(t, d)
+	eventually(t, patience, "the log says that the disk is full", func() (bool, string) {
+		text := s.stderr.String()
+		return strings.Contains(text, "full disk; it is tried again"), text
+	})
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitListening(t)
+	s.awaitReady(t, http.StatusOK, `"ready":true`)
+	s.awaitSettled(t)
+}
+
+func TestServe_startedOnAFullDiskWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	d := databases{dir: tinyDisk(t)}
+	s := start(t, d)
+	appendTo(t, s, "", "table", seats("ana"))
+	s.awaitSettled(t)
+	s.kill()
+	ballast := fill(t, d.dir)
+
+	s = start(t, d)
+	s.awaitReady(t, http.StatusServiceUnavailable, "the disk of the journal database is full")
+	if a := do(t, s, http.MethodGet, "/campaigns/table", nil); a.status != http.StatusOK {
+		t.Errorf("a page on a full disk is %d %s", a.status, a.body)
+	}
+	if a := do(t, s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", "")); a.status != http.StatusInsufficientStorage {
+		t.Errorf("an append on a full disk is %d %s, want 507", a.status, a.body)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "an append is applied", func() (bool, string) {
+		a := do(t, s, http.MethodPost, "/api/v1/campaigns/table/events?wait=applied&timeout=5s", taken("seat-8", ""))
+		return a.status == http.StatusCreated || a.status == http.StatusOK, fmt.Sprintf("%d %s", a.status, a.body)
+	})
+	s.awaitReady(t, http.StatusOK, `"ready":true`)
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with %d\n%s", code, s.stderr)
+	}
+}
+
+// A file that may not grow (ulimit -f, LimitFSIZE=) is a full disk, and not the
+// end of the process.
+func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
+	t.Parallel()
+	s := start(t, databases{dir: t.TempDir()})
+	lift := limitFiles(t, s.pid(), 1<<20)
+	text := strings.Repeat("x", 50_000)
+	eventually(t, patience, "an append is refused", func() (bool, string) {
+		a := do(t, s, http.MethodPost, "/api/v1/campaigns/table/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": text}})
+		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
+	})
+	s.awaitReady(t, http.StatusServiceUnavailable, "the disk of the journal database is full")
+	lift()
+	appendTo(t, s, "", "table", seats("ana"))
+	s.awaitReady(t, http.StatusOK, `"ready":true`)
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with %d\n%s", code, s.stderr)
+	}
+}

@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// crampedDir tells this program, started again by a test, where databases are
+// whose files may not grow beyond crampedSize bytes.
+const (
+	crampedDir  = "STORE_TEST_CRAMPED"
+	crampedSize = 1 << 20
+)
+
+// appendCramped appends until there is no room, and prints what it is told then.
+func appendCramped(dir string) int {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := store.Open(context.Background(), optionsFor(dbtest.Files(dir)))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer s.Close()
+	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for stored := 0; ; stored++ {
+		e := event("a", "counted")
+		e.Payload = []byte(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
+		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
+			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
+			return 0
+		}
+	}
+}
+
+func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.New(t).Dir
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), crampedDir+"="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var stored int64
+	if _, err := fmt.Sscanf(string(out), "stored %d,", &stored); err != nil || stored == 0 ||
+		!strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) {
+		t.Errorf("said %s", out)
+	}
+	f := openPair(t, dbtest.Files(dir), newClock())
+	if c := f.campaign("a"); c.HighWaterSeq != stored {
+		t.Errorf("the journal has %d events, want the %d that were stored", c.HighWaterSeq, stored)
+	}
+	f.sound()
+	f.append("a", 1)
+}
+
+func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EFBIG: true,
+		syscall.EIO: false, syscall.EROFS: false, nil: false,
+	} {
+		wrapped := err
+		if err != nil {
+			wrapped = errors.Join(&fs.PathError{Op: "write", Path: "x", Err: err})
+		}
+		if got := store.NoRoom(wrapped); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}
