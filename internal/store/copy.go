@@ -95,7 +95,7 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 				if err != nil {
 					return err
 				}
-				if _, err := t.transfer(t.database.schema, temporary, table, columns, campaign); err != nil {
+				if _, err := c.transfer(t, t.database.schema, temporary, table, campaign); err != nil {
 					return err
 				}
 			}
@@ -106,10 +106,15 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 }
 
 // transfer copies the rows of a campaign from a table in one schema to that of
-// the same name in another, and returns how many there are.
-func (t *tx) transfer(from, to, table string, columns []string, campaign string) (int64, error) {
-	names := quoteNames(columns)
-	return t.exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1", campaign)
+// the same name in another, and returns how many there are. It copies them in the
+// order of their key, in which numbers are handed out anew.
+func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, error) {
+	key, err := c.keyOf(table)
+	if err != nil {
+		return 0, err
+	}
+	names := quoteNames(c.columns[table])
+	return t.exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1 order by "+quoteNames(key), campaign)
 }
 
 // Rows travel to SQLite as many at a time as have so many values.
@@ -221,6 +226,31 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 	}
 	c.columns[table] = columns
 	return columns, nil
+}
+
+const postgresKey = `
+select a.attname
+from pg_index i
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+where i.indrelid = to_regclass($1)
+  and i.indisprimary
+order by array_position(cast(i.indkey as smallint[]), a.attnum)`
+
+// keyOf lists the columns of a scratch table's primary key on PostgreSQL, or where
+// it has none the one that says where a row lies.
+func (c *Scratch) keyOf(table string) ([]string, error) {
+	if known := c.keys[table]; known != nil {
+		return known, nil
+	}
+	key, err := columnsBy(c.link.each, postgresKey, qualified(temporary, table))
+	if err != nil {
+		return nil, fmt.Errorf("read the key of table %q: %w", table, err)
+	}
+	if len(key) == 0 {
+		key = []string{"ctid"}
+	}
+	c.keys[table] = key
+	return key, nil
 }
 
 func columnsBy(each source, query, table string) (columns []string, err error) {

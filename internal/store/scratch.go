@@ -40,6 +40,7 @@ type Scratch struct {
 	t       *tx // of the fold under way; nil outside of one
 	gather  gather
 	columns map[string][]string // that are copied, by table
+	keys    map[string][]string // in whose order they are, on PostgreSQL
 	dead    int64               // events whose rows may still take up space
 }
 
@@ -62,7 +63,7 @@ const (
 // *SchemaError. Where a proxy hands out connections by the transaction there can
 // be none, which is an outbox.ErrConflict.
 func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
-	c := &Scratch{store: s, tables: tables, columns: make(map[string][]string)}
+	c := &Scratch{store: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
 	open := c.openSQLite
 	if s.projections.dialect.several {
 		open = c.openPostgres

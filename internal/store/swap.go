@@ -260,11 +260,10 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 	for _, table := range tables {
 		var n int64
 		var err error
-		columns := w.scratch.columns[table]
 		if t.database.dialect.several {
-			n, err = t.transfer(temporary, t.database.schema, table, columns, p.CampaignID)
+			n, err = w.scratch.transfer(t, temporary, t.database.schema, table, p.CampaignID)
 		} else {
-			n, err = t.stream(ctx, w.scratch.link.each, table, columns, p.CampaignID)
+			n, err = t.stream(ctx, w.scratch.link.each, table, w.scratch.columns[table], p.CampaignID)
 		}
 		if err != nil {
 			return fmt.Errorf("copy the rows of table %q: %w", table, err)

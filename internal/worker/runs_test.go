@@ -251,6 +251,42 @@ func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 	}
 }
 
+// The numbers that rows are handed are in the order of those they had, also when
+// earlier rows were changed later.
+func TestRebuild_keepsTheOrderOfRows(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, `-- projection: calls
+-- tables: calls
+
+-- schema @sqlite
+create table calls (id integer primary key, campaign_id text not null, seq bigint not null, answered text not null default '');
+
+-- schema @postgres
+create table calls (id bigint generated always as identity primary key, campaign_id text not null, seq bigint not null, answered text not null default '');
+
+-- digest calls: select seq, answered from calls where campaign_id = :campaign_id order by id
+
+-- on: noted
+update calls set answered = 'yes' where campaign_id = :campaign_id and seq = cast(:seq as bigint) - 5;
+insert into calls (campaign_id, seq) values (:campaign_id, :seq);
+`))
+	b.mustAppend(t, append(notes("a", 20), notes("b", 20)...)...)
+	b.drain(t)
+	for range 2 { // from the second time on the rows are those of a rebuild
+		if run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true}); run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
+			t.Errorf("run %+v", run)
+		}
+		for _, campaign := range []string{"a", "b"} {
+			if seqs := column[int](t, b.projections, `select seq from calls where campaign_id = $1 order by id`, campaign); len(seqs) != 20 || !slices.IsSorted(seqs) {
+				t.Errorf("the calls of campaign %q are in the order %v", campaign, seqs)
+			}
+		}
+	}
+	if verified := b.mustRun(t, everything); verified.Verdict != outbox.VerdictMatch {
+		t.Errorf("run %+v", verified)
+	}
+}
+
 // Live events that come while a rebuild works are folded before its swap or
 // applied after it, and whoever reads meanwhile sees no less than before.
 func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
