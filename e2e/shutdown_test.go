@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -89,5 +90,25 @@ func TestShutdown_endsWaits(t *testing.T) {
 	endsInTime(t, s)
 	if err := <-answered; err != nil {
 		t.Errorf("the waiting writer got no answer: %v", err)
+	}
+}
+
+func TestServe_ignoresAHangup(t *testing.T) {
+	t.Parallel()
+	s := start(t, newDatabases(t))
+	s.signal(t, syscall.SIGHUP)
+	eventually(t, patience, "the log says that SIGHUP is ignored, or the server ends", func() (bool, string) {
+		select {
+		case <-s.exited:
+			return true, ""
+		default:
+			return strings.Contains(s.stderr.String(), "SIGHUP is ignored"), s.stderr.String()
+		}
+	})
+	if a := do(t, s, http.MethodGet, "/healthz", nil); a.status != http.StatusOK {
+		t.Errorf("healthz is %d %s", a.status, a.body)
+	}
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with %d\n%s", code, s.stderr)
 	}
 }

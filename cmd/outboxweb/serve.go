@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"outboxweb/internal/handlers"
@@ -74,6 +77,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	tuneCollector()
+	defer ignoreHangups(a.logger())()
 	listener, err := c.listen(ctx)
 	if err != nil {
 		return err
@@ -96,6 +100,29 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintln(a.out, "listening on", c.address(listener.Addr()))
 	return s.run(ctx, listener)
+}
+
+// ignoreHangups keeps SIGHUP, which asks other servers to read their
+// configuration again, from ending this one, until stop is called.
+func ignoreHangups(log *slog.Logger) (stop func()) {
+	hangups, stopping := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			select {
+			case <-hangups:
+				log.Warn("SIGHUP is ignored: restart the server to read its configuration again")
+			case <-stopping:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(hangups)
+		close(stopping)
+		ended.Wait()
+	}
 }
 
 // storeOptions are the store's options as serve needs them.
