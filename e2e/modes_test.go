@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// In inline mode an append is answered after it was applied, and there is no
-// outbox.
+// In inline mode an append is answered after it was applied. What could not be
+// applied is owed like in any mode: by a row that pages show, the worker retries
+// and operators act on.
 func TestModes_inline(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
 	flags := append([]string{"--mode", "inline_apply_only"}, writeProjections(t, historyProjections)...)
-	s := start(t, d, flags...)
+	s := start(t, d, append([]string{"--max-attempts", "2"}, flags...)...)
 	const path = "/api/v1/campaigns/c-1/events"
 	for n := int64(1); n <= 50; n++ {
 		s.post(t, http.StatusCreated, path, event{EventType: "one.made", Payload: map[string]any{"n": 1}})
@@ -26,6 +27,7 @@ func TestModes_inline(t *testing.T) {
 		t.Errorf("%d rows were enqueued", n)
 	}
 
+	var owed campaign
 	var failed struct {
 		Seq        int64
 		ApplyError string `json:"apply_error"`
@@ -34,15 +36,44 @@ func TestModes_inline(t *testing.T) {
 	if failed.Seq != 51 || !strings.Contains(failed.ApplyError, "event 51") {
 		t.Errorf("an event that cannot be applied is answered with %+v", failed)
 	}
+	s.get(t, "/api/v1/campaigns/c-1", &owed)
+	if owed.State != "failing" && owed.State != "blocked" || owed.AppliedSeq != 50 {
+		t.Errorf("the campaign is %+v, want event 51 failed", owed)
+	}
+	if page := do(t, s, http.MethodGet, "/", nil); strings.Contains(string(page.body), "is current") {
+		t.Error("the overview says that all is current while an event is owed")
+	}
+	eventually(t, patience, "the worker has tried event 51 again", func() (bool, string) {
+		c := campaignState(t, s, "c-1")
+		return c.State == "blocked", c.Why
+	})
+	s.post(t, http.StatusCreated, path, event{EventType: "one.made", Payload: map[string]any{"n": 1}}).decode(t, &failed)
+	if failed.Seq != 52 || !strings.Contains(failed.ApplyError, "Event 51") {
+		t.Errorf("an event behind one that is dead is answered with %+v", failed)
+	}
+	s.post(t, http.StatusOK, "/api/v1/rows/c-1/51/skip", map[string]any{"reason": "sent by mistake", "confirm": "skip c-1 51"})
+	s.get(t, "/api/v1/campaigns/c-1?min_seq=52&timeout=30s", &owed)
+
 	out := mustCommand(t, d, strings.NewReader(`{"campaign_id": "c-2", "event_type": "one.made", "payload": {"n": 5}}`), append([]string{"append", "-"}, flags...)...)
 	if total := scalar[int64](t, d.projections(), "select total from tally where campaign_id = 'c-2'"); total != 5 {
 		t.Errorf("the command line appended without applying: %s", out)
 	}
-	verifyOrder(t, d)
+	lines := `{"campaign_id": "c-3", "event_type": "one.made", "payload": {"n": 5}}
+{"campaign_id": "c-3", "event_type": "one.made", "payload": {}}
+{"campaign_id": "c-3", "event_type": "one.made", "payload": {"n": 5}}`
+	r := command(t, d, strings.NewReader(lines), append([]string{"append", "--batch", "1", "--json", "-"}, flags...)...)
+	if r.code != 1 || !strings.Contains(r.stdout, `"c-3"`) || strings.Count(r.stderr, "c-3") != 1 {
+		t.Errorf("the command line says of an event that cannot be applied: %+v", r)
+	}
+	eventually(t, patience, "the worker has tried the second event again", func() (bool, string) {
+		c := campaignState(t, s, "c-3")
+		return c.State == "blocked" && c.AppliedSeq == 1, c.Why
+	})
 	if code := s.stop(t); code != 0 {
 		t.Errorf("the server ended with exit code %d", code)
 	}
 	verifyNothingHeld(t, d)
+	checkClean(t, d, flags...)
 }
 
 // What a killed server had appended and not yet applied, the next one applies.

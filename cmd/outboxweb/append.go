@@ -31,7 +31,7 @@ type appendResult struct {
 	AlreadyThere int           `json:"already_there"`
 	Refused      []refusedLine `json:"refused"`
 	NotWritten   int           `json:"not_written"` // good lines of a batch that holds a refused one
-	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns whose events wait, since one cannot be applied
+	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns with events that are not applied yet; workers apply them
 	Position     int64         `json:"position"`    // of the last event that was appended or there already; 0 without one
 
 	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"` // why the condition does not hold
@@ -256,27 +256,28 @@ func (p *appender) refuse(b batch, r *appendResult) {
 	r.NotWritten += b.size - len(b.refused)
 }
 
-// applyInline applies what a batch appended, in inline mode. A campaign with
-// an event that cannot be applied is reported once and does not hold up the
-// others.
+// applyInline applies what a batch appended, in inline mode. A campaign whose
+// events wait is reported once and does not hold up the others.
 func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *appendResult) error {
 	if p.worker == nil {
 		return nil
 	}
 	done := map[string]bool{}
 	for _, one := range landed {
-		if done[one.CampaignID] || slices.Contains(r.NotApplied, one.CampaignID) {
+		if done[one.CampaignID] {
 			continue
 		}
 		done[one.CampaignID] = true
 		err := p.worker.ApplyInline(ctx, one.CampaignID)
-		if errors.Is(err, outbox.ErrConflict) {
+		known := slices.Index(r.NotApplied, one.CampaignID)
+		switch waits := errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotYet); {
+		case waits && known < 0:
 			fmt.Fprintf(p.warn, "outboxweb: %v\n", err)
 			r.NotApplied = append(r.NotApplied, one.CampaignID)
-			continue
-		}
-		if err != nil {
+		case err != nil && !waits:
 			return fmt.Errorf("apply campaign %q: %w", one.CampaignID, err)
+		case err == nil && known >= 0: // its rows are applied, too
+			r.NotApplied = slices.Delete(r.NotApplied, known, known+1)
 		}
 	}
 	return nil

@@ -27,8 +27,9 @@ type batchAnswer struct {
 // applied tells how far the projections are, when the append waited for them.
 type applied struct {
 	AppliedSeq *int64 `json:"applied_seq,omitempty"`
-	// ApplyError says why the events, though appended, could not be applied
-	// in inline mode. Appending the same events again changes nothing.
+	// ApplyError says why the events, though appended, are not applied yet in
+	// inline mode. They have rows, which workers apply; appending the same
+	// events again changes nothing.
 	ApplyError string `json:"apply_error,omitempty"`
 }
 

@@ -26,7 +26,8 @@ type Standing struct {
 	Diverged    bool
 	Paused      bool
 	Head        Status // of the lowest row; empty when there is none
-	NextAttempt int64  // when the head may be tried
+	NextAttempt int64  // when a failed head is tried again; without meaning for others
+	Bare        bool   // events are owed and none of them has a row
 	Leased      bool
 	LeaseEnds   int64
 }
@@ -42,11 +43,11 @@ func (s Standing) Hold(now int64) (hold Hold, until int64) {
 		return HoldDead, 0
 	case s.Paused:
 		return HoldPaused, 0
-	case s.Head == "":
+	case s.Head == "" && !(s.Bare && s.Leased): // a lease that runs out leaves them to a worker
 		return HoldEmpty, 0
 	case s.Leased && s.LeaseEnds > now:
 		return HoldLease, s.LeaseEnds
-	case s.NextAttempt > now:
+	case s.Head == Failed && s.NextAttempt > now:
 		return HoldBackoff, s.NextAttempt
 	default:
 		return HoldNone, now
@@ -69,7 +70,8 @@ type Explanation struct {
 
 // Standing is what decides whether a worker may take the campaign.
 func (c Campaign) Standing() Standing {
-	s := Standing{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil}
+	s := Standing{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil,
+		Bare: c.HeadSeq == 0 && c.LagEvents() > 0}
 	if !c.HeadNextAttempt.IsZero() {
 		s.NextAttempt = c.HeadNextAttempt.UnixMicro()
 	}
@@ -131,10 +133,17 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	case c.LagEvents() == 0:
 		return "Everything is applied"
 	case mode == ModeInline:
-		return fmt.Sprintf("%d events wait to be applied by the next append, since the mode is inline_apply_only", c.LagEvents())
+		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", eventsAre(c.LagEvents()))
 	default:
 		return fmt.Sprintf("%d events have neither been applied nor have a row; replay repairs the gap", c.Gap())
 	}
+}
+
+func eventsAre(n int64) string {
+	if n == 1 {
+		return "1 event is"
+	}
+	return fmt.Sprintf("%d events are", n)
 }
 
 // SilentAfter is how long events may be ready without a sign of life of any

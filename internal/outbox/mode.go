@@ -11,7 +11,7 @@ type Mode string
 // The modes. ModeOutbox is the default.
 const (
 	ModeOutbox Mode = "outbox_apply_only" // appends enqueue, the worker applies
-	ModeInline Mode = "inline_apply_only" // appends enqueue nothing and apply on the request path
+	ModeInline Mode = "inline_apply_only" // appends apply on the request path, and enqueue what they could not apply
 	ModeShadow Mode = "shadow_only"       // appends enqueue, the worker rehearses without changing anything
 )
 
@@ -47,7 +47,8 @@ func ModeFromSwitches(outbox, worker, shadow bool) (Mode, error) {
 	}
 }
 
-// Enqueues reports whether an append in this mode writes an outbox row.
+// Enqueues reports whether every append in this mode writes an outbox row. In
+// inline mode only those do whose events are not to be applied at once.
 func (m Mode) Enqueues() bool { return m != ModeInline }
 
 // Retry is the policy for events that fail. The zero value is the default.

@@ -195,7 +195,8 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"failed and paused": {func() outbox.Campaign { c := failed; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana"},
 		"diverged":          {func() outbox.Campaign { c := dead; c.Diverged = "built elsewhere"; return c }(), outbox.ModeOutbox, outbox.StateDiverged, "Diverged: built elsewhere"},
 		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; replay repairs the gap"},
-		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events wait to be applied by the next append"},
+		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended and not applied yet: the append is applying, or its process died and replay repairs the gap"},
+		"no rows, applied":  {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
 		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; replay repairs the gap"},
 	} {
 		if got := c.campaign.State(); got != c.state {

@@ -36,9 +36,9 @@ type Appended struct {
 	Existed    bool   `json:"existed"` // the same event was there already
 }
 
-// Append writes events to the journal, each with its outbox row unless the
-// mode enqueues none, in one transaction. An event whose event_id is there
-// already with the same content is answered with the stored one; with other
+// Append writes events to the journal, each with its outbox row unless it is to
+// be applied on the request path, in one transaction. An event whose event_id is
+// there already with the same content is answered with the stored one; with other
 // content it is a conflict. Once Append returns nil, the events survive a
 // power failure.
 //
@@ -426,7 +426,7 @@ func (a *appending) event(call *appendCall, i int) error {
 	case given.Seq != 0 && given.Seq != seq:
 		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.id, seq)
 	}
-	if a.store.options.Mode.Enqueues() {
+	if a.enqueues(c) {
 		a.queue.exec(nil, insertRow, c.id, seq, e.EventType, a.now)
 	}
 	if a.taken != nil {
@@ -435,6 +435,12 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	c.highWater, c.chainHash = seq, e.ChainHash
 	return nil
+}
+
+// enqueues reports whether the events appended to a campaign get rows. In inline
+// mode those do that the request path is not to apply at once.
+func (a *appending) enqueues(c *campaignRow) bool {
+	return a.store.options.Mode.Enqueues() || c.head.Valid || c.pausedAt.Valid || c.diverged != ""
 }
 
 // judge holds the condition of a call against the journal before event i, the
@@ -514,7 +520,7 @@ func (a *appending) save(target *appendTarget) {
 		}
 		return
 	}
-	if a.store.options.Mode.Enqueues() {
+	if a.enqueues(c) {
 		c.counts.Pending += added
 		if !c.head.Valid {
 			c.head = sql.NullInt64{Int64: target.stored + 1, Valid: true}

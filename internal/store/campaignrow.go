@@ -150,10 +150,14 @@ func (c *campaignRow) schedule(now int64) {
 	c.due = sql.NullInt64{Int64: until, Valid: until > 0}
 }
 
+// bare reports whether events are owed and none of them has a row: they are
+// being applied by the request that appended them, or it died.
+func (c *campaignRow) bare() bool { return !c.head.Valid && c.highWater > c.applied }
+
 // standing is what decides whether a worker may take the campaign.
 func (c *campaignRow) standing() outbox.Standing {
 	return outbox.Standing{Diverged: c.diverged != "", Paused: c.pausedAt.Valid, Head: outbox.Status(c.headStatus.String),
-		NextAttempt: c.headNext.Int64, Leased: c.leaseOwner != "", LeaseEnds: c.leaseExpiry}
+		NextAttempt: c.headNext.Int64, Bare: c.bare(), Leased: c.leaseOwner != "", LeaseEnds: c.leaseExpiry}
 }
 
 const selectHead = `

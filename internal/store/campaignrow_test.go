@@ -40,7 +40,8 @@ select
   c.head_next_attempt_at is not distinct from h.next_attempt_at,
   c.oldest_enqueued_at is not distinct from h.enqueued_at,
   c.skips = (select count(*) from skips k where k.campaign_id = c.campaign_id and undone_at is null),
-  c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at
+  c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at,
+  h.seq is null and c.high_water_seq > c.applied_seq
 from campaigns c
 left join projection_apply_outbox h on h.campaign_id = c.campaign_id
   and h.seq = (select min(seq) from projection_apply_outbox o where o.campaign_id = c.campaign_id)`
@@ -57,6 +58,7 @@ type recounted struct {
 	status            sql.NullString
 	diverged, owner   string
 	expiry            int64
+	bare              bool // events are owed, and none has a row
 }
 
 // recount recounts all campaigns, past the store.
@@ -75,7 +77,7 @@ func (f *fixture) recount() []recounted {
 		for i := range right {
 			dest = append(dest, &right[i])
 		}
-		if err := rows.Scan(append(dest, &c.id, &c.epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry)...); err != nil {
+		if err := rows.Scan(append(dest, &c.id, &c.epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...); err != nil {
 			f.tb.Fatal(err)
 		}
 		if i := slices.Index(right, false); i >= 0 {
@@ -92,10 +94,10 @@ func (f *fixture) recount() []recounted {
 }
 
 // wrongDue checks due_at against its definition: nothing for a campaign that
-// no passing of time makes claimable, the lease's end while one stands, the
-// head's next attempt otherwise, or the later moment at which it became ready.
+// no passing of time makes claimable, the lease's end while one stands on rows or
+// on events without, the head's next attempt otherwise, or the later moment at which it became ready.
 func (c *recounted) wrongDue(now int64) string {
-	idle := c.diverged != "" || c.paused.Valid || !c.next.Valid || c.status.String == "dead"
+	idle := c.diverged != "" || c.paused.Valid || !c.next.Valid && !(c.bare && c.owner != "") || c.status.String == "dead"
 	switch {
 	case idle != !c.due.Valid:
 		return fmt.Sprintf("due_at is %v, head %v, paused %v", c.due, c.status, c.paused)

@@ -23,7 +23,10 @@ type Claim struct {
 	CampaignID string
 	Epoch      int64 // the fencing number
 	First      int64 // seq of the first row held
-	Last       int64 // seq of the last row held; First−1 when no row is held (inline mode)
+	Last       int64 // seq of the last row held
+	// Bare is true when the events First to Last have no rows: they are applied
+	// by the request that appended them.
+	Bare bool
 	// Attempts is the number of failures the first row already has.
 	Attempts int
 	// Counted is true when this attempt was counted before it starts,
@@ -406,6 +409,10 @@ func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 		}
 	}
 	c.leaseOwner, c.leaseExpiry = "", 0
+	if c.bare() { // they were left by the request that was to apply them
+		_, err := t.enqueueMissing(c, now)
+		return err
+	}
 	return nil
 }
 
@@ -496,32 +503,63 @@ func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	return nil
 }
 
-// ClaimInline takes the lease of one campaign without holding any row, for
-// applying on the request path. It returns false when another holds it. The
-// claim covers the events from First on, as far as they go. One beside an error
-// may be held or not.
-func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, lease time.Duration) (Claim, bool, error) {
-	var claim Claim
-	ok := false
-	err := s.journal.write(ctx, func(t *tx) error {
+// ClaimInline takes one campaign for a request that applies what it has
+// appended: its rows as a worker does, or the events themselves where they have
+// none. HoldNone says that it is claimed, HoldEmpty that everything is applied, and
+// HoldLease that another works on it for the moment. A campaign that is not to be
+// applied now is an outbox.ErrNotYet refusal. A claim beside an error may be held
+// or not.
+func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Hold, err error) {
+	err = s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
 		c, err := t.existingCampaign(id)
 		if err != nil {
 			return err
 		}
-		if c.leaseOwner != "" && c.leaseExpiry > now || c.diverged != "" || c.pausedAt.Valid {
+		claim = Claim{}
+		hold, _ = c.standing().Hold(now)
+		switch {
+		case hold == outbox.HoldNone && !c.suspected():
+			if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
+				hold = outbox.HoldLease // it is not what it seemed; look again
+			}
+			return err
+		case c.bare() && hold == outbox.HoldEmpty:
+			claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
+			return t.save(c, now)
+		case hold == outbox.HoldPaused && c.applied == c.highWater:
+			hold = outbox.HoldEmpty
+			return nil
+		case hold == outbox.HoldEmpty || hold == outbox.HoldLease:
 			return nil
 		}
-		if c.counts.Processing > 0 {
-			if err := s.takeOver(t, c, w, now); err != nil {
-				return err
-			}
+		if hold == outbox.HoldNone {
+			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: processes died while they applied this campaign, and a worker tries its events one at a time"}
 		}
-		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+lease.Microseconds()
-		c.schedule(now)
-		claim = Claim{CampaignID: id, Epoch: c.leaseEpoch, First: 1, Last: 0, Unskipped: c.skips == 0}
-		ok = true
-		return t.save(c, now)
+		why := c.view().Why(at(now), outbox.Surroundings{Mode: s.options.Mode})
+		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: " + why}
 	})
-	return claim, ok, err
+	return claim, hold, err
+}
+
+// claimRows is Claim for one campaign that is due. The claim is empty when it
+// turns out that it is not.
+func (s *Store) claimRows(t *tx, c *campaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
+	taken, err := s.take(t, []*campaignRow{c}, w, limits, now)
+	if err != nil {
+		return Claim{}, err
+	}
+	claims, err := t.hold(taken, w, limits.Lease, now)
+	if len(claims) == 0 {
+		return Claim{}, err
+	}
+	return claims[0], err
+}
+
+// leaseBare gives a worker the lease of a campaign whose events have no rows.
+func (c *campaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
+	c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+limits.Lease.Microseconds()
+	c.schedule(now)
+	return Claim{CampaignID: c.id, Epoch: c.leaseEpoch, First: c.applied + 1, Last: min(c.highWater, c.applied+int64(limits.Rows)),
+		Bare: true, Unskipped: c.skips == 0}
 }

@@ -524,34 +524,85 @@ func TestClaim_countsTheFailuresOfAHeadThatWasGivenBack(t *testing.T) {
 	}
 }
 
-func TestClaimInline_takesTheLeaseAloneAndHoldsNoRow(t *testing.T) {
+// claimInline takes a campaign for the request path.
+func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
+	f.tb.Helper()
+	c, hold, err := f.ClaimInline(f.ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
+	if err != nil || hold != outbox.HoldNone {
+		f.tb.Fatalf("the request path claimed %+v: %s, %v", c, hold, err)
+	}
+	return c
+}
+
+// mustHoldInline makes sure that the request path gets no claim, and why.
+func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Hold) {
+	f.tb.Helper()
+	if c, hold, err := f.ClaimInline(f.ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease}); err != nil || hold != want {
+		f.tb.Errorf("the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
+	}
+}
+
+func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	t.Parallel()
 	f := open(t, mode(outbox.ModeInline))
 	f.append("a", 2)
-	c, ok, err := f.ClaimInline(f.ctx, one, "a", lease)
-	if err != nil || !ok || c.Epoch != 1 || c.Last >= c.First {
-		t.Fatalf("claim is %+v, %v, %v", c, ok, err)
+	c := f.claimInline(one, "a")
+	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 2, Bare: true, Unskipped: true}); c != want {
+		t.Fatalf("the claim is %+v, want %+v", c, want)
 	}
-	if _, ok, err := f.ClaimInline(f.ctx, two, "a", lease); ok || err != nil {
-		t.Errorf("a second caller got the lease: %v, %v", ok, err)
-	}
-	span := store.Claim{CampaignID: "a", Epoch: c.Epoch, First: 1, Last: 2}
-	f.mustApply(span, 2)
-	if s := f.settle(one, store.Result{Claim: c, Applied: 2}); s.Fenced != 0 {
+	f.mustHoldInline(two, "a", outbox.HoldLease)
+	f.sound()
+	f.mustApply(c, 2)
+	if s := f.settle(one, store.Result{Claim: c, Applied: 2}); s != (store.Settled{Applied: 2}) {
 		t.Errorf("settled %+v", s)
 	}
 	if got := f.campaign("a"); got.Lease != nil || got.AppliedSeq != 2 || got.State() != outbox.StateCurrent {
 		t.Errorf("campaign is %+v", got)
 	}
-	f.append("a", 1)
-	f.ClaimInline(f.ctx, one, "a", lease)
-	f.clock.advance(lease)
-	if c, ok, err := f.ClaimInline(f.ctx, two, "a", lease); err != nil || !ok || c.Epoch != 3 {
-		t.Errorf("take-over after the lease is %+v, %v, %v", c, ok, err)
-	}
-	_, _, err = f.ClaimInline(f.ctx, one, "b", lease)
+	f.unchanged(func() { f.mustHoldInline(one, "a", outbox.HoldEmpty) })
+	_, _, err := f.ClaimInline(f.ctx, one, "b", store.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, outbox.ErrNotFound, `"b"`)
 	f.sound()
+}
+
+func TestClaimInline_hasNothingToDoInAPausedCampaignThatIsCurrent(t *testing.T) {
+	t.Parallel()
+	f := open(t, mode(outbox.ModeInline))
+	f.append("a", 1)
+	c := f.claimInline(one, "a")
+	f.mustApply(c, 1)
+	f.settle(one, store.Result{Claim: c, Applied: 1})
+	f.pause("a")
+	f.mustHoldInline(one, "a", outbox.HoldEmpty)
+}
+
+// Events without rows whose lease ran out are taken over like rows are: by the
+// next request or by a worker.
+func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(f *fixture) store.Claim{
+		"the next request": func(f *fixture) store.Claim { return f.claimInline(two, "a") },
+		"a worker":         func(f *fixture) store.Claim { return f.claimOne(two, 10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, mode(outbox.ModeInline))
+			f.append("a", 2)
+			died := f.claimInline(one, "a")
+			f.noClaim(two)
+			f.clock.advance(lease)
+			c := take(f)
+			if c.Epoch != 2 || c.First != 1 || c.Last != 2 || c.Bare {
+				t.Errorf("the claim is %+v, want both rows", c)
+			}
+			f.mustApply(c, 2)
+			if s := f.settle(one, store.Result{Claim: died, Applied: 2}); s.Fenced != 1 {
+				t.Errorf("the one that was taken over settled %+v", s)
+			}
+			f.settle(two, store.Result{Claim: c, Applied: 2})
+			f.sound()
+		})
+	}
 }
 
 func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
@@ -560,16 +611,99 @@ func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
 	f.append("a", 2)
 	inline := f.beside(mode(outbox.ModeInline))
 	inline.append("a", 1)
-	c, ok, err := inline.ClaimInline(f.ctx, one, "a", lease)
-	if err != nil || !ok {
-		t.Fatalf("claim is %+v, %v, %v", c, ok, err)
+	c := inline.claimInline(one, "a")
+	if c.First != 1 || c.Last != 3 || c.Bare {
+		t.Errorf("the claim is %+v, want three rows", c)
 	}
 	f.noClaim(two)
-	inline.mustApply(store.Claim{CampaignID: "a", Epoch: c.Epoch, First: 1, Last: 3}, 3)
+	inline.mustApply(c, 3)
 	inline.settle(one, store.Result{Claim: c, Applied: 3})
 	if n := f.number(`select count(*) from projection_apply_outbox`); n != 0 {
 		t.Errorf("%d rows of applied events are left", n)
 	}
 	f.sound()
 	inline.sound()
+}
+
+func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
+	t.Parallel()
+	f := open(t, mode(outbox.ModeInline), maxAttempts(2))
+	f.append("a", 4)
+	c := f.claimInline(one, "a")
+	f.append("a", 1) // meanwhile, to be applied by its own request
+	f.mustApply(c, 1)
+	if s := f.settle(one, store.Result{Claim: c, Applied: 1, Failure: failure("no seat")}); s != (store.Settled{Applied: 1, Failed: 1}) {
+		t.Errorf("settled %+v", s)
+	}
+	if got := f.campaign("a"); got.Counts != (outbox.Counts{Failed: 1, Pending: 3}) || got.HeadSeq != 2 || got.AppliedSeq != 1 {
+		t.Errorf("campaign is %+v", got)
+	}
+	if r := f.row("a", 2); r.Row.AttemptCount != 1 || r.Row.LastError != "no seat" || len(r.Attempts) != 1 {
+		t.Errorf("the row is %+v", r)
+	}
+	f.append("a", 1)
+	_, _, err := f.ClaimInline(f.ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
+	refused(t, err, outbox.ErrNotYet, "the event is appended and waits", "Event 2 failed and is tried again in 1 s")
+	f.sound()
+	f.clock.advance(time.Minute)
+	if c := f.claimOne(two, 10); c.First != 2 || c.Last != 6 || c.Attempts != 1 {
+		t.Errorf("a worker claims %+v, want all that is left", c)
+	}
+}
+
+func TestEnqueueMissing_besideAnybody(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]func(f *fixture) (end func()){
+		"nobody": func(*fixture) func() { return func() {} },
+		"a request": func(f *fixture) func() {
+			c := f.claimInline(one, "a")
+			return func() {
+				f.mustApply(c, 3)
+				f.settle(one, store.Result{Claim: c, Applied: 3})
+			}
+		},
+		"a run": func(f *fixture) func() {
+			claims := f.claimForRun("a")
+			return func() { f.releaseFromRun(claims...) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, mode(outbox.ModeInline))
+			f.append("a", 3)
+			end := hold(f)
+			for range 2 {
+				if err := f.EnqueueMissing(f.ctx, "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c := f.campaign("a"); c.Counts != (outbox.Counts{Pending: 3}) || c.HeadSeq != 1 {
+				t.Errorf("campaign is %+v, want 3 rows", c)
+			}
+			f.sound()
+			end()
+			f.drain()
+			f.sound()
+			f.unchanged(func() {
+				if err := f.EnqueueMissing(f.ctx, "unknown"); err != nil {
+					t.Error(err)
+				}
+				if err := f.EnqueueMissing(f.ctx, "a"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A run that fenced a request off leaves its events to the workers.
+func TestReleaseForRun_givesEventsWithoutRowsTheirs(t *testing.T) {
+	t.Parallel()
+	f := open(t, mode(outbox.ModeInline))
+	f.append("a", 3)
+	f.releaseFromRun(f.claimForRun("a")...)
+	if c := f.campaign("a"); c.Counts != (outbox.Counts{Pending: 3}) {
+		t.Errorf("campaign is %+v, want 3 rows", c)
+	}
+	f.sound()
 }

@@ -228,7 +228,7 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
 	asked := askedOf(order)
 	a := &act{order: o, action: outbox.ActOperationStart, campaign: order.Filter.CampaignID, before: asked, asked: asked}
-	if s.options.Mode != outbox.ModeOutbox {
+	if s.options.Mode == outbox.ModeShadow {
 		return outbox.Operation{}, s.refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode))
 	}
 	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {

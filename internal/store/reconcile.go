@@ -303,7 +303,7 @@ func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[str
 func (s *Store) disagrees(c *campaignRow, w Watermark) bool {
 	waiting := c.highWater - w.AppliedSeq
 	return w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq || w.FenceEpoch > c.leaseEpoch ||
-		s.options.Mode.Enqueues() && c.counts.Total() != waiting ||
+		c.counts.Total() != waiting ||
 		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1
 }
 
@@ -443,10 +443,8 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 	if r.Removed, err = t.exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
 	}
-	if s.options.Mode.Enqueues() {
-		if r.Inserted, err = t.exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
-			return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
-		}
+	if r.Inserted, err = t.exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
+		return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 	}
 	resettled, err := t.repairSkips(c, w, now)
 	if err != nil {
@@ -460,6 +458,43 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 		return r, err
 	}
 	return r, t.refreshHead(c)
+}
+
+// EnqueueMissing gives the events of a campaign that are neither applied nor have
+// a row one, due now, whoever holds the campaign. An unknown one has none.
+func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
+	inserted := int64(0)
+	err := s.journal.write(ctx, func(t *tx) error {
+		now := s.now()
+		c, found, err := t.campaign(id)
+		if err != nil || !found || c.counts.Total() >= c.highWater-c.applied {
+			return err
+		}
+		if inserted, err = t.enqueueMissing(c, now); err != nil {
+			return err
+		}
+		c.schedule(now)
+		return t.save(c, now)
+	})
+	if err != nil {
+		return fmt.Errorf("give events that are not applied their rows: %w", err)
+	}
+	if inserted > 0 {
+		s.wakeUp()
+	}
+	return nil
+}
+
+// enqueueMissing gives the events that are not applied and have no row one, due
+// now.
+func (t *tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err error) {
+	if inserted, err = t.exec(insertMissingRows, c.id, c.applied, now); err != nil {
+		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
+	}
+	if err := t.recount(c); err != nil {
+		return 0, err
+	}
+	return inserted, t.refreshHead(c)
 }
 
 // Gaps lists the campaigns with events that have neither been applied nor

@@ -267,7 +267,7 @@ func without(ids []string, id string) []string {
 // looked at like in any repair.
 func (s *Store) releaseFromRun(t *tx, c *campaignRow, w Watermark, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
-	if c.diverged == "" && c.applied == w.AppliedSeq && c.counts.Processing == 0 {
+	if c.diverged == "" && c.applied == w.AppliedSeq && c.counts.Processing == 0 && !c.bare() {
 		return nil
 	}
 	if c.counts.Processing > 0 {

@@ -95,11 +95,7 @@ var stagesOfAWave = map[string]func(f *fixture) store.Claim{
 	},
 	"on the request path": func(f *fixture) store.Claim {
 		f.append("a", 5)
-		c, ok, err := f.ClaimInline(f.ctx, one, "a", lease)
-		if err != nil || !ok {
-			f.tb.Fatal(ok, err)
-		}
-		return c
+		return f.claimInline(one, "a")
 	},
 }
 

@@ -112,7 +112,7 @@ func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 func (t *tx) deleteApplied(held []*settling) error {
 	var b batch
 	for _, h := range held {
-		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First {
+		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
 			b.exec(into(&h.gone), deleteApplied, h.c.id, h.Claim.First, done, h.Claim.Epoch)
 		}
 	}
@@ -165,26 +165,16 @@ where campaign_id = $1
 // result. Those of applied events are gone already.
 func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
-	if held.Last < held.First {
-		return t.dropApplied(c, r.Applied)
+	if held.Bare {
+		return s.settleBare(t, h, w, now, settled)
 	}
 	done := min(r.Applied, held.Last)
 	settled.Applied += gone
 	rest := max(done+1, held.First)
 	c.counts.Processing -= gone
 	if r.Failure != nil && rest <= held.Last {
-		counted := 1
-		if held.Counted {
-			counted = 0
-		}
-		if err := s.recordFailure(t, c, rest, *r.Failure, w, counted, now); err != nil {
+		if err := s.failHead(t, h, rest, w, now, settled); err != nil {
 			return err
-		}
-		c.counts.Processing--
-		*c.count(c.headStatus.String)++
-		settled.Failed++
-		if c.headStatus.String == string(outbox.Dead) {
-			settled.Died++
 		}
 		rest++
 	} else if held.Counted && rest <= held.Last {
@@ -209,9 +199,43 @@ func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Set
 	return nil
 }
 
+// settleBare settles events that were applied without rows. Where one failed,
+// it and those behind it get theirs.
+func (s *Store) settleBare(t *tx, h *settling, w Worker, now int64, settled *Settled) error {
+	c := h.c
+	settled.Applied += max(0, h.Applied-c.applied)
+	c.applied = max(c.applied, h.Applied)
+	if err := t.dropApplied(c, c.applied); err != nil || h.Failure == nil {
+		return err
+	}
+	if _, err := t.enqueueMissing(c, now); err != nil || c.head.Int64 != h.Applied+1 {
+		return err
+	}
+	return s.failHead(t, h, h.Applied+1, w, now, settled)
+}
+
+// failHead records that the campaign's head failed, in its row and in the counts.
+func (s *Store) failHead(t *tx, h *settling, seq int64, w Worker, now int64, settled *Settled) error {
+	c, counted := h.c, 1
+	if h.Claim.Counted {
+		counted = 0
+	}
+	before := c.headStatus.String
+	if err := s.recordFailure(t, c, seq, *h.Failure, w, counted, now); err != nil {
+		return err
+	}
+	*c.count(before)--
+	*c.count(c.headStatus.String)++
+	settled.Failed++
+	if c.headStatus.String == string(outbox.Dead) {
+		settled.Died++
+	}
+	return nil
+}
+
 // dropApplied removes the rows of events that were applied without a claim
-// that holds them: on the request path, when the mode was another one before,
-// or under a claim whose lease was lost.
+// that holds them: on the request path, when they got rows meanwhile, or under a
+// claim whose lease was lost.
 func (t *tx) dropApplied(c *campaignRow, applied int64) error {
 	if c.counts.Total() == 0 {
 		return nil

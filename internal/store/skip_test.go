@@ -174,10 +174,9 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: ptr(1)} },
 			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
 		"when somebody applies on the request path": {scene: func(f *fixture) {
-			if _, held, err := f.ClaimInline(f.ctx, two, "a", lease); err != nil || !held {
-				f.tb.Fatal(held, err)
-			}
-		}, kind: outbox.ErrConflict, say: []string{"worker-2 is applying", "try again"}},
+			f.requeue("a", 1)
+			f.claimInline(two, "a")
+		}, kind: outbox.ErrConflict, say: []string{"is processing"}},
 		"when it was applied after all": {scene: func(f *fixture) { f.set("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"applied already"}},
 	} {
 		t.Run(name, func(t *testing.T) {

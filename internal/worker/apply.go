@@ -145,7 +145,7 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 		}
 	}
 	if len(todo) == 0 || todo[0].Seq != mark.AppliedSeq+1 {
-		a.explainMissing(len(todo) == 0)
+		a.explainMissing()
 		return nil, 0, false, nil
 	}
 	first := &todo[0]
@@ -167,11 +167,11 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 
 // explainMissing says why the event above the watermark is not among those of
 // the part: its row is missing, which is repaired, or it is gone from the
-// journal, or, with none at all on the request path, it has not been appended.
-func (a *application) explainMissing(none bool) {
+// journal.
+func (a *application) explainMissing() {
 	p, next := a.part, a.mark.AppliedSeq+1
 	switch {
-	case p.claim.Last < next || none && (p.partial || a.worker.Mode == outbox.ModeInline):
+	case p.claim.Last < next || p.partial && p.events[len(p.events)-1].Seq < next:
 	case p.claim.First > next:
 		p.gap = true
 	default:

@@ -367,8 +367,10 @@ func TestSQLitePass_recordsTheFailureOfAProjectionThatPanicked(t *testing.T) {
 
 func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, accounts), mode(outbox.ModeInline))
+	now := newClock()
+	b := open(t, define(t, ledger, accounts), mode(outbox.ModeInline), at(now))
 	for _, events := range [][]outbox.Event{{opened("a", 10), spent("a", 100)}, {noted("a")}} {
+		now.advance(time.Minute)
 		if err := b.appendInline(t, events...); err == nil {
 			t.Fatal("an event that cannot be applied was not refused")
 		}
@@ -377,6 +379,7 @@ func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 		t.Errorf("open failures %q, want two attempts at one event", open)
 	}
 	mustExec(t, b.projections, `update accounts set balance = 1000`)
+	now.advance(time.Minute)
 	if err := b.worker.ApplyInline(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -93,28 +93,17 @@ func TestApplyInline_appliesOnceUnderTwoProcesses(t *testing.T) {
 	appendConcurrently(t, 8, 10, a, a.beside(t, mode(outbox.ModeInline)))
 }
 
-func TestApplyInline_refusesAnEventThatCannotBeAppliedAndThoseBehindIt(t *testing.T) {
+func TestApplyInline_refusesAnEventThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, ledger, accounts)
-	if err := b.appendInline(t, opened("a", 10)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range []outbox.Event{spent("a", 100), noted("a")} {
-		err := b.appendInline(t, e)
-		if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts") {
-			t.Errorf("error = %v, want a conflict that names event 2 and why", err)
-		}
+	err := b.appendInline(t, opened("a", 10), spent("a", 100))
+	if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts") {
+		t.Errorf("error = %v, want a conflict that names event 2 and why", err)
 	}
 	if err := b.appendInline(t, noted("b")); err != nil {
 		t.Errorf("another campaign is held up: %v", err)
 	}
 	b.mustHaveApplied(t, "a", 1)
-
-	mustExec(t, b.projections, `update accounts set balance = 1000`)
-	if err := b.appendInline(t, noted("a")); err != nil {
-		t.Fatal(err)
-	}
-	b.mustHaveApplied(t, "a", 4)
 	b.mustBeSound(t)
 }
 
@@ -195,9 +184,9 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	var a *bench
 	takeOverAndDie := func() {
 		now.advance(time.Hour)
-		claim, ok, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", time.Second)
-		if err == nil && !ok {
-			err = fmt.Errorf("the lease was not taken over")
+		claim, hold, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", store.ClaimLimits{Rows: 10, Lease: time.Second})
+		if err == nil && hold != outbox.HoldNone {
+			err = fmt.Errorf("the lease was not taken over: %s", hold)
 		}
 		if err == nil {
 			err = a.Apply(context.Background(), func(tx *store.ApplyTx) error {

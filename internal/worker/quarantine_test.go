@@ -108,16 +108,19 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, lenientAccounts), mode(outbox.ModeInline), maxAttempts(3))
+	now := newClock()
+	b := open(t, define(t, ledger, lenientAccounts), mode(outbox.ModeInline), maxAttempts(3), at(now))
 	if err := b.appendInline(t, opened("a", 10), spent("a", 100)); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")
 	}
+	now.advance(time.Minute)
 	if err := b.appendInline(t, noted("a")); err == nil {
 		t.Fatal("the second attempt was the last one")
 	}
 	if open := failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
 		t.Errorf("failures %q before the last attempt", open)
 	}
+	now.advance(time.Minute)
 	if err := b.appendInline(t, spent("a", 1)); err != nil {
 		t.Fatal(err)
 	}

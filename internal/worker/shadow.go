@@ -88,8 +88,7 @@ func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign s
 	if err != nil {
 		return nil, err
 	}
-	p := released(claim, first-1)
-	p.stretch = inspectLoaded(loaded[0])
+	p := &part{claim: claim, stretch: inspectLoaded(loaded[0]), result: store.Result{Claim: claim, Applied: first - 1}}
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
 	var lethal *lethalError

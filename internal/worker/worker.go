@@ -69,7 +69,6 @@ type Worker struct {
 
 	ahead    ahead
 	inline   keyedMutex
-	tries    inlineTries
 	beat     heart
 	rehearse rehearsals
 }
@@ -140,15 +139,12 @@ const pruneInterval = time.Hour
 func (w *Worker) Run(ctx context.Context) error {
 	w.start(ctx)
 	var loops sync.WaitGroup
-	switch w.Mode {
-	case outbox.ModeOutbox:
+	if w.Mode == outbox.ModeShadow {
+		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
+	} else {
 		for range w.Concurrency {
 			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
 		}
-	case outbox.ModeShadow:
-		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
-	}
-	if w.Mode == outbox.ModeOutbox {
 		w.Store.OnOperation(w.steer)
 		loops.Go(func() { w.loop(ctx, "operations", w.untilStep, w.steered, w.StepOperations) })
 	}
@@ -260,8 +256,7 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	return min(poll, max(wait, time.Millisecond))
 }
 
-// reconcile brings rows and watermarks in line; in inline mode it also applies
-// what an earlier process left.
+// reconcile brings rows and watermarks in line.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	repaired, err := w.Store.Reconcile(ctx)
 	if err != nil {
@@ -269,9 +264,6 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	}
 	if repaired.Campaigns > 0 {
 		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
-	}
-	if w.Mode == outbox.ModeInline {
-		return false, w.catchUpInline(ctx)
 	}
 	return false, nil
 }

@@ -51,7 +51,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	if n := s.Campaigns.Paused; n > 0 {
 		add("warn", "%s paused.", ofTotal(n, s.Campaigns.Total))
 	}
-	if s.Lag.Events > 0 && (s.Counts.Pending > 0 || s.Counts.Processing > 0) {
+	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
 		add("busy", "%s still to be applied, in %s.", count(s.Lag.Events, "event", "events"), count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
@@ -86,8 +86,10 @@ func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string,
 		level = "bad"
 	}
 	switch {
-	case s.Mode == outbox.ModeInline:
-		return
+	case s.Mode == outbox.ModeInline && !s.Worker.Running:
+		if s.Counts.Total() > 0 {
+			add(level, "No worker is running: what an append could not apply is not tried again.")
+		}
 	case s.Mode == outbox.ModeShadow:
 		add("warn", "The mode is shadow_only: rows are rehearsed, nothing is applied.")
 	case !s.Worker.Running:

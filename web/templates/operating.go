@@ -61,7 +61,7 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
 		return GuideDead
-	case worked && s.Mode == outbox.ModeOutbox:
+	case worked && s.Mode != outbox.ModeShadow:
 		return GuideWorker
 	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
 		return GuideLag

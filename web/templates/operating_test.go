@@ -41,6 +41,7 @@ func TestOverviewGuide_isForTheWorst(t *testing.T) {
 		{"blocked and failed", outbox.Summary{Worker: works, Campaigns: outbox.CampaignCounts{Blocked: 2}, Counts: outbox.Counts{Failed: 3}}, GuideDead},
 		{"nobody works", outbox.Summary{Campaigns: outbox.CampaignCounts{Lagging: 1}, Counts: outbox.Counts{Pending: 3}}, GuideWorker},
 		{"nobody works, as the mode wants", outbox.Summary{Mode: outbox.ModeInline}, ""},
+		{"inline, and nobody tries again", outbox.Summary{Mode: outbox.ModeInline, Counts: outbox.Counts{Failed: 3}}, GuideWorker},
 		{"failed", outbox.Summary{Worker: works, Counts: outbox.Counts{Failed: 3}}, GuideLag},
 		{"behind", outbox.Summary{Worker: works, Counts: outbox.Counts{Pending: 3}, Lag: outbox.Lag{Events: 3}}, GuideLag},
 	} {

@@ -62,10 +62,14 @@ func offs(p Page, v Overview) []namedText {
 	if p.ReadOnly {
 		all = append(all, namedText{"read-only", "this server refuses every change over HTTP"})
 	}
-	if !v.Summary.Worker.Running && v.Summary.Mode != outbox.ModeInline {
-		all = append(all, namedText{"no worker", "nothing is applied until one starts"})
+	switch {
+	case v.Summary.Worker.Running:
+		return all
+	case v.Summary.Mode == outbox.ModeInline:
+		return append(all, namedText{"no worker", "what an append could not apply is not tried again until one starts"})
+	default:
+		return append(all, namedText{"no worker", "nothing is applied until one starts"})
 	}
-	return all
 }
 
 // releases says what requeuing a campaign's head lets go on.

@@ -24,7 +24,7 @@ func shortHash(s string) string {
 func modeMeaning(m outbox.Mode) string {
 	switch m {
 	case outbox.ModeInline:
-		return "appends enqueue nothing and apply on the request path"
+		return "appends apply on the request path; the worker retries what they could not apply"
 	case outbox.ModeShadow:
 		return "appends enqueue, the worker rehearses without changing anything"
 	default:
