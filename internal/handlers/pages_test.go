@@ -214,6 +214,8 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 		says    string
 	}{
 		{"empty", outbox.Summary{Worker: worker}, "ok", "The journal is empty"},
+		{"empty beside full projections", outbox.Summary{Worker: worker, OtherJournal: true}, "bad", "Check --journal-db"},
+		{"empty beside full projections, as the worker found", outbox.Summary{Worker: worker, OtherJournal: true, Campaigns: outbox.CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check --journal-db"},
 		{"current", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590}}, "ok", "All 590 campaigns are current."},
 		{"empty, and nobody works", outbox.Summary{}, "warn", "The journal is empty"},
 		{"nobody works, nothing to do", outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 2}}, "warn", "No worker is running"},

@@ -4,17 +4,20 @@ import "time"
 
 // Summary is the state of the whole system at one moment.
 type Summary struct {
-	Mode       Mode            `json:"mode"`
-	AsOf       time.Time       `json:"as_of"`
-	Counts     Counts          `json:"counts"`
-	Oldest     *Oldest         `json:"oldest"` // nil when no row waits
-	Campaigns  CampaignCounts  `json:"campaigns"`
-	Lag        Lag             `json:"lag"`
-	Throughput Throughput      `json:"throughput"`
-	Worker     WorkerSummary   `json:"worker"`
-	Drift      int64           `json:"drift"` // campaign rows the self-check found not to match their outbox rows, since start
-	Instances  []InstanceState `json:"instances"`
-	Operations OperationCounts `json:"operations"`
+	Mode       Mode           `json:"mode"`
+	AsOf       time.Time      `json:"as_of"`
+	Counts     Counts         `json:"counts"`
+	Oldest     *Oldest        `json:"oldest"` // nil when no row waits
+	Campaigns  CampaignCounts `json:"campaigns"`
+	Lag        Lag            `json:"lag"`
+	Throughput Throughput     `json:"throughput"`
+	Worker     WorkerSummary  `json:"worker"`
+	// OtherJournal tells that the journal is empty and the projections are not:
+	// they were built from another one.
+	OtherJournal bool            `json:"other_journal"`
+	Drift        int64           `json:"drift"` // campaign rows the self-check found not to match their outbox rows, since start
+	Instances    []InstanceState `json:"instances"`
+	Operations   OperationCounts `json:"operations"`
 }
 
 // Surroundings are what every campaign's progress depends on.

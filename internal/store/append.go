@@ -515,7 +515,7 @@ func (a *appending) save(target *appendTarget) {
 	c := target.row
 	added := c.highWater - target.stored
 	if added == 0 {
-		if c.highWater == 0 {
+		if c.highWater == 0 && c.diverged == "" {
 			a.queue.exec(nil, deleteEmptyCampaign, c.id)
 		}
 		return

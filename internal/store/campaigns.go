@@ -19,13 +19,16 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
-	applied, err := s.AppliedSeq(ctx, id)
+	mark, err := s.watermarkOf(ctx, id)
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
 	view := c.view()
-	view.AppliedSeq = max(view.AppliedSeq, applied)
-	return view, nil
+	view.AppliedSeq = max(view.AppliedSeq, mark.AppliedSeq)
+	if mark.AppliedSeq > c.highWater && view.Diverged == "" { // or events were appended and applied since
+		view.Diverged, err = s.Divergence(ctx, id, mark)
+	}
+	return view, err
 }
 
 // Campaigns pages through campaigns, in either direction. A page with a state

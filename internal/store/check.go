@@ -191,7 +191,10 @@ func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 	if c.highWater != f.events || c.chainHash != chain {
 		f.add("campaign_row", c.highWater, "the campaign's row says the journal ends at %d; it ends at %d", c.highWater, f.events)
 	}
-	if w.AppliedSeq > f.events {
+	switch {
+	case w.AppliedSeq > f.events && f.events == 0:
+		f.add("watermark_bound", w.AppliedSeq, "the projections have a campaign the journal does not know")
+	case w.AppliedSeq > f.events:
 		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", f.events)
 	}
 	return nil

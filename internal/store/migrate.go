@@ -225,6 +225,16 @@ func (s *Store) Ready(ctx context.Context) []string {
 	if stalled := s.stalled.Load(); stalled != nil && *stalled != "" {
 		reasons = append(reasons, "the worker is stalled: "+*stalled)
 	}
+	if len(reasons) > 0 {
+		return reasons
+	}
+	other, err := s.OtherJournal(ctx)
+	switch {
+	case err != nil:
+		reasons = append(reasons, "the databases cannot be read")
+	case other != "":
+		reasons = append(reasons, other)
+	}
 	return reasons
 }
 

@@ -159,11 +159,13 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 	return total, nil
 }
 
-// Reconcile compares every campaign with its watermark: events above it
-// without a row get one, rows of applied events are removed, and a campaign
-// whose watermark contradicts the journal is marked as diverged. Projections
-// that are behind without a replay get one. Campaigns under a lease are left to
-// their worker. A second call finds nothing to do
+// Reconcile compares every campaign with its watermark, and every watermark with
+// its campaign: events above it without a row get one, rows of applied events
+// are removed, and a campaign whose watermark contradicts the journal, or that
+// the journal does not know, is marked as diverged; one that no longer
+// contradicts it is not. A campaign that lost its row gets it back. Projections
+// that are behind without a replay get one. Campaigns
+// under a lease are left to their worker. A second call finds nothing to do
 // and writes nothing.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
@@ -181,6 +183,9 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.adoptStrays(ctx, &total)
+	}
 	if err != nil {
 		return total, fmt.Errorf("reconcile: %w", err)
 	}
@@ -278,8 +283,9 @@ func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[str
 	for _, c := range page {
 		w := marks[c.id]
 		switch {
-		case c.diverged != "" || c.leaseOwner != "" && c.leaseExpiry > s.now():
-		case odd[c.id] || s.disagrees(c, w):
+		case c.leaseOwner != "" && c.leaseExpiry > s.now():
+		case c.diverged != "" && w.AppliedSeq > c.highWater:
+		case c.diverged != "" && w.AppliedSeq == 0, c.diverged == "" && (odd[c.id] || s.disagrees(c, w)):
 			ids = append(ids, c.id)
 		case w.AppliedSeq > 0:
 			at := len(ids)
@@ -287,8 +293,8 @@ func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[str
 			b.each(func(row scanner) error {
 				var hash string
 				err := row.Scan(&hash)
-				if hash == w.AppliedHash {
-					ids[at] = "" // built from the event that the journal has
+				if (hash == w.AppliedHash) == (c.diverged == "") {
+					ids[at] = "" // built from the event that the journal has, or still not
 				}
 				return err
 			}, selectChainHash, c.id, w.AppliedSeq)
@@ -328,6 +334,22 @@ func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
 	}
 	return "", err
+}
+
+// Divergence says how a watermark contradicts the journal; empty when it does
+// not. The watermark is read before the call, so that the journal has the events
+// that it counts.
+func (s *Store) Divergence(ctx context.Context, campaign string, w Watermark) (reason string, err error) {
+	err = s.journal.read(ctx, func(t *tx) error {
+		c, _, err := t.campaign(campaign) // one that is unknown ends at 0
+		if err != nil {
+			return err
+		}
+		c.id = campaign
+		reason, err = t.divergence(c, w)
+		return err
+	})
+	return reason, err
 }
 
 const (

@@ -165,6 +165,45 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 	}
 }
 
+func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.append("z", 2)
+	f.drain()
+	f.append("b", 1)
+	f.tamper(`delete from events where campaign_id in ('a', 'z')`)
+	f.raw(`delete from campaigns where campaign_id in ('a', 'z')`)
+	f.rawProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('0', 3, 1)`) // nothing was applied to it
+	f.reconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
+	for _, id := range []string{"a", "z"} {
+		if c := f.campaign(id); c.State() != outbox.StateDiverged || c.Diverged != "the projections have event 2, but the journal ends at 0" {
+			t.Errorf("campaign %s is %+v", id, c)
+		}
+	}
+	f.settledNow()
+
+	// What refuses an append leaves the mark, and what is appended waits.
+	seq := int64(7)
+	if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}, ExpectedSeq: &seq}); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("append at another seq: %v", err)
+	}
+	f.append("a", 1)
+	if c := f.campaign("a"); c.State() != outbox.StateDiverged || c.Counts != (outbox.Counts{Pending: 1}) {
+		t.Errorf("with an event campaign a is %+v", c)
+	}
+	f.drain()
+	if c := f.campaign("a"); c.Counts != (outbox.Counts{Pending: 1}) {
+		t.Errorf("an event of a diverged campaign was taken: %+v", c)
+	}
+
+	// Where the projections are made from nothing there is no contradiction.
+	f.rawProjections(`delete from projection_watermarks`)
+	f.reconcile(outbox.Repaired{Campaigns: 3, Inserted: 1})
+	f.drain()
+	f.sound()
+}
+
 func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -109,6 +109,11 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		return err
 	})
 	describeWorkers(&sum, now)
+	if err == nil && sum.Campaigns.Diverged == sum.Campaigns.Total { // in an empty journal that is all there can be
+		var other string
+		other, err = s.OtherJournal(background)
+		sum.OtherJournal = other != ""
+	}
 	return sum, err
 }
 

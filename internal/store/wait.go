@@ -76,8 +76,9 @@ func (h *appliedHub) leave(campaign string, w waiter) {
 const otherProcessPoll = 25 * time.Millisecond
 
 // WaitApplied returns the applied seq once the projections of the campaign
-// have seq. When ctx ends first it returns an outbox.ErrNotYet refusal that
-// says what is missing; an unknown campaign is outbox.ErrNotFound.
+// have seq. When ctx ends first, or at once when the projections were built from
+// another journal, it returns an outbox.ErrNotYet refusal that says what is
+// missing; an unknown campaign is outbox.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
 	if err := s.mustExist(context.WithoutCancel(ctx), campaign); err != nil {
 		return 0, err
@@ -88,12 +89,13 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 	poll := time.NewTicker(otherProcessPoll)
 	defer poll.Stop()
 	for {
-		applied, err := s.AppliedSeq(context.WithoutCancel(ctx), campaign)
+		mark, err := s.watermarkOf(context.WithoutCancel(ctx), campaign)
 		if err != nil {
 			return 0, err
 		}
+		applied := mark.AppliedSeq
 		if applied >= seq {
-			return applied, nil
+			return applied, s.mustFit(context.WithoutCancel(ctx), campaign, mark, seq)
 		}
 		select {
 		case <-announced:
@@ -103,6 +105,15 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 			return applied, s.notYet(context.WithoutCancel(ctx), campaign, seq, applied)
 		}
 	}
+}
+
+// mustFit refuses when the watermark counts events of another journal.
+func (s *Store) mustFit(ctx context.Context, campaign string, w Watermark, seq int64) error {
+	reason, err := s.Divergence(ctx, campaign, w)
+	if err == nil && reason != "" {
+		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the projections do not have event %d of campaign %q, which has diverged: %s; nothing is applied to it until all its projections are rebuilt", seq, campaign, reason)}
+	}
+	return err
 }
 
 func (s *Store) mustExist(ctx context.Context, campaign string) error {

@@ -83,7 +83,7 @@ func (a *application) run(ctx context.Context) error {
 	if ok && sound > 0 {
 		err = a.applySound(ctx, todo[:sound])
 	}
-	if err == nil && p.result.Applied == a.mark.AppliedSeq {
+	if err == nil && p.result.Applied <= a.mark.AppliedSeq {
 		// Advancing raises the fence; where nothing advanced it is still to be raised.
 		err = a.tx.Fence(p.claim.CampaignID, p.claim.Epoch)
 	}
@@ -130,30 +130,35 @@ func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err 
 
 // compare holds the events against the watermark. It returns those that are
 // still to be applied and how many of them may be; false when the part ends
-// here.
+// here. Below the watermark an event counts as applied only when the event at
+// the watermark is the one that the projections were built from. The hashes at
+// hand tell that in the ordinary case; where they cannot, the journal is asked.
 func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound int, ok bool, err error) {
 	p, mark := a.part, a.mark
+	at := "" // the chain hash of the event at the watermark; empty when it is not at hand
 	for i := range p.events {
 		e := &p.events[i]
-		if e.Seq == mark.AppliedSeq && e.ChainHash != mark.AppliedHash && i < p.unsound {
-			p.result.Diverged = fmt.Sprintf("the projections were built from another event %d than the journal has", e.Seq)
-			return nil, 0, false, nil
+		if e.Seq == mark.AppliedSeq {
+			at = e.ChainHash
 		}
 		if e.Seq > mark.AppliedSeq {
 			todo, sound = p.events[i:], p.unsound-i
 			break
 		}
 	}
-	if len(todo) == 0 || todo[0].Seq != mark.AppliedSeq+1 {
+	next := len(todo) > 0 && todo[0].Seq == mark.AppliedSeq+1
+	chained := next && outbox.NextChainHash(mark.AppliedHash, todo[0].Seq, todo[0].EventHash) == todo[0].ChainHash
+	if mark.AppliedSeq > 0 && at != mark.AppliedHash && !(at == "" && chained) {
+		if diverged, err := a.diverged(ctx); err != nil || diverged {
+			return nil, 0, false, err
+		}
+	}
+	if !next {
 		a.explainMissing()
 		return nil, 0, false, nil
 	}
 	first := &todo[0]
-	if sound > 0 && outbox.NextChainHash(mark.AppliedHash, first.Seq, first.EventHash) != first.ChainHash {
-		diverged, err := a.diverged(ctx)
-		if err != nil || diverged {
-			return nil, 0, false, err
-		}
+	if sound > 0 && !chained {
 		sound, p.reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
 	}
 	for i := range sound { // seqs without a hole, and nothing from a hanging event on
@@ -179,20 +184,15 @@ func (a *application) explainMissing() {
 	}
 }
 
-// diverged tells a tampered event from projections that were built from
-// another journal, when the two do not chain.
+// diverged asks the journal whether the projections were built from it, and
+// notes why not. Nothing of the part is applied then: its rows stay.
 func (a *application) diverged(ctx context.Context) (bool, error) {
-	if a.mark.AppliedSeq == 0 {
-		return false, nil
-	}
-	before, err := a.worker.Store.Event(ctx, a.part.claim.CampaignID, a.mark.AppliedSeq)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+	p := a.part
+	reason, err := a.worker.Store.Divergence(ctx, p.claim.CampaignID, a.mark)
+	if err != nil || reason == "" {
 		return false, err
 	}
-	if err == nil && before.ChainHash == a.mark.AppliedHash {
-		return false, nil
-	}
-	a.part.result.Diverged = fmt.Sprintf("the projections were built from another event %d than the journal has", a.mark.AppliedSeq)
+	p.result.Applied, p.result.Diverged = 0, reason
 	return true, nil
 }
 

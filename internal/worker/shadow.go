@@ -60,7 +60,7 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 			if err != nil {
 				return err
 			}
-			outcome.RehearsedSeq = p.result.Applied
+			outcome.RehearsedSeq = max(mark.AppliedSeq, p.result.Applied)
 			if p.result.Diverged != "" {
 				p.result.Failure = w.failureOf(fmt.Errorf("diverged: %s", p.result.Diverged))
 			}

@@ -265,7 +265,33 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	if repaired.Campaigns > 0 {
 		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
 	}
+	if err := w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged); err != nil {
+		return false, err
+	}
 	return false, nil
+}
+
+// warnOfOtherJournal says in the log when projections were built from another
+// journal than this one. found are the campaigns that were not known to be
+// diverged.
+func (w *Worker) warnOfOtherJournal(ctx context.Context, found int64) error {
+	summary, err := w.Store.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	n := max(found, summary.Campaigns.Diverged) // the summary may be a moment old
+	if n == 0 {
+		return nil
+	}
+	other, err := w.Store.OtherJournal(ctx)
+	if err != nil {
+		return err
+	}
+	if other == "" {
+		other = "campaigns contradict the journal: nothing is applied to them until the journal that their projections were built from is back, or all their projections are rebuilt"
+	}
+	w.Logger.Error(other, "campaigns", n)
+	return nil
 }
 
 const (

@@ -22,6 +22,9 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	add := func(level, format string, args ...any) {
 		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
 	}
+	if s.OtherJournal {
+		add("bad", "The journal is empty, but the projections have events. Check --journal-db: it probably names the wrong database.")
+	}
 	if n := s.Campaigns.Diverged; n > 0 {
 		add("bad", "%s the journal: nothing is applied there until a rebuild.",
 			count(n, "campaign contradicts", "campaigns contradict"))
@@ -58,7 +61,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
 	}
 	worst := found[0]
-	if s.Campaigns.Total == 0 {
+	if s.Campaigns.Total == 0 && !s.OtherJournal {
 		worst = Health{Level: worst.Level, Sentence: allCurrent(0)}
 		found = append([]Health{{}}, found...)
 	}

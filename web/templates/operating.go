@@ -57,7 +57,7 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	worked := false
 	judgeWorker(s, now, func(string, string, ...any) { worked = true })
 	switch {
-	case s.Campaigns.Diverged > 0:
+	case s.OtherJournal, s.Campaigns.Diverged > 0:
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
 		return GuideDead

@@ -157,7 +157,7 @@ func OverviewLive(p Page, v Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if v.Summary.Campaigns.Total == 0 {
+		if v.Summary.Campaigns.Total == 0 && !v.Summary.OtherJournal {
 			templ_7745c5c3_Err = firstSteps(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -1,0 +1,215 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// stray is a campaign that has no row in campaigns, and what there is of it all
+// the same.
+type stray struct {
+	id                    string
+	events, rows, applied bool
+}
+
+const (
+	selectCampaignIDs = `
+select campaign_id
+from campaigns
+where campaign_id > $1
+order by campaign_id
+limit $2`
+
+	selectAppliedIDs = `
+select campaign_id
+from projection_watermarks
+where campaign_id > $1
+  and campaign_id <= $2
+  and applied_seq > 0`
+
+	selectIDsOfEvents = `
+with recursive ids (id) as (
+  select min(campaign_id) from events where campaign_id > $1 and campaign_id <= $2
+  union all
+  select (select min(e.campaign_id) from events e where e.campaign_id > ids.id and e.campaign_id <= $2) from ids where ids.id is not null
+)
+select id from ids where id is not null`
+
+	selectIDsOfRows = `
+with recursive ids (id) as (
+  select min(campaign_id) from projection_apply_outbox where campaign_id > $1 and campaign_id <= $2
+  union all
+  select (select min(o.campaign_id) from projection_apply_outbox o where o.campaign_id > ids.id and o.campaign_id <= $2) from ids where ids.id is not null
+)
+select id from ids where id is not null`
+)
+
+// eachStray walks the strays by id, page by page. The projections are read
+// first: an event that they have is in the journal before.
+func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error {
+	for after, last := "", ""; last != beyondTexts; after = last {
+		known := make(map[string]bool, campaignPage)
+		bound := func(t *tx) error {
+			last = beyondTexts
+			clear(known)
+			return t.each(func(row scanner) error {
+				var id string
+				err := row.Scan(&id)
+				if known[id] = true; len(known) == campaignPage {
+					last = id
+				}
+				return err
+			}, selectCampaignIDs, after, campaignPage)
+		}
+		if err := s.journal.read(ctx, bound); err != nil {
+			return err
+		}
+		found := make(map[string]stray)
+		note := func(t *tx, query string, what func(*stray)) error {
+			return t.each(func(row scanner) error {
+				var id string
+				err := row.Scan(&id)
+				one := found[id]
+				one.id = id
+				what(&one)
+				found[id] = one
+				return err
+			}, query, after, last)
+		}
+		err := s.projections.read(ctx, func(t *tx) error {
+			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
+		})
+		if err == nil {
+			err = s.journal.read(ctx, func(t *tx) error {
+				if err := note(t, selectIDsOfEvents, func(s *stray) { s.events = true }); err != nil {
+					return err
+				}
+				if err := note(t, selectIDsOfRows, func(s *stray) { s.rows = true }); err != nil {
+					return err
+				}
+				return t.dropKnown(found, known)
+			})
+		}
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			continue
+		}
+		if err := visit(slices.SortedFunc(maps.Values(found), func(a, b stray) int { return strings.Compare(a.id, b.id) })); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropKnown takes away what has a row in campaigns, also one that was made
+// since the known ones were read.
+func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
+	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
+	if len(found) == 0 {
+		return nil
+	}
+	rows, err := t.campaigns(slices.Collect(maps.Keys(found)))
+	maps.DeleteFunc(found, func(id string, _ stray) bool { return rows[id] != nil })
+	return err
+}
+
+// adoptStrays gives campaigns their rows: those whose events are in the journal,
+// and, marked as diverged, those that only the projections know.
+func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired) error {
+	return s.eachStray(ctx, func(strays []stray) error {
+		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
+		for page := range slices.Chunk(strays, campaignPage) {
+			var repaired outbox.Repaired
+			err := s.journal.write(ctx, func(t *tx) error {
+				repaired = outbox.Repaired{}
+				for _, x := range page {
+					r, err := s.adopt(t, x.id, s.now())
+					if err != nil {
+						return fmt.Errorf("campaign %q: %w", x.id, err)
+					}
+					repaired.Add(r)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			total.Add(repaired)
+		}
+		return nil
+	})
+}
+
+const (
+	insertStray = `
+insert into campaigns (campaign_id, created_at, updated_at)
+values ($1, coalesce((select min(recorded_at) from events where campaign_id = $1), $2), $2)
+on conflict (campaign_id) do nothing`
+
+	selectLastEvent = `
+select seq, chain_hash
+from events
+where campaign_id = $1
+order by seq desc
+limit 1`
+
+	selectLastEpoch = `
+select coalesce(max(claim_epoch), 0)
+from projection_apply_outbox
+where campaign_id = $1`
+)
+
+// adopt makes the row of a campaign from its events, its rows and its
+// watermark. One that has a row by now is left as it is.
+func (s *Store) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
+	made, err := t.exec(insertStray, id, now)
+	if err != nil || made == 0 {
+		return r, err
+	}
+	c, err := t.existingCampaign(id)
+	if err != nil {
+		return r, err
+	}
+	if _, err := t.one([]any{&c.highWater, &c.chainHash}, selectLastEvent, id); err != nil {
+		return r, err
+	}
+	if _, err := t.one([]any{&c.leaseEpoch}, selectLastEpoch, id); err != nil {
+		return r, err
+	}
+	if err := t.recount(c); err != nil {
+		return r, err
+	}
+	if r, err = s.repairCampaign(t, c, now); err != nil {
+		return r, err
+	}
+	r.Campaigns = 1
+	c.schedule(now)
+	return r, t.save(c, now)
+}
+
+// OtherJournal says, for people, that the journal is empty and the projections
+// are not; it is empty when that is not so.
+func (s *Store) OtherJournal(ctx context.Context) (string, error) {
+	count := func(d *database, query string) (n int64, err error) {
+		err = d.read(ctx, func(t *tx) error {
+			_, err := t.one([]any{&n}, query)
+			return err
+		})
+		return n, err
+	}
+	built, err := count(s.projections, `select count(*) from (select 1 from projection_watermarks where applied_seq > 0 limit 1) as w`)
+	if err != nil || built == 0 {
+		return "", err
+	}
+	if events, err := count(s.journal, `select count(*) from (select 1 from events limit 1) as e`); err != nil || events > 0 {
+		return "", err
+	}
+	return "the journal is empty, but the projections have events: check that --journal-db names the right database; if the journal is lost, the runbook says what to do under “Databases restored from different days”", nil
+}

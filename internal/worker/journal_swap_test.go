@@ -1,0 +1,177 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// forget makes the journal an older one: it has events 1 to last of the
+// campaign, and of none it does not know the campaign at all.
+func (b *bench) forget(tb testing.TB, campaign string, last int) {
+	tb.Helper()
+	b.tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
+		fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = '%s'`, campaign))
+	if last == 0 {
+		mustExec(tb, b.journal, fmt.Sprintf(`delete from campaigns where campaign_id = '%s'`, campaign))
+		return
+	}
+	mustExec(tb, b.journal, fmt.Sprintf(`update campaigns set high_water_seq = %d, applied_seq = 0,
+  chain_hash = (select chain_hash from events e where e.campaign_id = '%s' and e.seq = %d) where campaign_id = '%s'`, last, campaign, last, campaign))
+}
+
+// other is an event that the projections have not seen.
+func other(campaign string) outbox.Event {
+	return eventOf(campaign, "noted", `{"of":"another journal"}`)
+}
+
+// mustHaveSwallowedNothing makes sure that a campaign is diverged for the
+// reason, that its projections are as they were and that n new events still
+// wait.
+func (b *bench) mustHaveSwallowedNothing(t *testing.T, campaign, reason string, n int64) {
+	t.Helper()
+	c := b.campaign(t, campaign)
+	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, reason) || c.Lease != nil {
+		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because %s", campaign, c.State(), c.Diverged, c.Lease, reason)
+	}
+	if c.Counts != (outbox.Counts{Pending: n}) {
+		t.Errorf("campaign %q has rows %+v, want %d pending", campaign, c.Counts, n)
+	}
+	b.mustHaveApplied(t, campaign, 3)
+}
+
+// mustNotCountAsApplied makes sure that nobody who waits for the event is told
+// that the projections have it.
+func (b *bench) mustNotCountAsApplied(t *testing.T, campaign string, seq int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	applied, err := b.WaitApplied(ctx, campaign, seq)
+	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "diverged") || ctx.Err() != nil {
+		t.Errorf("event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
+	}
+}
+
+func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		has, appended, rows int
+		reason              string
+	}{
+		"that does not know the campaign": {0, 1, 1000, "event 3, but the journal ends at 1"},
+		"that is behind":                  {1, 1, 1000, "event 3, but the journal ends at 2"},
+		"that comes level":                {1, 2, 1000, "another event 3 than the journal has"},
+		"that goes on":                    {1, 4, 1000, "another event 3 than the journal has"},
+		"that goes on in small waves":     {0, 5, 1, "another event 3 than the journal has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, define(t, ledger), batchSize(c.rows))
+			b.mustAppend(t, notes("a", 3)...)
+			b.drain(t)
+			b.forget(t, "a", c.has)
+			for range c.appended {
+				b.mustAppend(t, other("a"))
+			}
+			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
+			b.drain(t)
+			b.mustHaveSwallowedNothing(t, "a", c.reason, int64(c.appended))
+			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
+		})
+	}
+}
+
+func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
+	t.Parallel()
+	for _, has := range []int{0, 1, 2} {
+		b := openInline(t, ledger)
+		if err := b.appendInline(t, notes("a", 3)...); err != nil {
+			t.Fatal(err)
+		}
+		b.forget(t, "a", has)
+		err := b.appendInline(t, other("a"))
+		if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "diverged") {
+			t.Errorf("with %d events: applied inline: %v, want that the campaign has diverged", has, err)
+		}
+		b.mustHaveSwallowedNothing(t, "a", "event 3", int64(has+1))
+	}
+}
+
+func TestRebuild_isTheWayOutForACampaignThatTheJournalDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for _, appended := range []int{0, 1} {
+		b := open(t, define(t, trail))
+		b.mustAppend(t, notes("a", 3)...)
+		b.mustAppend(t, notes("b", 2)...)
+		b.drain(t)
+		b.forget(t, "a", 0)
+		takeSteps(t, b)
+		if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have event 3, but the journal ends at 0" {
+			t.Fatalf("campaign is %+v, want it diverged", c)
+		}
+		for range appended {
+			b.mustAppend(t, other("a"))
+		}
+		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+		if run.Status != outbox.RunCompleted {
+			t.Errorf("run %+v", run)
+		}
+		b.drain(t)
+		if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent || c.AppliedSeq != int64(appended) {
+			t.Errorf("then the campaign is %+v, want it current at %d", c, appended)
+		}
+		b.mustBeSound(t)
+	}
+}
+
+func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		known []string
+		want  []string
+	}{
+		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "--journal-db", "campaigns=2"}},
+		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "contradict", "campaigns=1", "rebuilt"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			b := open(t, define(t, ledger), func(_ *store.Options, c *worker.Config) {
+				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			})
+			b.mustAppend(t, notes("a", 3)...)
+			b.mustAppend(t, notes("b", 3)...)
+			b.drain(t)
+			for _, id := range []string{"a", "b"} {
+				if len(c.known) == 0 || id == "a" {
+					b.forget(t, id, 0)
+				}
+			}
+			stop := b.start(t)
+			eventually(t, "campaign a is diverged", func() bool {
+				got, err := b.Campaign(t.Context(), "a")
+				return err == nil && got.State() == outbox.StateDiverged
+			})
+			stop()
+			for _, want := range c.want {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log lacks %q:\n%s", want, log.String())
+				}
+			}
+			reasons := strings.Join(b.Ready(t.Context()), " ")
+			if empty := len(c.known) == 0; empty != strings.Contains(reasons, "the journal is empty, but the projections have events") {
+				t.Errorf("readiness says %q", reasons)
+			}
+			b.mustAppend(t, other("a"))
+			b.mustHaveSwallowedNothing(t, "a", "event 3", 1)
+		})
+	}
+}
