@@ -34,6 +34,9 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := st.CheckTables(ctx, tablesOf(set), &report); err != nil {
+		return err
+	}
 	if c.Fold {
 		if err := a.checkFolds(ctx, st, set, &report); err != nil {
 			return err
@@ -52,6 +55,14 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 		return errFound
 	}
 	return err
+}
+
+// tablesOf are those of all loaded projections.
+func tablesOf(set *projection.Set) (tables []string) {
+	for _, p := range set.Projections() {
+		tables = append(tables, p.Tables...)
+	}
+	return tables
 }
 
 func printCheck(a *app, r store.CheckReport) error {

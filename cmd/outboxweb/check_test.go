@@ -69,6 +69,9 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	if err != nil || aside["names"] != 1 || len(aside) != 1 {
 		t.Fatalf("set aside: %v, %v", aside, err)
 	}
+	if _, err := s.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-2", EventType: "named", Payload: []byte(`{"name":"Elm"}`)}}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,5 +94,13 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	}
 	if code, text := check(); code != exitFailed || !strings.Contains(text, "projection names has other rows than a fold") {
 		t.Errorf("with a changed row check ends with %d:\n%s", code, text)
+	}
+	for id, want := range map[string]string{"c-9": "table log has rows of a campaign the journal does not know", "c-2": "table log has rows of a campaign of which no event was applied"} {
+		if _, err := db.Exec(`insert into log (campaign_id, seq) values ($1, 1)`, id); err != nil {
+			t.Fatal(err)
+		}
+		if code, text := check(); code != exitFailed || !strings.Contains(text, want) {
+			t.Errorf("with rows of %s check ends with %d:\n%s", id, code, text)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	defer cancel()
 	err := s.commitTogether(ctx, calls)
 	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) && len(calls) > 1 {
+	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, errKeyTaken) {
 		err = s.commitApart(ctx, calls)
 	}
 	for _, call := range calls {
@@ -325,7 +325,8 @@ func (a *appending) callApart(call *appendCall) error {
 		call.err = a.flush()
 	}
 	if call.err != nil {
-		if !errors.As(call.err, &refusal) {
+		taken := errors.Is(call.err, errKeyTaken)
+		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
 		a.queue = batch{}
@@ -338,9 +339,36 @@ func (a *appending) callApart(call *appendCall) error {
 		if _, err := a.t.exec("rollback to savepoint call"); err != nil {
 			return err
 		}
+		if taken {
+			if err := a.explainTaken(call); err != nil {
+				return err
+			}
+		}
 	}
 	_, err := a.t.exec("release savepoint call")
 	return err
+}
+
+// explainTaken turns the refusal of the database to give a seq twice into one
+// that names the cause: the campaign's row says that the journal ends before it
+// does.
+func (a *appending) explainTaken(call *appendCall) error {
+	for i := range call.events {
+		id := call.events[i].CampaignID
+		var last int64
+		var hash string
+		if _, err := a.t.one([]any{&last, &hash}, selectLastEvent, id); err != nil {
+			return err
+		}
+		switch ends := a.campaigns[id].row.highWater; {
+		case ends >= last:
+		case ends == 0:
+			call.err = outbox.Conflict("campaign %q cannot take events: its row is lost, but its last event is %d; a restart or outboxweb gaps --repair gives it back", id, last)
+		default:
+			call.err = outbox.Conflict("campaign %q cannot take events: its row says that the journal ends at %d, but its last event is %d; outboxweb check says what is damaged", id, ends, last)
+		}
+	}
+	return nil
 }
 
 // flush sends what is queued.

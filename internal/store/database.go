@@ -280,6 +280,9 @@ func (t *tx) finish(b *batch) error {
 // define runs a statement that changes the schema.
 func (t *tx) define(statement string) error { return t.note(t.link.define(statement)) }
 
+// errKeyTaken marks a row whose key is there already.
+var errKeyTaken = errors.New("the key is taken")
+
 // note remembers what an error means for the transaction, and marks what may
 // succeed later.
 func (t *tx) note(err error) error {
@@ -298,6 +301,9 @@ func (t *tx) note(err error) error {
 	}
 	if v.full {
 		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
+	}
+	if v.taken {
+		err = fmt.Errorf("%w: %w", errKeyTaken, err)
 	}
 	if v.fatal {
 		t.err = err

@@ -43,6 +43,7 @@ type verdict struct {
 	lost  bool // neither is the connection
 	late  bool // the statement was cut off by its deadline
 	full  bool // there is no room left on the database's disk
+	taken bool // a row with the key of another was refused
 }
 
 // batch is statements that do not depend on each other's answers. SQLite runs

@@ -359,7 +359,7 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f := open(t, maxAttempts(1))
 	f.killed("a", 1)
 	f.killed("b", 1)
-	f.raw(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other' where seq = 3`)
+	f.raw(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as before older projections were restored
 	f.raw(`update campaigns set dead = 2, pending = 1`)
 	op := f.startOperation(outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
 		{CampaignID: "a-00", Seq: 3}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "b-00", Seq: 3}}}})

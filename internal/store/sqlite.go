@@ -338,6 +338,7 @@ func (l *sqliteLink) judge(err error) verdict {
 		// answers an interrupted write by rolling everything back.
 		return v
 	}
+	v.taken = e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE:
 		v.fatal = false

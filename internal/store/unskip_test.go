@@ -194,7 +194,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			half(f)
 			if name == "because the process dies" {
 				report, err := f.Check(f.ctx, quiet)
-				if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
+				if err != nil || len(report.Violations) != 4 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
 					t.Errorf("check found %+v (%v)", report.Violations, err)
 				}
 			}

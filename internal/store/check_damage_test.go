@@ -1,0 +1,274 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// Who notices a damage.
+const (
+	byCheck  = "check"    // finds it, and nobody changes anything
+	byStart  = "start"    // check finds it, and a start or a repair of gaps mends it
+	byWorker = "worker"   // the next wave mends it; nothing goes wrong before
+	refusedX = "database" // the database refuses it
+	byNobody = "nobody"   // nothing to compare it with is kept
+)
+
+// damage is something that a person with the databases in hand can do.
+type damage struct {
+	what      string
+	harm      string // a statement on the journal; those on the projections begin with a colon
+	by        string
+	invariant string // that check names
+	seq       int64
+}
+
+// damages are all that we could name. The campaign a has events 1 to 3 applied
+// and 4 to 6 waiting, d has a dead head and one event behind it, and r a failed
+// head.
+var damages = []damage{
+	// Events. Only somebody who takes the triggers away can change them.
+	{"an event's content", `update events set payload = '{}' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
+	{"an event's type", `update events set event_type = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
+	{"an event's id", `update events set event_id = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
+	{"when an event occurred", `update events set occurred_at = 1 where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
+	{"an event's hash", `update events set event_hash = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_chain", 2},
+	{"an event's chain hash", `update events set chain_hash = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_chain", 2},
+	{"an event is gone", `delete from events where campaign_id = 'a' and seq = 2`, byCheck, "journal_dense", 3},
+	{"the last event is gone", `delete from events where campaign_id = 'a' and seq = 6`, byCheck, "campaign_row", 6},
+	{"an event's position", `update events set position = 9999 where campaign_id = 'a' and seq = 2`, byCheck, "journal_position", 3},
+	{"when a waiting event was recorded", `update events set recorded_at = recorded_at + 1 where campaign_id = 'a' and seq = 5`, byCheck, "row_event", 5},
+	{"when an applied event was recorded, by more than an hour", `update events set recorded_at = 1 where campaign_id = 'a' and seq = 2`, byCheck, "recorded_at", 2},
+	{"when the first event was recorded", `update events set recorded_at = 1 where campaign_id = 'a' and seq = 1`, byCheck, "recorded_at", 1},
+	{"when the last event was recorded, in the future", `update events set recorded_at = 9000000000000000 where campaign_id = 'r' and seq = 1`, byCheck, "recorded_at", 1},
+	{"when an applied event was recorded, by less than an hour", `update events set recorded_at = recorded_at - 1 where campaign_id = 'a' and seq = 2`, byNobody, "", 0},
+	{"an event is changed with the triggers in place", `update events set recorded_at = 1`, refusedX, "", 0},
+	{"an event is deleted with the triggers in place", `delete from events`, refusedX, "", 0},
+	{"an event is there twice", `insert into events select * from events where campaign_id = 'a' and seq = 2`, refusedX, "", 0},
+
+	// Rows.
+	{"a row is gone", `delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`, byCheck, "event_owed", 5},
+	{"the last row is gone", `delete from projection_apply_outbox where campaign_id = 'a' and seq = 6`, byCheck, "event_owed", 6},
+	{"a row of an applied event", `insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at) select campaign_id, seq, event_type, recorded_at, recorded_at, recorded_at from events where campaign_id = 'a' and seq = 3`, byCheck, "applied_and_owed", 3},
+	{"a row of no event", `insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at) values ('a', 7, 'counted', 1, 1, 1)`, byCheck, "row_event", 7},
+	{"rows of a campaign that is unknown", `insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at) values ('b', 1, 'counted', 1, 1, 1)`, byCheck, "row_event", 0},
+	{"a row's event type", `update projection_apply_outbox set event_type = 'x' where campaign_id = 'a' and seq = 5`, byCheck, "row_event", 5},
+	{"when a row was enqueued", `update projection_apply_outbox set enqueued_at = 1 where campaign_id = 'a' and seq = 5`, byCheck, "row_event", 5},
+	{"a status that there is not", `update projection_apply_outbox set status = 'odd' where campaign_id = 'a' and seq = 5`, byCheck, "row_state", 5},
+	{"a dead row behind a pending head", `update projection_apply_outbox set status = 'dead' where campaign_id = 'a' and seq = 5`, byCheck, "behind_head", 5},
+	{"a dead row with attempts behind a pending head", `update projection_apply_outbox set status = 'dead', attempt_count = 8 where campaign_id = 'a' and seq = 5`, byCheck, "behind_head", 5},
+	{"a dead row that was never tried", `update projection_apply_outbox set attempt_count = 0 where campaign_id = 'd' and seq = 1`, byCheck, "row_state", 1},
+	{"attempts below nothing", `update projection_apply_outbox set attempt_count = -1 where campaign_id = 'a' and seq = 5`, byCheck, "row_state", 5},
+	{"a row that is processing and nobody works on it", `update projection_apply_outbox set status = 'processing' where campaign_id = 'a' and seq = 4`, byCheck, "behind_head", 4},
+	{"when the head is due", `update projection_apply_outbox set next_attempt_at = next_attempt_at + 1 where campaign_id = 'r' and seq = 1`, byCheck, "campaign_row", 1},
+	{"a claim's epoch", `update projection_apply_outbox set claim_epoch = 99 where campaign_id = 'a' and seq = 5`, byCheck, "epoch", 5},
+	{"how often a failed row was tried", `update projection_apply_outbox set attempt_count = 2 where campaign_id = 'r' and seq = 1`, byNobody, "", 0},
+	{"what a row failed with", `update projection_apply_outbox set last_error = 'x' where campaign_id = 'r' and seq = 1`, byNobody, "", 0},
+
+	// Campaigns' rows.
+	{"a campaign's row is gone", `delete from campaigns where campaign_id = 'a'`, byStart, "campaign_row", 0},
+	{"the row of a campaign of which nothing is applied is gone", `delete from campaigns where campaign_id = 'r'`, byStart, "campaign_row", 0},
+	{"counts", `update campaigns set pending = pending + 1, dead = dead - 1 where campaign_id = 'a'`, byCheck, "campaign_row", 0},
+	{"the head", `update campaigns set head_seq = 5 where campaign_id = 'a'`, byCheck, "campaign_row", 4},
+	{"the head's status", `update campaigns set head_status = 'dead' where campaign_id = 'a'`, byCheck, "campaign_row", 4},
+	{"the head's time", `update campaigns set head_next_attempt_at = 1 where campaign_id = 'r'`, byCheck, "campaign_row", 1},
+	{"the oldest's time", `update campaigns set oldest_enqueued_at = 1 where campaign_id = 'a'`, byCheck, "campaign_row", 4},
+	{"never due", `update campaigns set due_at = null where campaign_id = 'a'`, byCheck, "campaign_row", 4},
+	{"due too late", `update campaigns set due_at = due_at + 1 where campaign_id = 'a'`, byCheck, "campaign_row", 4},
+	{"due too early", `update campaigns set due_at = 1 where campaign_id = 'r'`, byCheck, "campaign_row", 1},
+	{"due although its head is dead", `update campaigns set due_at = 1 where campaign_id = 'd'`, byCheck, "campaign_row", 1},
+	{"the journal's end, too high", `update campaigns set high_water_seq = 7 where campaign_id = 'a'`, byCheck, "campaign_row", 7},
+	{"the journal's end, too low", `update campaigns set high_water_seq = 5 where campaign_id = 'a'`, byCheck, "campaign_row", 5},
+	{"the end's chain hash", `update campaigns set chain_hash = 'x' where campaign_id = 'a'`, byCheck, "campaign_row", 6},
+	{"what is applied, too high", `update campaigns set applied_seq = 5 where campaign_id = 'a'`, byStart, "campaign_row", 3},
+	{"what is applied, too low", `update campaigns set applied_seq = 1 where campaign_id = 'a'`, byStart, "campaign_row", 3},
+	{"the number of skips", `update campaigns set skips = 1 where campaign_id = 'a'`, byStart, "campaign_row", 0},
+	{"a lease's epoch, below the fence", `update campaigns set lease_epoch = 0 where campaign_id = 'a'`, byStart, "epoch", 0},
+	{"a lease's epoch, below nothing", `update campaigns set lease_epoch = -5 where campaign_id = 'a'`, byStart, "epoch", 0},
+	{"a lease's epoch, raised", `update campaigns set lease_epoch = 99 where campaign_id = 'a'`, byWorker, "", 0},
+	{"a lease of nobody that ran out", `update campaigns set lease_owner = 'nobody', lease_expires_at = 1, due_at = 1 where campaign_id = 'a'`, byWorker, "", 0},
+	{"who paused it", `update campaigns set paused_at = 1, due_at = null where campaign_id = 'a'`, byNobody, "", 0},
+
+	// Watermarks and fences.
+	{"the watermark, lowered", `:update projection_watermarks set applied_seq = 2 where campaign_id = 'a'`, byCheck, "watermark_hash", 2},
+	{"the watermark, raised", `:update projection_watermarks set applied_seq = 4 where campaign_id = 'a'`, byCheck, "watermark_hash", 4},
+	{"the watermark, above the journal", `:update projection_watermarks set applied_seq = 7 where campaign_id = 'a'`, byCheck, "watermark_bound", 7},
+	{"the watermark's hash", `:update projection_watermarks set applied_hash = 'x' where campaign_id = 'a'`, byCheck, "watermark_hash", 3},
+	{"the watermark of another campaign", `:update projection_watermarks set campaign_id = 'b' where campaign_id = 'a'`, byCheck, "watermark_bound", 0},
+	{"a watermark is gone", `:delete from projection_watermarks where campaign_id = 'a'`, byStart, "event_owed", 1},
+	{"the fence, raised", `:update projection_watermarks set fence_epoch = 99 where campaign_id = 'a'`, byStart, "epoch", 0},
+	{"the fence, lowered to nothing", `:update projection_watermarks set fence_epoch = 0 where campaign_id = 'a'`, byWorker, "epoch", 0},
+	{"how many are set aside", `:update projection_watermarks set set_aside = 1 where campaign_id = 'a'`, byCheck, "set_aside", 3},
+	{"how many failures are open", `:update projection_watermarks set open_failures = 1 where campaign_id = 'a'`, byCheck, "open_failures", 3},
+	{"what was passed over", `:insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 7, 1)`, byCheck, "skips", 2},
+
+	// Cursors, failures, tags, audit.
+	{"a cursor that is set aside", `:insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('a', 'p', 1, 'quarantined', 1)`, byCheck, "set_aside", 3},
+	{"a cursor above the watermark", `:insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('a', 'p', 4, 'live', 1)`, byCheck, "cursor", 4},
+	{"a state that there is not", `:insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('a', 'p', 1, 'odd', 1)`, byCheck, "cursor", 1},
+	{"a cursor of a campaign that is unknown", `:insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('b', 'p', 0, 'live', 1)`, byCheck, "unknown_campaign", 0},
+	{"a failure of a campaign that is unknown", `:insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('b', 'p', 1, 'x', 'x', 'x', 1, 1, 1)`, byCheck, "unknown_campaign", 0},
+	{"a tag is gone", `delete from event_tags where name = 'seat'`, byCheck, "tag_index", 3},
+	{"an audit record is changed", `update operator_acts set actor = 'x'`, refusedX, "", 0},
+	{"an audit record is deleted", `delete from operator_acts`, refusedX, "", 0},
+}
+
+// harmed makes the campaigns of damages and does one.
+func harmed(t *testing.T, d damage) *fixture {
+	f := open(t, maxAttempts(2))
+	f.append("d", 2)
+	for range 2 {
+		c := f.claimOne(one, 1)
+		f.settle(one, store.Result{Claim: c, Failure: failure("boom")})
+		f.clock.advance(time.Hour)
+	}
+	f.append("a", 2)
+	f.appendAll(tagged("a", "counted", "seat", "1", "show", "x"))
+	f.drain()
+	f.append("r", 1)
+	c := f.claimOne(one, 1)
+	f.settle(one, store.Result{Claim: c, Failure: failure("boom")})
+	f.append("a", 3)
+	f.pause("r")
+	f.sound()
+	query, projections := strings.CutPrefix(d.harm, ":")
+	if d.by == refusedX {
+		if _, err := f.journal.Exec(query); err == nil {
+			t.Error("the database let it happen")
+		}
+		return f
+	}
+	switch {
+	case projections:
+		f.rawProjections(query)
+	case strings.Contains(query, "events ") && !strings.HasPrefix(query, "insert"):
+		f.tamper(query)
+	default:
+		f.raw(query)
+	}
+	return f
+}
+
+func (f *fixture) violations() []outbox.Violation {
+	f.tb.Helper()
+	report, err := f.Check(f.ctx, func(int64, int64) {})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return report.Violations
+}
+
+func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
+	t.Parallel()
+	for _, d := range damages {
+		t.Run(d.what, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && dbtest.Postgres() {
+				t.Skip("one SQL text serves both")
+			}
+			if dbtest.Postgres() && d.invariant == "journal_position" {
+				d = damage{d.what, d.harm, refusedX, "", 0}
+			}
+			f := harmed(t, d)
+			var found []outbox.Violation
+			f.unchanged(func() { found = f.violations() })
+			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
+				return v.Invariant == d.invariant && v.Seq == d.seq && v.Detail != ""
+			})
+			if d.invariant != "" && !named || d.invariant == "" && len(found) > 0 {
+				t.Errorf("check found %+v, want %q at %d", found, d.invariant, d.seq)
+			}
+			if d.by != byStart && d.by != byWorker {
+				return
+			}
+			if d.by == byStart {
+				if _, err := f.RepairGaps(context.Background(), ana("")); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				f.drain()
+			}
+			f.sound()
+			f.drain()
+			f.sound()
+		})
+	}
+}
+
+func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	f.append("a", 3)
+	c := f.claimOne(one, 3)
+	f.mustApply(c, 2)
+	f.settle(one, store.Result{Claim: c, Applied: 2, Failure: failure("boom")})
+	f.clock.advance(time.Hour)
+	// The projections are restored from before: event 3 is dead behind two that are applied again.
+	f.rawProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.sound()
+	f.drain()
+	f.sound()
+}
+func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ applied, more int }{"of which nothing is applied": {0, 3}, "of which all is": {3, 0}, "of which some is": {2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			if c.applied > 0 {
+				f.append("a", c.applied)
+				f.drain()
+			}
+			if c.more > 0 {
+				f.append("a", c.more)
+				f.claimOne(one, 2) // by a worker that dies
+			}
+			before := f.campaign("a")
+			f.raw(`delete from campaigns`)
+			report, err := f.Check(f.ctx, func(int64, int64) {})
+			if err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "campaign_row" || report.Violations[0].CampaignID != "a" {
+				t.Errorf("check is %+v, %v", report, err)
+			}
+			for _, appends := range [][]store.Append{{{Events: []outbox.Event{event("a", "counted")}}}, {{Events: []outbox.Event{event("b", "counted")}}, {Events: []outbox.Event{event("a", "counted")}}}} {
+				results, errs := f.AppendTogether(appends)
+				if last := len(errs) - 1; !errors.Is(errs[last], outbox.ErrConflict) || !strings.Contains(errs[last].Error(), "gaps --repair") {
+					t.Errorf("an append to it: %+v, %v", results, errs)
+				} else if last > 0 && errs[0] != nil {
+					t.Errorf("an append to another campaign: %v", errs[0])
+				}
+			}
+			f.clock.advance(time.Minute)
+			if got, err := f.Reconcile(f.ctx); err != nil || got.Campaigns != 1 || got.Diverged != 0 {
+				t.Errorf("reconciled %+v, %v", got, err)
+			}
+			if after := f.campaign("a"); after.HighWaterSeq != before.HighWaterSeq || after.AppliedSeq != before.AppliedSeq || after.Lease != nil || after.Counts.Pending != int64(c.more) {
+				t.Errorf("campaign is %+v, was %+v", after, before)
+			}
+			f.settledNow()
+			f.sound()
+			f.append("a", 1)
+			f.drain()
+			f.sound()
+		})
+	}
+}
+
+func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.raw(`update campaigns set high_water_seq = 2`)
+	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}})
+	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
+}

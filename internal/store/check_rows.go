@@ -1,0 +1,282 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// clockSlack is how far the clocks of processes may be apart before check
+// doubts when an event was recorded.
+const clockSlack = time.Hour
+
+// recordings follows when the events of a campaign were recorded, and finds one
+// that is far away from both its neighbours, which agree with each other. Where
+// times only step once, that is a clock that was set.
+type recordings struct {
+	*finding
+	seq         int64 // of the event under test; 0 before the first
+	before, now time.Time
+}
+
+func (r *recordings) next(seq int64, recorded time.Time) {
+	if r.seq > 0 {
+		r.judge(recorded)
+	}
+	r.seq, r.now = seq, recorded
+}
+
+// end gives the last event its upper neighbour.
+func (r *recordings) end(updated time.Time) {
+	if r.seq > 0 {
+		r.judge(updated)
+	}
+}
+
+// judge compares the event under test with those before and after it.
+func (r *recordings) judge(after time.Time) {
+	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
+	if r.before.Sub(after) <= clockSlack && (early || late) {
+		r.add("recorded_at", r.seq, "the event says that it was recorded at %s, but what was recorded before and after it is of %s to %s",
+			r.now.Format(time.RFC3339), r.before.Format(time.RFC3339), after.Format(time.RFC3339))
+		return // the one before stays the measure of the next
+	}
+	r.before = r.now
+}
+
+// checkedRow is a row with what only check looks at.
+type checkedRow struct {
+	outbox.Row
+	epoch int64
+}
+
+// checkRows walks the campaign's rows against the watermark and the
+// campaign's own counts.
+func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error {
+	var counts campaignRow
+	next := w.AppliedSeq + 1
+	var head checkedRow
+	err := t.each(func(rows scanner) error {
+		var r checkedRow
+		var err error
+		if r.Row, err = scanRow(rows, &r.epoch); err != nil {
+			return err
+		}
+		if f.rows++; f.rows == 1 {
+			head = r
+		}
+		*counts.count(string(r.Status))++
+		switch {
+		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.suspect:
+			// Up to suspect the rows of a worker that died are gone over one by one.
+			f.add("applied_and_owed", r.Seq, "the event is applied and still has a row that is %s", r.Status)
+		case r.Seq > w.AppliedSeq && r.Seq != next:
+			f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
+			next = r.Seq + 1
+		case r.Seq > w.AppliedSeq:
+			next++
+		}
+		f.checkRow(c, head, r)
+		return nil
+	}, `select `+rowColumns+`, o.claim_epoch from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.id)
+	if err != nil {
+		return err
+	}
+	if next <= c.highWater && s.options.Mode.Enqueues() {
+		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.highWater)
+	}
+	if counts.counts != c.counts {
+		f.add("campaign_row", 0, "the campaign's row counts %+v; its rows are %+v", c.counts, counts.counts)
+	}
+	f.checkHead(c, head.Row)
+	return nil
+}
+
+// checkRow looks at one row for itself, and at what it may be behind its head.
+func (f *finding) checkRow(c *campaignRow, head, r checkedRow) {
+	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
+	switch {
+	case !slices.Contains(outbox.Statuses, r.Status):
+		f.add("row_state", r.Seq, "the row says that it is %q, which no row is", r.Status)
+	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
+		f.add("row_state", r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
+	case r.Status == outbox.Processing && (c.leaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
+		f.add("behind_head", r.Seq, "the row is processing although nobody may work on it")
+	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
+		// Where older projections were restored, the rows before it came back after it had failed.
+		f.add("behind_head", r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
+	}
+	if r.epoch > c.leaseEpoch || r.epoch < 0 {
+		f.add("epoch", r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.leaseEpoch)
+	}
+}
+
+// checkHead compares what the campaign's row says of its head, and when it is
+// due, with the head.
+func (f *finding) checkHead(c *campaignRow, head outbox.Row) {
+	if head.Seq != c.head.Int64 || string(head.Status) != c.headStatus.String {
+		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.head.Int64, c.headStatus.String)
+		return
+	}
+	if head.Seq > 0 && (!at(c.headNext.Int64).Equal(head.NextAttemptAt) || !at(c.oldest.Int64).Equal(head.EnqueuedAt)) {
+		f.add("campaign_row", head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
+			moment(c.oldest.Int64), moment(c.headNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
+		return
+	}
+	least, most := c.dueBetween()
+	if c.due.Valid != (most > 0) || c.due.Valid && (c.due.Int64 < least || c.due.Int64 > most) {
+		f.add("campaign_row", head.Seq, "the campaign's row says that it is due at %s; it is to be due at %s", moment(c.due.Int64), moment(most))
+	}
+}
+
+// dueBetween bounds due_at as schedule sets it, some time up to the row's last
+// change; 0 when it is to be null.
+func (c *campaignRow) dueBetween() (least, most int64) {
+	now := c.updatedAt
+	if c.leaseOwner != "" {
+		now = min(now, c.leaseExpiry-1)
+	}
+	hold, until := c.standing().Hold(now)
+	if hold == outbox.HoldNone {
+		return min(c.headNext.Int64, until), until
+	}
+	return until, until
+}
+
+func moment(micros int64) string {
+	if micros == 0 {
+		return "no time"
+	}
+	return at(micros).Format(time.RFC3339Nano)
+}
+
+const selectOddRows = `
+select o.seq, o.event_type, o.enqueued_at, coalesce(e.seq, 0), coalesce(e.event_type, ''), coalesce(e.recorded_at, 0)
+from projection_apply_outbox o
+left join events e on e.campaign_id = o.campaign_id and e.seq = o.seq
+where o.campaign_id = $1
+  and (e.seq is null or e.event_type <> o.event_type or e.recorded_at <> o.enqueued_at)
+order by o.seq`
+
+// checkRowEvents compares each row with its event.
+func (t *tx) checkRowEvents(f *finding) error {
+	return t.each(func(row scanner) error {
+		var seq, enqueued, event, recorded int64
+		var says, is string
+		if err := row.Scan(&seq, &says, &enqueued, &event, &is, &recorded); err != nil {
+			return err
+		}
+		switch {
+		case event == 0:
+			f.add("row_event", seq, "the row is of no event of the journal")
+		case says != is:
+			f.add("row_event", seq, "the row says that its event is %s; it is %s", says, is)
+		default:
+			f.add("row_event", seq, "the row says that its event was recorded at %s; the event says %s", moment(enqueued), moment(recorded))
+		}
+		return nil
+	}, selectOddRows, f.campaign)
+}
+
+// checkEpochs compares the epochs of the campaign's lease and of its fence. An
+// epoch of the lease that is ahead is that of a claim which applied nothing.
+func (f *finding) checkEpochs(c *campaignRow, w Watermark) {
+	switch {
+	case c.leaseEpoch < 0 || w.FenceEpoch > c.leaseEpoch:
+		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.leaseEpoch)
+	case w.AppliedSeq > 0 && w.FenceEpoch <= 0:
+		f.add("epoch", 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
+	}
+}
+
+// checkApplied compares what the campaign's row says is applied with the
+// watermark. A worker that has still to settle is behind it.
+func (f *finding) checkApplied(c *campaignRow, w Watermark) {
+	if c.diverged == "" && (c.applied > w.AppliedSeq || c.applied < w.AppliedSeq && c.leaseOwner == "") {
+		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.applied, w.AppliedSeq)
+	}
+}
+
+// checkStrays looks for campaigns that have no row in campaigns.
+func (s *Store) checkStrays(ctx context.Context, report *CheckReport) error {
+	found := func(invariant, id, detail string) {
+		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
+	}
+	err := s.eachStray(ctx, func(strays []stray) error {
+		for _, x := range strays {
+			switch {
+			case x.events:
+				found("campaign_row", x.id, "the campaign has events and no row in campaigns; outboxweb gaps --repair gives it one")
+			case x.applied:
+				found("watermark_bound", x.id, "the projections have a campaign the journal does not know")
+			default:
+				found("row_event", x.id, "there are rows of a campaign the journal does not know")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.CheckTables(ctx, engineTables, report)
+}
+
+// CheckTables looks in tables of the projections database for rows of campaigns
+// that the journal does not know, or of which nothing was applied.
+func (s *Store) CheckTables(ctx context.Context, tables []string, report *CheckReport) error {
+	for _, table := range tables {
+		var ids []string
+		err := s.projections.read(ctx, func(t *tx) error {
+			return t.each(func(row scanner) error {
+				var id string
+				err := row.Scan(&id)
+				ids = append(ids, id)
+				return err
+			}, `
+select distinct r.campaign_id
+from `+quoteName(table)+` r
+where not exists (select 1 from projection_watermarks w where w.campaign_id = r.campaign_id and w.applied_seq > 0)`)
+		})
+		if err != nil {
+			return fmt.Errorf("look for campaigns in table %q: %w", table, err)
+		}
+		slices.SortFunc(ids, strings.Compare)
+		if err := s.checkKnown(ctx, table, ids, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// engineTables may speak of a campaign of which nothing is applied yet.
+var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
+
+func (s *Store) checkKnown(ctx context.Context, table string, ids []string, report *CheckReport) error {
+	for page := range slices.Chunk(ids, campaignPage) {
+		var known map[string]*campaignRow
+		err := s.journal.read(ctx, func(t *tx) (err error) {
+			known, err = t.campaigns(page)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range page {
+			detail := ""
+			switch {
+			case known[id] == nil:
+				detail = "table %s has rows of a campaign the journal does not know"
+			case !slices.Contains(engineTables, table):
+				detail = "table %s has rows of a campaign of which no event was applied"
+			default:
+				continue
+			}
+			report.Violations = append(report.Violations, outbox.Violation{Invariant: "unknown_campaign", CampaignID: id, Detail: fmt.Sprintf(detail, table)})
+		}
+	}
+	return nil
+}
