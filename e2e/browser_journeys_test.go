@@ -29,7 +29,7 @@ func (b *tab) sound(where string) {
 // figures are what the API says of the counts on the overview.
 type figures struct {
 	Counts    struct{ Pending, Processing, Failed, Dead int64 }
-	Campaigns struct{ Total, Lagging, Blocked, Paused, Diverged int64 }
+	Campaigns struct{ Total, Lagging, Blocked, Paused, Diverged, Drifted int64 }
 	Lag       struct{ Events int64 }
 }
 
@@ -39,8 +39,8 @@ func (b *tab) agrees() {
 	eventually(b.t, patience, "page and API agree", func() (bool, string) {
 		var f figures
 		b.s.get(b.t, "/api/v1/summary", &f)
-		want := fmt.Sprint(f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Lag.Events)
-		shown, err := read[string](b, `[...document.querySelectorAll(".strip .number")].slice(0, 8).map(e => e.textContent.replaceAll(",", "")).join(" ")`)
+		want := fmt.Sprint(f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted, f.Lag.Events)
+		shown, err := read[string](b, `[...document.querySelectorAll(".strip .number")].slice(0, 9).map(e => e.textContent.replaceAll(",", "")).join(" ")`)
 		if err == nil && shown != want && !b.scripts {
 			b.lookAgain()
 		}
@@ -64,7 +64,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.open("/")
 			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
-			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 10`)
+			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 12`)
 			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
 			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign may run"))
 			b.agrees()

@@ -22,7 +22,7 @@ func drift(t *testing.T, s *server, d databases) {
 		t.Fatalf("the run is %+v", r)
 	}
 	var campaigns struct{ Items []campaignName }
-	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
+	s.get(t, "/api/v1/campaigns?state=drifted&limit=1", &campaigns)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "rebuild", "campaign_id": campaigns.Items[0].ID})
 	awaitEnd(t, s, 2)
 }

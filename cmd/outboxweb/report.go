@@ -106,8 +106,8 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	}
 	fmt.Fprintln(t, "oldest row\t"+oldest)
 	fmt.Fprintf(t, "lag\t%s events, %s\n", thousands(s.Lag.Events), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
-	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged\n", thousands(s.Campaigns.Total),
-		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged))
+	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
+		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
 	t.Flush()
 	if len(blocked) == 0 {

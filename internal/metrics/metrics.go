@@ -172,6 +172,7 @@ var (
 	campaignsDesc = desc("campaigns", "Campaigns in the journal.")
 	blockedDesc   = desc("blocked_campaigns", "Campaigns whose head is dead.")
 	divergedDesc  = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
+	driftedDesc   = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
 	pausedDesc    = desc("paused_campaigns", "Campaigns that an operator has paused.")
 	skippedDesc   = desc("skipped_events", "Events that are skipped: passed over and never applied.")
 	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
@@ -185,7 +186,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc,
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
 		pausedDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
 		ch <- d
 	}
@@ -217,6 +218,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(campaignsDesc, float64(sum.Campaigns.Total))
 	gauge(blockedDesc, float64(sum.Campaigns.Blocked))
 	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
+	gauge(driftedDesc, float64(sum.Campaigns.Drifted))
 	gauge(pausedDesc, float64(sum.Campaigns.Paused))
 	gauge(skippedDesc, float64(sum.Campaigns.Skips))
 	gauge(runningDesc, float64(sum.Operations.Running))

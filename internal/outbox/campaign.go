@@ -33,6 +33,7 @@ type Campaign struct {
 	Paused           *Pause    // nil when it runs
 	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well
 	Skips            int64     // events that are passed over and never applied
+	Drifted          int64     // projections whose live rows differ from the journal, as last verified; known where campaigns are shown
 	UpdatedAt        time.Time
 }
 
@@ -45,12 +46,13 @@ const (
 	StateBlocked  State = "blocked"  // its head is dead
 	StatePaused   State = "paused"   // an operator stopped it
 	StateFailing  State = "failing"  // its head failed and will be retried
+	StateDrifted  State = "drifted"  // live rows differ from the journal, as last verified
 	StateLagging  State = "lagging"  // events wait to be applied
 	StateCurrent  State = "current"  // everything is applied
 )
 
 // States lists every state, worst first.
-var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateLagging, StateCurrent}
+var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateDrifted, StateLagging, StateCurrent}
 
 // ParseState reads a state by its name; the empty name stands for any.
 func ParseState(name string) (State, error) {
@@ -62,7 +64,7 @@ func ParseState(name string) (State, error) {
 			return s, nil
 		}
 	}
-	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, lagging or current", name)
+	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, drifted, lagging or current", name)
 }
 
 // State is the campaign's condition.
@@ -76,6 +78,8 @@ func (c Campaign) State() State {
 		return StatePaused
 	case c.HeadStatus == Failed:
 		return StateFailing
+	case c.Drifted > 0:
+		return StateDrifted
 	case c.LagEvents() > 0:
 		return StateLagging
 	default:

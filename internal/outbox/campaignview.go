@@ -18,7 +18,8 @@ type CampaignView struct {
 	Gap           int64      `json:"gap"`
 	Lease         *Lease     `json:"lease"`
 	Paused        *Pause     `json:"paused"`
-	Skips         int64      `json:"skips"` // events that are passed over and never applied
+	Skips         int64      `json:"skips"`   // events that are passed over and never applied
+	Drifted       int64      `json:"drifted"` // projections whose live rows differ from the journal, as last verified
 	State         State      `json:"state"`
 	Explanation
 }
@@ -29,7 +30,7 @@ func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
-		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips,
+		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips, Drifted: c.Drifted,
 		State: c.State(), Explanation: c.Explain(now, around),
 	}
 	if !c.HeadNextAttempt.IsZero() {

@@ -86,11 +86,27 @@ func (c Campaign) Standing() Standing {
 func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	hold, until := c.Standing().Hold(now.UnixMicro())
 	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
+	if drift := c.driftText(); drift != "" && c.LagEvents() == 0 && hold == HoldEmpty {
+		e.Why = drift
+	} else if drift != "" {
+		e.Why += ". " + drift
+	}
 	if until > 0 {
 		at := time.UnixMicro(until).UTC()
 		e.ClaimableAt = &at
 	}
 	return e
+}
+
+// driftText says that live rows differ; empty when none are known to.
+func (c Campaign) driftText() string {
+	switch c.Drifted {
+	case 0:
+		return ""
+	case 1:
+		return "The rows of 1 projection differ from the journal, as last verified; a rebuild fixes them"
+	}
+	return fmt.Sprintf("The rows of %d projections differ from the journal, as last verified; a rebuild fixes them", c.Drifted)
 }
 
 // Why is the sentence of Explain.

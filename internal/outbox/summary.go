@@ -39,6 +39,7 @@ type CampaignCounts struct {
 	Blocked  int64 `json:"blocked"` // with a dead head
 	Paused   int64 `json:"paused"`
 	Diverged int64 `json:"diverged"`
+	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as last verified
 	Leased   int64 `json:"leased"`
 	Skips    int64 `json:"skips"` // skipped events, in all campaigns together
 }
@@ -77,6 +78,7 @@ type ProjectionInfo struct {
 	PausedCampaigns int64    `json:"paused_campaigns"`
 	Behind          int64    `json:"behind"` // campaigns in which it waits for a replay
 	OpenFailures    int64    `json:"open_failures"`
+	Blocking        int64    `json:"blocking"` // campaigns that it holds up: it follows them, and an event fails in it
 	// CountsCapped tells that there are more than the counts say.
 	CountsCapped bool `json:"counts_capped"`
 	// Paused says who stopped it for all campaigns; nil when nobody did.

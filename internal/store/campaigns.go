@@ -12,8 +12,12 @@ import (
 // unknown one is outbox.ErrNotFound.
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
 	var c *campaignRow
+	var drifted int64
 	err := s.journal.read(ctx, func(t *tx) (err error) {
-		c, err = t.existingCampaign(id)
+		if c, err = t.existingCampaign(id); err != nil {
+			return err
+		}
+		_, err = t.one([]any{&drifted}, `select count(*) from verifications where campaign_id = $1 and verdict = 'drift'`, id)
 		return err
 	})
 	if err != nil {
@@ -24,6 +28,7 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 		return outbox.Campaign{}, err
 	}
 	view := c.view()
+	view.Drifted = drifted
 	view.AppliedSeq = max(view.AppliedSeq, mark.AppliedSeq)
 	if mark.AppliedSeq > c.highWater && view.Diverged == "" { // or events were appended and applied since
 		view.Diverged, err = s.Divergence(ctx, id, mark)
@@ -70,11 +75,14 @@ const (
 	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
 )
 
+// driftedColumn counts the projections of a campaign that have drifted.
+const driftedColumn = `, (select count(*) from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict = 'drift')`
+
 // byKey is the query of an order by a key. The keys are sorted first and the
 // rows fetched after, so that the sort carries two columns and not all of them.
 func byKey(key string) ways {
 	return bothWays(`
-select ` + campaignColumns + `
+select ` + campaignColumns + driftedColumn + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
   from campaigns
@@ -96,7 +104,7 @@ var (
 	campaignsByLag = byKey(lagKey)
 	campaignsByAge = byKey(ageKey)
 	campaignsByID  = bothWays(`
-select ` + campaignColumns + `
+select ` + campaignColumns + driftedColumn + `
 from campaigns
 where campaign_id {>} $2
   and cast($1 as bigint) = 0
@@ -111,8 +119,11 @@ func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 		low: []any{int64(0), ""}, high: []any{int64(0), beyondTexts},
 		scan: func(rows scanner) (outbox.Campaign, error) {
 			var c campaignRow
-			err := rows.Scan(c.dest()...)
-			return c.view(), err
+			var drifted int64
+			err := rows.Scan(append(c.dest(), &drifted)...)
+			view := c.view()
+			view.Drifted = drifted
+			return view, err
 		},
 	}
 	number := func(outbox.Campaign) int64 { return 0 }
@@ -152,6 +163,7 @@ select count(*), coalesce(sum(case when ($1 = '' or $1 = case
     when head_status = 'dead' then 'blocked'
     when paused_at is not null then 'paused'
     when head_status = 'failed' then 'failing'
+    when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'drift') then 'drifted'
     when high_water_seq > applied_seq then 'lagging'
     else 'current' end)
   and ($2 = '' or replace(campaign_id, $2, '') <> campaign_id)

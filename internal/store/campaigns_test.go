@@ -66,6 +66,9 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
+	if err := f.NoteVerifications(f.ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}}); err != nil {
+		t.Fatal(err)
+	}
 	everything := f.visitCampaigns(outbox.CampaignFilter{Limit: 200})
 	if len(everything) != 10 {
 		t.Fatalf("campaigns are %v, want all ten", ids(everything))

@@ -247,11 +247,27 @@ from (
   limit $1
 ) as f
 group by f.projection`
+
+	countBlocking = `
+select count(distinct f.campaign_id)
+from (
+  select campaign_id, projection
+  from failures
+  where status = 'open'
+  order by campaign_id, projection, seq
+  limit $2
+) as f
+where f.projection = $1
+  and coalesce((
+    select c.state
+    from projection_cursors c
+    where c.campaign_id = f.campaign_id
+      and c.projection = f.projection), 'live') = 'live'`
 )
 
 // DescribeProjections fills in what the database knows of the loaded
-// projections: who paused them, how many campaigns each does not follow or is
-// behind in, its open failures, and whether its rows were built by another
+// projections: who paused them, how many campaigns each does not follow, is
+// behind in or holds up, its open failures, and whether its rows were built by another
 // version of its definition.
 func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
 	summary, err := s.Summary(ctx)
@@ -264,15 +280,17 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		var b batch
 		b.each(collectVersions(versions), selectVersions)
 		b.each(collectCounts(failures), countOpenFailures, asideWindow)
-		aside := make([]map[string]int64, len(loaded))
+		aside, blocking := make([]map[string]int64, len(loaded)), make([]int64, len(loaded))
 		for i, p := range loaded {
 			aside[i] = make(map[string]int64)
 			b.each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
+			b.each(func(row scanner) error { return row.Scan(&blocking[i]) }, countBlocking, p.Name, asideWindow)
 		}
 		if err := t.runAll(&b); err != nil {
 			return err
 		}
 		for i, p := range loaded {
+			p.Blocking = blocking[i]
 			describe(&p, versions[p.Name], aside[i], failures)
 			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
 			described[i] = p

@@ -85,6 +85,11 @@ select count(*),
   min(oldest_enqueued_at)
 from campaigns`
 
+const countDrifted = `
+select count(distinct campaign_id)
+from verifications
+where verdict = 'drift'`
+
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.now()
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load()}
@@ -95,6 +100,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
 			&sum.Lag.Events, &sum.Campaigns.Skips, &oldest}, selectTotals, now)
 		if err != nil {
+			return err
+		}
+		if _, err := t.one([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
 			return err
 		}
 		if oldest.Valid {

@@ -61,6 +61,8 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
 		return GuideDead
+	case s.Campaigns.Drifted > 0:
+		return "" // the section that names the campaigns leads there
 	case worked && s.Mode != outbox.ModeShadow:
 		return GuideWorker
 	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
@@ -78,6 +80,8 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 		return GuideDead
 	case outbox.StateFailing:
 		return GuideFailed
+	case outbox.StateDrifted:
+		return GuideWrong
 	case outbox.StateLagging:
 		if e.Hold == outbox.HoldNone && strings.Contains(e.Why, "no worker") {
 			return GuideWorker

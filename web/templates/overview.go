@@ -29,14 +29,16 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		state   outbox.State
 		n       int64
 		meaning string
+		testID  string
 	}{
-		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns with a dead head"},
-		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns that an operator stopped"},
-		{outbox.StateDiverged, s.Campaigns.Diverged, "Campaigns that contradict the journal"},
+		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns with a dead head", ""},
+		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns that an operator stopped", ""},
+		{outbox.StateDiverged, s.Campaigns.Diverged, "Campaigns whose projections were built from another journal", ""},
+		{outbox.StateDrifted, s.Campaigns.Drifted, "Campaigns whose live rows differ from the journal, as last verified", "count-drifted"},
 	}
 	for _, x := range states {
 		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
-			meaning: x.meaning, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
+			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
 	}
 	behind := cell{name: "behind", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: num(s.Lag.Events),
 		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,

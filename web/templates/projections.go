@@ -61,12 +61,29 @@ func projectionState(i outbox.ProjectionInfo) string {
 func notFollowed(i outbox.ProjectionInfo) string {
 	n := i.Quarantined + i.PausedCampaigns + i.Behind
 	switch {
+	case n == 0 && i.Blocking > 0:
+		return ""
 	case n == 0:
 		return "It follows every campaign."
 	case i.CountsCapped:
 		return "At least " + count(n, "campaign goes", "campaigns go") + " on without it."
 	}
 	return count(n, "campaign goes", "campaigns go") + " on without it."
+}
+
+// heldUp says how many campaigns wait for a projection; empty when none does.
+func heldUp(i outbox.ProjectionInfo) string {
+	least := ""
+	if i.CountsCapped {
+		least = "at least "
+	}
+	switch i.Blocking {
+	case 0:
+		return ""
+	case 1:
+		return "It holds up " + least + "1 campaign: an event fails in it."
+	}
+	return "It holds up " + least + num(i.Blocking) + " campaigns: events fail in it."
 }
 
 // atLeast writes a count that may be where counting ended.

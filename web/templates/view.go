@@ -80,6 +80,8 @@ func stateGlyph(s outbox.State) string {
 		return "‖"
 	case outbox.StateFailing:
 		return "↻"
+	case outbox.StateDrifted:
+		return "≠"
 	case outbox.StateLagging:
 		return "○"
 	case outbox.StateCurrent:

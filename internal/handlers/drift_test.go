@@ -1,0 +1,100 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// noteDrift writes down what a verify in the background found.
+func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
+	s.t.Helper()
+	for _, name := range []string{"campaigns", "roster"} {
+		if err := s.store.NoteVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	s.seed("c-2", "a")
+	s.seed("c-3", "a", "b")
+	s.work()
+	s.get("/api/v1/summary").want(t, 200, `"drifted":0`)
+	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "drifted")
+	s.noteDrift("c-1", outbox.VerdictDrift)
+	s.noteDrift("c-3", outbox.VerdictDrift)
+	s.seed("c-3", "a") // a new event waits, and the rows differ still
+
+	s.comes("/api/v1/summary", `drifted":2`)
+	s.comes("/", `2 campaigns have drifted`)
+	s.get("/").want(t, 200, `h-bad`, `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`, `data-testid="drifted"`).lacks(t, "campaigns are current")
+	s.get("/campaigns/c-1").want(t, 200, "s-drifted", "drifted", "The rows of 2 projections differ from the journal, as last verified", `#a-projection-is-wrong`)
+	s.get("/campaigns?state=drifted").want(t, 200, `data-testid="campaign-c-1"`, `data-testid="campaign-c-3"`).lacks(t, `data-testid="campaign-c-2"`)
+	s.get("/campaigns?state=drifted&sort=lag").want(t, 200, `data-testid="campaign-c-1"`)
+	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"state":"drifted"`, `"why":"The rows of 2 projections differ from the journal, as last verified; a rebuild fixes them"`)
+	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
+
+	m := metrics.New(s.store.Summary)
+	if body := scraped(t, m); !strings.Contains(body, "\noutboxweb_drifted_campaigns 2\n") {
+		t.Error("the gauge that the alarm watches does not say that two campaigns have drifted")
+	}
+	s.noteDrift("c-1", outbox.VerdictMatch)
+	s.noteDrift("c-3", outbox.VerdictMatch)
+	s.comes("/api/v1/summary", `drifted":0`)
+	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
+}
+
+func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	for _, id := range []string{"c-1", "c-2"} {
+		seq := int64(2)
+		err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
+			return errors.Join(tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq, EventType: "b"}, store.Failure{Message: "no seat", Fingerprint: "f"}),
+				tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq + 1, EventType: "b"}, store.Failure{Message: "no seat", Fingerprint: "f"}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":2`, `"open_failures":4`)
+	for _, page := range []string{"/projections/campaigns", "/projections"} {
+		s.get(page).want(t, 200, "It holds up 2 campaigns: events fail in it.", "s-dead", "blocking").lacks(t, "It follows every campaign.")
+	}
+	s.get("/projections/campaigns").want(t, 200, "None goes on without it.").lacks(t, "It has passed every event")
+	// What it is set aside for goes on without it, and is not held up.
+	s.quarantine()
+	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
+	s.get("/projections/campaigns").want(t, 200, "It holds up 1 campaign: an event fails in it.", "1 campaign goes on without it.")
+}
+
+// comes waits until a page says something: all who ask share what was read up
+// to some seconds ago.
+func (s *site) comes(target, text string) {
+	s.t.Helper()
+	s.comesBack(text+" on "+target, func() int {
+		if strings.Contains(s.get(target).body, text) {
+			return 200
+		}
+		return 404
+	}, 200)
+}
+
+// scraped is what Prometheus reads.
+func scraped(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	return rec.Body.String()
+}
