@@ -54,7 +54,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 			Help:    "Time of one wave from claim to release, in seconds.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		Stalled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
+		Stalled:            prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
 		PublisherDelivered: counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
 		PublisherErrors:    counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
 		PublisherReads:     counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
@@ -177,7 +177,7 @@ var (
 	skippedDesc   = desc("skipped_events", "Events that are skipped: passed over and never applied.")
 	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
 	openDesc      = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
-	driftDesc     = desc("campaign_row_drift", "Campaign rows the self-check found not to match their outbox rows, since start.")
+	driftDesc     = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
 	workerDesc    = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
 )
 

@@ -15,7 +15,7 @@ type Summary struct {
 	// OtherJournal tells that the journal is empty and the projections are not:
 	// they were built from another one.
 	OtherJournal bool            `json:"other_journal"`
-	Drift        int64           `json:"drift"` // campaign rows the self-check found not to match their outbox rows, since start
+	Drift        int64           `json:"drift"` // campaigns the self-check found not to match their rows, and repaired, since this process started
 	Instances    []InstanceState `json:"instances"`
 	Operations   OperationCounts `json:"operations"`
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -256,43 +255,18 @@ func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 // campaign; counting more would hold a snapshot for too long.
 const recountLimit = 50_000
 
-// SelfCheck recounts the rows of the next few campaigns after the given id and
-// returns the id to go on from; empty at the end. A campaign's row that does
-// not match its rows adds to the drift that Summary reports.
-func (s *Store) SelfCheck(ctx context.Context, after string, campaigns int) (string, error) {
-	last := ""
-	err := s.journal.read(ctx, func(t *tx) error {
-		var page []*campaignRow
-		err := t.each(func(rows scanner) error {
-			c := new(campaignRow)
-			err := rows.Scan(c.dest()...)
-			page = append(page, c)
-			return err
-		}, selectCampaignPage, after, campaigns)
-		if err != nil {
-			return err
+// SelfCheck is Reconcile for the next few campaigns after the given id, except
+// that it does not count very many rows. It returns the id to go on from, empty
+// at the end, and what was wrong. What drifted adds to the drift that Summary reports.
+func (s *Store) SelfCheck(ctx context.Context, after string, campaigns int) (string, []Found, error) {
+	last, found, err := s.reconcilePage(ctx, after, campaigns, (*tx).tallySmall)
+	for _, f := range found {
+		if f.Drifted {
+			s.drift.Add(1)
 		}
-		for _, c := range page {
-			last = c.id
-			if c.counts.Total() > recountLimit {
-				continue
-			}
-			counts, err := t.countRows(c.id)
-			if err != nil {
-				return err
-			}
-			standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
-			if err != nil {
-				return err
-			}
-			if counts != c.counts || int64(len(standing)) != c.skips {
-				s.drift.Add(1)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("recount campaigns: %w", err)
 	}
-	return last, nil
+	if err != nil {
+		return "", found, fmt.Errorf("check campaigns: %w", err)
+	}
+	return last, found, nil
 }

@@ -131,7 +131,7 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 	f.raw(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
 	after, steps := "", 0
 	for {
-		next, err := f.SelfCheck(f.ctx, after, 2)
+		next, _, err := f.SelfCheck(f.ctx, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -143,72 +143,101 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 	if err != nil {
 		return total, err
 	}
-	// Reconcile trusts the counts of the campaigns' rows; an operator who asks
-	// for a repair wants the rows themselves looked at.
+	// Reconcile leaves campaigns that are worked on alone; an operator who asks
+	// for a repair wants those looked at, too.
 	gaps, err := s.Gaps(ctx)
 	if err != nil {
 		return total, err
 	}
 	for _, g := range gaps {
-		repaired, err := whenFree(ctx, func() (outbox.Repaired, error) { return s.repairFree(ctx, g.CampaignID) })
+		f, err := whenFree(ctx, func() (Found, error) { return s.repairFree(ctx, g.CampaignID) })
 		if err != nil && !errors.Is(err, errHeld) {
 			return total, err
 		}
-		total.Add(repaired)
+		total.Add(f.Repaired)
 	}
 	return total, nil
 }
 
-// Reconcile compares every campaign with its watermark, and every watermark with
-// its campaign: events above it without a row get one, rows of applied events
-// are removed, and a campaign whose watermark contradicts the journal, or that
-// the journal does not know, is marked as diverged; one that no longer
-// contradicts it is not. A campaign that lost its row gets it back. Projections
-// that are behind without a replay get one. Campaigns
-// under a lease are left to their worker. A second call finds nothing to do
-// and writes nothing.
+// Reconcile compares every campaign with its rows, its events and its watermark,
+// and every watermark with its campaign: events above it without a row get one,
+// rows of applied events are removed, counts are set right, and a campaign whose
+// watermark contradicts the journal, or that the journal does not know, is marked
+// as diverged; one that no longer contradicts it is not. A campaign that lost its
+// row gets it back. Projections that are behind without a replay get one. Campaigns
+// under a lease are left to their worker. A second call finds nothing to do and
+// writes nothing.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
-	err := s.eachCampaignPage(ctx, func(page []*campaignRow, marks map[string]Watermark) error {
-		suspects, err := s.suspects(ctx, page, marks)
+	for after := ""; ; {
+		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
+		for _, f := range found {
+			total.Add(f.Repaired)
+		}
 		if err != nil {
-			return err
+			return total, fmt.Errorf("reconcile: %w", err)
 		}
-		for _, id := range suspects {
-			repaired, err := s.ReconcileCampaign(ctx, id)
-			if err != nil {
-				return err
-			}
-			total.Add(repaired)
+		if after = last; after == "" {
+			break
 		}
-		return nil
-	})
+	}
+	err := s.adoptStrays(ctx, &total)
 	if err == nil {
-		err = s.adoptStrays(ctx, &total)
+		err = s.startOwed(ctx)
 	}
 	if err != nil {
 		return total, fmt.Errorf("reconcile: %w", err)
 	}
-	if total.Inserted > 0 {
+	return total, nil
+}
+
+// Found is a campaign that did not fit its rows or its watermark, and what was
+// done about it.
+type Found struct {
+	CampaignID string
+	Repaired   outbox.Repaired
+	// Drifted is true unless a worker that died left the campaign like this.
+	Drifted bool
+}
+
+// reconcilePage is Reconcile for the next campaigns after an id, with their rows
+// counted by count. It returns the id to go on from, empty at the end, and also
+// what it did before an error.
+func (s *Store) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []Found, err error) {
+	p, err := s.readPage(ctx, after, limit, count)
+	if err != nil || len(p.rows) == 0 {
+		return "", nil, err
+	}
+	suspects, err := s.suspects(ctx, p)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, c := range suspects {
+		f, err := s.repairFree(ctx, c.id)
+		if err != nil && !errors.Is(err, errHeld) { // a worker that holds it will notice
+			return "", found, err
+		}
+		if f.Drifted = f.Drifted || p.drifted(c); f.Drifted || f.Repaired.Campaigns > 0 {
+			found = append(found, f)
+		}
+	}
+	if len(found) > 0 {
 		s.wakeUp()
 	}
-	if err := s.startOwed(ctx); err != nil {
-		return total, fmt.Errorf("reconcile: %w", err)
-	}
-	return total, nil
+	return p.rows[len(p.rows)-1].id, found, ctx.Err()
 }
 
 // ReconcileCampaign is Reconcile for one campaign.
 func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repaired, error) {
-	repaired, err := s.repairFree(ctx, id)
+	f, err := s.repairFree(ctx, id)
 	if errors.Is(err, errHeld) {
 		err = nil // its worker will notice
 	}
-	return repaired, err
+	return f.Repaired, err
 }
 
-func (s *Store) repairFree(ctx context.Context, id string) (outbox.Repaired, error) {
-	var repaired outbox.Repaired
+func (s *Store) repairFree(ctx context.Context, id string) (Found, error) {
+	f := Found{CampaignID: id}
 	err := s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
 		c, err := t.existingCampaign(id)
@@ -218,15 +247,115 @@ func (s *Store) repairFree(ctx context.Context, id string) (outbox.Repaired, err
 		if err := c.free(now); err != nil {
 			return err
 		}
-		repaired, err = s.repairCampaign(t, c, now)
+		before := *c
+		f.Repaired, err = s.repairCampaign(t, c, now)
+		f.Drifted = before.leaseOwner == "" && (f.Repaired.Campaigns > 0 || c.drifted(before))
 		return err
 	})
-	return repaired, err
+	return f, err
 }
 
 func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
 	marks, err := s.Watermarks(ctx, []string{id})
 	return marks[id], err
+}
+
+// tally is what the rows of a campaign are.
+type tally struct {
+	counts      outbox.Counts
+	first, last int64 // the lowest and the highest seq; 0 when there is no row
+}
+
+// page is some consecutive campaigns: what their rows in campaigns say and what
+// was counted, in one snapshot, and their watermarks at a later moment.
+type page struct {
+	rows    []*campaignRow
+	tallies map[string]*tally // of those that were counted
+	marks   map[string]Watermark
+}
+
+// counting counts the rows of campaigns into p.tallies.
+type counting func(t *tx, p *page) error
+
+func (s *Store) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
+	p := &page{tallies: make(map[string]*tally)}
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		if p.rows, err = t.campaignPage(after, limit); err != nil || len(p.rows) == 0 {
+			return err
+		}
+		if err := count(t, p); err != nil {
+			return fmt.Errorf("count rows: %w", err)
+		}
+		return nil
+	})
+	if err != nil || len(p.rows) == 0 {
+		return p, err
+	}
+	ids := make([]string, len(p.rows))
+	for i, c := range p.rows {
+		ids[i] = c.id
+	}
+	p.marks, err = s.Watermarks(ctx, ids)
+	return p, err
+}
+
+// drifted reports whether a campaign's row is not what was counted.
+func (p *page) drifted(c *campaignRow) bool {
+	k := p.tallies[c.id]
+	return k != nil && (k.counts != c.counts || k.first != c.head.Int64 || k.last > c.highWater)
+}
+
+// drifted reports whether a repair found that the campaign's row, as it was
+// before, did not tell what its rows are.
+func (c *campaignRow) drifted(before campaignRow) bool {
+	return c.counts != before.counts || c.head != before.head || c.headStatus != before.headStatus ||
+		c.headNext != before.headNext || c.skips != before.skips
+}
+
+const (
+	selectTallies = `
+select campaign_id,
+  count(*) filter (where status = 'pending'), count(*) filter (where status = 'processing'),
+  count(*) filter (where status = 'failed'), count(*) filter (where status = 'dead'),
+  min(seq), max(seq)
+from projection_apply_outbox
+where campaign_id `
+
+	talliesBetween = selectTallies + `between $1 and $2
+group by campaign_id`
+
+	tallyOf = selectTallies + `= $1
+group by campaign_id`
+)
+
+// tallyPage counts the rows of all campaigns of the page.
+func (t *tx) tallyPage(p *page) error {
+	for _, c := range p.rows {
+		p.tallies[c.id] = new(tally)
+	}
+	return t.each(p.addTally, talliesBetween, p.rows[0].id, p.rows[len(p.rows)-1].id)
+}
+
+// tallySmall counts the rows of the campaigns that have at most recountLimit.
+func (t *tx) tallySmall(p *page) error {
+	var b batch
+	for _, c := range p.rows {
+		if c.counts.Total() <= recountLimit {
+			p.tallies[c.id] = new(tally)
+			b.each(p.addTally, tallyOf, c.id)
+		}
+	}
+	return t.runAll(&b)
+}
+
+func (p *page) addTally(row scanner) error {
+	var id string
+	var k tally
+	err := row.Scan(&id, &k.counts.Pending, &k.counts.Processing, &k.counts.Failed, &k.counts.Dead, &k.first, &k.last)
+	if p.tallies[id] != nil {
+		p.tallies[id] = &k
+	}
+	return err
 }
 
 const campaignPage = 500
@@ -238,70 +367,70 @@ where campaign_id > $1
 order by campaign_id
 limit $2`
 
+// campaignPage reads the next campaigns after an id, in the order of ids.
+func (t *tx) campaignPage(after string, limit int) (page []*campaignRow, err error) {
+	err = t.each(func(rows scanner) error {
+		c := new(campaignRow)
+		err := rows.Scan(c.dest()...)
+		page = append(page, c)
+		return err
+	}, selectCampaignPage, after, limit)
+	return page, err
+}
+
 // eachCampaignPage walks all campaigns in pages with their watermarks. The
 // journal is read first: a watermark may be ahead of what its page says, and
 // never behind.
 func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow, map[string]Watermark) error) error {
 	after := ""
 	for {
-		var page []*campaignRow
-		var ids []string
-		err := s.journal.read(ctx, func(t *tx) error {
-			return t.each(func(rows scanner) error {
-				c := new(campaignRow)
-				err := rows.Scan(c.dest()...)
-				page, ids = append(page, c), append(ids, c.id)
-				return err
-			}, selectCampaignPage, after, campaignPage)
-		})
-		if err != nil || len(page) == 0 {
+		p, err := s.readPage(ctx, after, campaignPage, func(*tx, *page) error { return nil })
+		if err != nil || len(p.rows) == 0 {
 			return err
 		}
-		marks, err := s.Watermarks(ctx, ids)
-		if err != nil {
-			return err
-		}
-		if err := visit(page, marks); err != nil {
+		if err := visit(p.rows, p.marks); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		after = ids[len(ids)-1]
+		after = p.rows[len(p.rows)-1].id
 	}
 }
 
-// suspects lists the campaigns of a page whose row and watermark do not add
-// up. It reads little and locks nothing.
-func (s *Store) suspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) ([]string, error) {
-	odd, err := s.skipSuspects(ctx, page, marks)
+// suspects lists the campaigns of a page whose row, rows and watermark do not
+// add up. It reads little and locks nothing.
+func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
+	odd, err := s.skipSuspects(ctx, p.rows, p.marks)
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var found []*campaignRow
 	var b batch
-	for _, c := range page {
-		w := marks[c.id]
+	for _, c := range p.rows {
+		w := p.marks[c.id]
 		switch {
 		case c.leaseOwner != "" && c.leaseExpiry > s.now():
+		case p.drifted(c):
+			found = append(found, c)
 		case c.diverged != "" && w.AppliedSeq > c.highWater:
 		case c.diverged != "" && w.AppliedSeq == 0, c.diverged == "" && (odd[c.id] || s.disagrees(c, w)):
-			ids = append(ids, c.id)
+			found = append(found, c)
 		case w.AppliedSeq > 0:
-			at := len(ids)
-			ids = append(ids, c.id)
+			at := len(found)
+			found = append(found, c)
 			b.each(func(row scanner) error {
 				var hash string
 				err := row.Scan(&hash)
 				if (hash == w.AppliedHash) == (c.diverged == "") {
-					ids[at] = "" // built from the event that the journal has, or still not
+					found[at] = nil // built from the event that the journal has, or still not
 				}
 				return err
 			}, selectChainHash, c.id, w.AppliedSeq)
 		}
 	}
 	err = s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
-	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), err
+	return slices.DeleteFunc(found, func(c *campaignRow) bool { return c == nil }), err
 }
 
 // disagrees reports whether a campaign's row says something else than its
@@ -366,6 +495,11 @@ delete from projection_apply_outbox
 where campaign_id = $1
   and seq <= $2`
 
+	deleteStrayRows = `
+delete from projection_apply_outbox
+where campaign_id = $1
+  and seq > $2`
+
 	resetProcessing = `
 update projection_apply_outbox
 set status = 'pending', updated_at = $2
@@ -394,8 +528,11 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
 	if reason == "" {
 		r, err = s.repairRows(t, c, w, now)
-	} else if c.diverged == "" {
-		r = outbox.Repaired{Campaigns: 1, Diverged: 1}
+	} else {
+		if c.diverged == "" {
+			r = outbox.Repaired{Campaigns: 1, Diverged: 1}
+		}
+		err = t.recountWithHead(c)
 	}
 	if err != nil {
 		return r, err
@@ -450,10 +587,7 @@ func (t *tx) dropLease(c *campaignRow, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
 	_, err := t.exec(resetProcessing, c.id, now)
 	if err == nil {
-		err = t.recount(c)
-	}
-	if err == nil {
-		err = t.refreshHead(c)
+		err = t.recountWithHead(c)
 	}
 	if err != nil {
 		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
@@ -465,6 +599,11 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 	if r.Removed, err = t.exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
 	}
+	stray, err := t.exec(deleteStrayRows, c.id, c.highWater)
+	if err != nil {
+		return r, fmt.Errorf("remove rows without an event of campaign %q: %w", c.id, err)
+	}
+	r.Removed += stray
 	if r.Inserted, err = t.exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
 		return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 	}
@@ -476,10 +615,7 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 		r.Campaigns = 1
 	}
 	c.applied = w.AppliedSeq
-	if err := t.recount(c); err != nil {
-		return r, err
-	}
-	return r, t.refreshHead(c)
+	return r, t.recountWithHead(c)
 }
 
 // EnqueueMissing gives the events of a campaign that are neither applied nor have

@@ -306,6 +306,14 @@ func (t *tx) recount(c *campaignRow) error {
 	return nil
 }
 
+// recountWithHead is recount, and reads the head anew.
+func (t *tx) recountWithHead(c *campaignRow) error {
+	if err := t.recount(c); err != nil {
+		return err
+	}
+	return t.refreshHead(c)
+}
+
 func (t *tx) countRows(campaign string) (outbox.Counts, error) {
 	var counts outbox.Counts
 	c := campaignRow{}

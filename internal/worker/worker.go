@@ -299,13 +299,17 @@ const (
 	selfCheckCampaigns = 20
 )
 
-// selfCheck returns a step that recounts a few campaigns each time, going
-// round all of them.
+// selfCheck returns a step that compares a few campaigns with their rows and
+// watermarks each time, going round all of them, and repairs what does not fit.
 func (w *Worker) selfCheck() func(context.Context) (bool, error) {
 	after := ""
 	return func(ctx context.Context) (bool, error) {
-		var err error
-		after, err = w.Store.SelfCheck(ctx, after, selfCheckCampaigns)
+		next, found, err := w.Store.SelfCheck(ctx, after, selfCheckCampaigns)
+		after = next
+		for _, f := range found {
+			w.Logger.Warn("the self-check repaired a campaign that did not match its rows", "campaign", f.CampaignID,
+				"rows_inserted", f.Repaired.Inserted, "rows_removed", f.Repaired.Removed, "diverged", f.Repaired.Diverged > 0)
+		}
 		return false, err
 	}
 }

@@ -52,7 +52,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("warn", "%s failed and will be retried.", count(s.Counts.Failed, "row", "rows"))
 	}
 	if s.Drift > 0 {
-		add("warn", "The self-check found %s whose counts did not match its rows.", count(s.Drift, "campaign", "campaigns"))
+		add("warn", "The self-check found and repaired %s.", count(s.Drift, "campaign that did not match its rows", "campaigns that did not match their rows"))
 	}
 	if n := s.Campaigns.Paused; n > 0 {
 		add("warn", "%s paused.", ofTotal(n, s.Campaigns.Total))

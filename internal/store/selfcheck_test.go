@@ -1,0 +1,126 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// selfCheck goes round all campaigns once and returns what it found.
+func (f *fixture) selfCheck() (found []store.Found) {
+	f.tb.Helper()
+	for after := ""; ; {
+		next, more, err := f.SelfCheck(f.ctx, after, 2)
+		if err != nil {
+			f.tb.Fatal(err)
+		}
+		found = append(found, more...)
+		if after = next; next == "" {
+			return found
+		}
+	}
+}
+
+// calm fails when another self-check changes or writes anything.
+func (f *fixture) calm() {
+	f.tb.Helper()
+	before := f.modified()
+	f.unchanged(func() {
+		if found := f.selfCheck(); len(found) > 0 {
+			f.tb.Errorf("another check found %+v", found)
+		}
+	})
+	if after := f.modified(); after != before {
+		f.tb.Errorf("another check wrote: from\n%sto\n%s", before, after)
+	}
+}
+
+// drift is what a process says of its self-check.
+func (f *fixture) drift() int64 {
+	f.tb.Helper()
+	s, err := f.Summary(f.ctx)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return s.Drift
+}
+
+// losses are ways in which rows get lost past the store.
+var losses = map[string]func(f *fixture){
+	"with counts that do not miss them": func(f *fixture) {
+		f.raw(`delete from projection_apply_outbox where campaign_id = 'a'`)
+	},
+	"in part": func(f *fixture) {
+		f.raw(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 4`)
+	},
+	"with counts set right by a claim": func(f *fixture) {
+		f.raw(`delete from projection_apply_outbox where campaign_id = 'a'`)
+		f.clock.advance(time.Second)
+		f.noClaim(one)
+	},
+	"with others put in their place": func(f *fixture) {
+		f.raw(`update projection_apply_outbox set seq = 1 where campaign_id = 'a' and seq = 4`)
+	},
+}
+
+func TestReconcile_repairsRowsThatAreGone(t *testing.T) {
+	t.Parallel()
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.append("a", 2)
+			f.drain()
+			f.append("a", 3)
+			lose(f)
+			if r, err := f.Reconcile(f.ctx); err != nil || r.Campaigns != 1 || r.Inserted == 0 {
+				t.Errorf("reconciled %+v, %v, want rows inserted", r, err)
+			}
+			f.settledNow()
+			f.exact("a")
+			f.sound()
+			f.clock.advance(time.Second)
+			f.drain()
+			if w := f.watermark("a"); w.AppliedSeq != 5 {
+				t.Errorf("applied to %d, want 5", w.AppliedSeq)
+			}
+		})
+	}
+}
+
+func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	scenes := map[string]func(f *fixture){
+		"counts": func(f *fixture) { f.raw(`update campaigns set pending = 9, dead = 1 where campaign_id = 'a'`) },
+	}
+	for name, lose := range losses {
+		scenes["rows "+name] = lose
+	}
+	for name, breaks := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			for _, id := range []string{"0", "a", "b"} {
+				f.append(id, 2)
+				f.drain()
+			}
+			f.append("a", 3)
+			breaks(f)
+			woken := false
+			f.OnWork(func() { woken = true })
+			if found := f.selfCheck(); !woken || len(found) != 1 || found[0].CampaignID != "a" || f.drift() != 1 {
+				t.Errorf("woken: %v; found %+v; drift is %d, want campaign a", woken, found, f.drift())
+			}
+			f.exact("a")
+			f.sound()
+			f.calm()
+			f.clock.advance(time.Second)
+			f.drain()
+			if got := f.campaign("a").State(); got != outbox.StateCurrent {
+				t.Errorf("campaign is %s, want current", got)
+			}
+		})
+	}
+}
