@@ -27,6 +27,8 @@ type Campaign struct {
 	HeadSeq          int64 // the lowest seq that has a row; 0 when none has
 	HeadStatus       Status
 	HeadNextAttempt  time.Time // when the head may be tried; zero without a head
+	DueAt            time.Time // when workers look at it next; zero when they do not, or when that is not known
+	Unqueued         bool      // workers do not look at it
 	Counts           Counts
 	OldestEnqueuedAt time.Time // append time of the head's event; zero without a head
 	Lease            *Lease    // nil when nobody holds it

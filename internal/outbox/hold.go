@@ -17,6 +17,7 @@ const (
 	HoldEmpty    Hold = "empty"    // it has no row
 	HoldLease    Hold = "lease"    // a worker holds it
 	HoldBackoff  Hold = "backoff"  // its head is tried again later
+	HoldUnqueued Hold = "unqueued" // a worker may take it, but none looks at it
 	HoldNone     Hold = "none"     // a worker may take it
 )
 
@@ -82,9 +83,16 @@ func (c Campaign) Standing() Standing {
 }
 
 // Explain says why the campaign is or is not moving, by the rule that workers
-// claim by.
+// claim by and by when they look at it.
 func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	hold, until := c.Standing().Hold(now.UnixMicro())
+	unseen := (hold == HoldNone || hold == HoldBackoff) && (c.Unqueued || c.DueAt.UnixMicro() > until)
+	if unseen {
+		hold, until = HoldUnqueued, 0
+		if !c.Unqueued {
+			until = c.DueAt.UnixMicro()
+		}
+	}
 	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
 	if drift := c.driftText(); drift != "" && c.LagEvents() == 0 && hold == HoldEmpty {
 		e.Why = drift
@@ -127,7 +135,7 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return c.whyEmpty(around.Mode)
 	}
 	if c.HeadSeq > c.AppliedSeq+1 {
-		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; replay repairs the gap", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
+		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; the self-check of a running worker repairs the gap within a minute", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
 	}
 	if hold == HoldLease && IsRun(c.Lease.Owner) {
 		return fmt.Sprintf("It is held by %s, and events are applied once that is done; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
@@ -138,10 +146,20 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	if around.Mode == ModeShadow {
 		return "The mode is shadow_only: rows are rehearsed and never applied"
 	}
+	if hold == HoldUnqueued {
+		return c.whyUnqueued(now)
+	}
 	if hold == HoldBackoff {
 		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
 	}
 	return c.whyReady(now, around.Worker)
+}
+
+func (c Campaign) whyUnqueued(now time.Time) string {
+	if c.Unqueued {
+		return "Ready, but missing from the queue of due campaigns; the self-check of a running worker adds it within a minute"
+	}
+	return fmt.Sprintf("Ready, but a clock that was ahead queued it to start in %s; the self-check of a running worker corrects that within a minute", Age(c.DueAt.Sub(now)))
 }
 
 func (c Campaign) whyEmpty(mode Mode) string {
@@ -151,7 +169,7 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	case mode == ModeInline:
 		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", eventsAre(c.LagEvents()))
 	default:
-		return fmt.Sprintf("%d events have neither been applied nor have a row; replay repairs the gap", c.Gap())
+		return fmt.Sprintf("%d events have neither been applied nor have a row; the self-check of a running worker repairs the gap within a minute", c.Gap())
 	}
 }
 

@@ -86,6 +86,9 @@ func (r Retry) Delay(n int) time.Duration {
 	return min(d, limit)
 }
 
+// Longest is the longest wait after any failure.
+func (r Retry) Longest() time.Duration { return r.Delay(r.Attempts()) }
+
 const maxFingerprint = 200 // bytes
 
 // Fingerprint folds an error's text into the form that groups like failures:

@@ -187,6 +187,7 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"held":              {with(func(c *outbox.Campaign) { c.Lease = held }), outbox.ModeOutbox, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
 		"lease ran out":     {with(func(c *outbox.Campaign) { c.Lease = ran }), outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
 		"shadow":            {pending, outbox.ModeShadow, outbox.StateLagging, "The mode is shadow_only: rows are rehearsed and never applied"},
+		"never tried":       {with(func(c *outbox.Campaign) { c.HeadNextAttempt = noon.Add(time.Hour) }), outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
 		"failed":            {failed, outbox.ModeOutbox, outbox.StateFailing, "Event 5 failed and is tried again in 8 s"},
 		"failed and due":    {func() outbox.Campaign { c := failed; c.HeadNextAttempt = noon; return c }(), outbox.ModeOutbox, outbox.StateFailing, "Ready: the next free worker takes it"},
 		"dead":              {dead, outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead and 4 rows wait behind it; requeue it once its cause is mended"},
@@ -194,10 +195,10 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"dead and paused":   {func() outbox.Campaign { c := dead; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead"},
 		"failed and paused": {func() outbox.Campaign { c := failed; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana"},
 		"diverged":          {func() outbox.Campaign { c := dead; c.Diverged = "built elsewhere"; return c }(), outbox.ModeOutbox, outbox.StateDiverged, "Diverged: built elsewhere"},
-		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; replay repairs the gap"},
+		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; the self-check"},
 		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended and not applied yet: the append is applying, or its process died and replay repairs the gap"},
 		"no rows, applied":  {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
-		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; replay repairs the gap"},
+		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; the self-check"},
 	} {
 		if got := c.campaign.State(); got != c.state {
 			t.Errorf("%s: state is %s, want %s", name, got, c.state)

@@ -154,6 +154,13 @@ func (c *campaignRow) schedule(now int64) {
 // being applied by the request that appended them, or it died.
 func (c *campaignRow) bare() bool { return !c.head.Valid && c.highWater > c.applied }
 
+// mistimed reports whether workers are to look at the campaign later than they
+// may take it, or never.
+func (c *campaignRow) mistimed(now int64) bool {
+	_, until := c.standing().Hold(now)
+	return until > 0 && (!c.due.Valid || c.due.Int64 > until)
+}
+
 // standing is what decides whether a worker may take the campaign.
 func (c *campaignRow) standing() outbox.Standing {
 	return outbox.Standing{Diverged: c.diverged != "", Paused: c.pausedAt.Valid, Head: outbox.Status(c.headStatus.String),
@@ -216,6 +223,7 @@ func (c *campaignRow) view() outbox.Campaign {
 	v := outbox.Campaign{
 		CampaignID: c.id, HighWaterSeq: c.highWater, AppliedSeq: c.applied,
 		HeadSeq: c.head.Int64, HeadStatus: outbox.Status(c.headStatus.String), HeadNextAttempt: at(c.headNext.Int64),
+		DueAt: at(c.due.Int64), Unqueued: !c.due.Valid,
 		Counts: c.counts, OldestEnqueuedAt: at(c.oldest.Int64), Diverged: c.diverged, Skips: c.skips, UpdatedAt: at(c.updatedAt),
 	}
 	if c.leaseOwner != "" {

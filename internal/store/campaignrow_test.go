@@ -323,6 +323,11 @@ func (h *history) holds() {
 
 // checks asks the store itself whether it is sound.
 func (h *history) checks() {
+	for _, found := range h.selfCheck() {
+		if found.Drifted || found.Mistimed {
+			h.t.Fatalf("the self-check found %+v", found)
+		}
+	}
 	report, err := h.Check(h.ctx, quiet)
 	if err != nil {
 		h.t.Fatal(err)

@@ -255,18 +255,77 @@ func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 // campaign; counting more would hold a snapshot for too long.
 const recountLimit = 50_000
 
-// SelfCheck is Reconcile for the next few campaigns after the given id, except
-// that it does not count very many rows. It returns the id to go on from, empty
-// at the end, and what was wrong. What drifted adds to the drift that Summary reports.
-func (s *Store) SelfCheck(ctx context.Context, after string, campaigns int) (string, []Found, error) {
-	last, found, err := s.reconcilePage(ctx, after, campaigns, (*tx).tallySmall)
+// Round is where a self-check stands. The zero value begins one.
+type Round struct {
+	Campaign string // compared last; empty at the end of a round
+	lag      int64  // of the campaign that was looked at last among those that lag
+	lagging  string // and its id; empty at the end
+	rested   time.Time
+}
+
+// laggingChecked is how many of the campaigns that lag are looked at in a step of
+// the self-check, and laggingRest how many times as long as that took none are:
+// without an index it takes 40 ms where there are 100,000 campaigns.
+const (
+	laggingChecked = 2000
+	laggingRest    = 100
+)
+
+// SelfCheck is Reconcile for the next few campaigns of a round, except that it
+// does not count very many rows; and it repairs, of the next many that lag, those
+// whose own row shows that they would wait for ever or too long. It returns where
+// to go on and what was wrong. What drifted adds to the drift that Summary
+// reports.
+func (s *Store) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []Found, err error) {
+	next = at
+	if next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall); err == nil {
+		var more []Found
+		more, err = s.checkLagging(ctx, &next)
+		found = append(found, more...)
+	}
 	for _, f := range found {
 		if f.Drifted {
 			s.drift.Add(1)
 		}
 	}
 	if err != nil {
-		return "", found, fmt.Errorf("check campaigns: %w", err)
+		return Round{}, found, fmt.Errorf("check campaigns: %w", err)
 	}
-	return last, found, nil
+	return next, found, nil
+}
+
+func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
+	began := time.Now()
+	if began.Before(at.rested) {
+		return nil, nil
+	}
+	if at.lagging == "" {
+		at.lag = farPast
+	}
+	var amiss []*campaignRow
+	seen := 0
+	err := s.journal.read(ctx, func(t *tx) error {
+		return t.each(func(rows scanner) error {
+			c := new(campaignRow)
+			if err := rows.Scan(c.dest()...); err != nil {
+				return err
+			}
+			at.lag, at.lagging, seen = c.applied-c.highWater, c.id, seen+1
+			if at.lag >= 0 {
+				return errEnough
+			}
+			if s.amiss(c) {
+				amiss = append(amiss, c)
+			}
+			return nil
+		}, campaignsByLag.up, at.lag, at.lagging, "", laggingChecked)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if at.lag >= 0 || seen < laggingChecked {
+		at.lagging = ""
+	}
+	at.rested = time.Now().Add(laggingRest * time.Since(began))
+	return s.repairEach(ctx, amiss)
 }

@@ -129,13 +129,13 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 		f.append(id, 2)
 	}
 	f.raw(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
-	after, steps := "", 0
+	after, steps := store.Round{}, 0
 	for {
 		next, _, err := f.SelfCheck(f.ctx, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if next == "" {
+		if next.Campaign == "" {
 			break
 		}
 		after = next

@@ -524,7 +524,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.ActOfKey(f.ctx, "k")
 	must(err)
-	_, _, err = f.SelfCheck(f.ctx, "", 10)
+	_, _, err = f.SelfCheck(f.ctx, store.Round{}, 10)
 	must(err)
 	f.gaps()
 	_, err = f.Check(f.ctx, quiet)

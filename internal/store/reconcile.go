@@ -196,8 +196,12 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 type Found struct {
 	CampaignID string
 	Repaired   outbox.Repaired
-	// Drifted is true unless a worker that died left the campaign like this.
+	// Drifted is true unless a worker that died, or a wrong clock, left the
+	// campaign like this.
 	Drifted bool
+	// Mistimed is true when something was to happen later than the settings
+	// allow, since a clock was ahead of this one.
+	Mistimed bool
 }
 
 // reconcilePage is Reconcile for the next campaigns after an id, with their rows
@@ -212,19 +216,27 @@ func (s *Store) reconcilePage(ctx context.Context, after string, limit int, coun
 	if err != nil {
 		return "", nil, err
 	}
+	if found, err = s.repairEach(ctx, suspects); err != nil {
+		return "", found, err
+	}
+	return p.rows[len(p.rows)-1].id, found, ctx.Err()
+}
+
+// repairEach repairs campaigns, except those that turn out to be held or sound.
+func (s *Store) repairEach(ctx context.Context, suspects []*campaignRow) (found []Found, err error) {
 	for _, c := range suspects {
 		f, err := s.repairFree(ctx, c.id)
 		if err != nil && !errors.Is(err, errHeld) { // a worker that holds it will notice
-			return "", found, err
+			return found, err
 		}
-		if f.Drifted = f.Drifted || p.drifted(c); f.Drifted || f.Repaired.Campaigns > 0 {
+		if f.Repaired.Campaigns > 0 {
 			found = append(found, f)
 		}
 	}
 	if len(found) > 0 {
 		s.wakeUp()
 	}
-	return p.rows[len(p.rows)-1].id, found, ctx.Err()
+	return found, nil
 }
 
 // ReconcileCampaign is Reconcile for one campaign.
@@ -236,23 +248,82 @@ func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repair
 	return f.Repaired, err
 }
 
-func (s *Store) repairFree(ctx context.Context, id string) (Found, error) {
-	f := Found{CampaignID: id}
-	err := s.journal.write(ctx, func(t *tx) error {
+// repairFree repairs a campaign that nobody holds. Of one that somebody holds only
+// the times are corrected, and errHeld comes back beside that.
+func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) {
+	var held error
+	err = s.journal.write(ctx, func(t *tx) error {
 		now := s.now()
 		c, err := t.existingCampaign(id)
 		if err != nil {
 			return err
 		}
-		if err := c.free(now); err != nil {
+		before := *c
+		f = Found{CampaignID: id}
+		if err := s.shorten(t, c, now); err != nil {
 			return err
 		}
-		before := *c
-		f.Repaired, err = s.repairCampaign(t, c, now)
-		f.Drifted = before.leaseOwner == "" && (f.Repaired.Campaigns > 0 || c.drifted(before))
-		return err
+		f.Mistimed = *c != before || c.due.Valid && c.mistimed(now+clockTolerance)
+		f.Drifted = !c.due.Valid && c.mistimed(now)
+		if held = c.free(now); held == nil {
+			f.Repaired, err = s.repairCampaign(t, c, now)
+			f.Drifted = f.Drifted || before.leaseOwner == "" && (f.Repaired.Campaigns > 0 || c.drifted(before))
+		}
+		if !f.Drifted && !f.Mistimed || err != nil {
+			return err
+		}
+		f.Repaired.Campaigns = 1
+		c.schedule(now)
+		return t.save(c, now)
 	})
-	return f, err
+	return f, cmp.Or(err, held)
+}
+
+// clockTolerance is how far, in microseconds, the clocks of instances may be
+// apart without anybody minding.
+const clockTolerance = 1_000_000
+
+// overdrawn reports whether a lease or the wait of a failed head ends later than
+// the settings allow from now.
+func (s *Store) overdrawn(c *campaignRow, now int64) (lease, wait bool) {
+	now += clockTolerance
+	return c.leaseOwner != "" && c.leaseExpiry > now+s.options.Lease.Microseconds(),
+		outbox.Status(c.headStatus.String) == outbox.Failed && c.headNext.Int64 > now+s.options.Retry.Longest().Microseconds()
+}
+
+const waitRow = `
+update projection_apply_outbox
+set next_attempt_at = $3, updated_at = $4
+where campaign_id = $1
+  and seq = $2`
+
+// shorten makes a lease and the wait of a failed head as long as the settings
+// allow from now, when a clock that was ahead made them longer.
+func (s *Store) shorten(t *tx, c *campaignRow, now int64) error {
+	lease, wait := s.overdrawn(c, now)
+	if lease {
+		c.leaseExpiry = now + s.options.Lease.Microseconds()
+	}
+	if wait {
+		var attempts int
+		if _, err := t.one([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, c.head.Int64); err != nil {
+			return err
+		}
+		c.headNext.Int64 = now + s.options.Retry.Delay(attempts).Microseconds()
+		if _, err := t.exec(waitRow, c.id, c.head.Int64, c.headNext.Int64, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// amiss reports whether the campaign's row alone shows that something is wrong:
+// it waits longer than it may, or has fewer or more rows than events to apply.
+func (s *Store) amiss(c *campaignRow) bool {
+	now := s.now()
+	lease, wait := s.overdrawn(c, now)
+	return lease || wait || c.mistimed(now+clockTolerance) ||
+		c.leaseOwner == "" && c.diverged == "" && s.options.Mode.Enqueues() && c.counts.Total() != c.highWater-c.applied
 }
 
 func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
@@ -410,6 +481,8 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 	for _, c := range p.rows {
 		w := p.marks[c.id]
 		switch {
+		case s.amiss(c):
+			found = append(found, c)
 		case c.leaseOwner != "" && c.leaseExpiry > s.now():
 		case p.drifted(c):
 			found = append(found, c)

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,13 +12,13 @@ import (
 // selfCheck goes round all campaigns once and returns what it found.
 func (f *fixture) selfCheck() (found []store.Found) {
 	f.tb.Helper()
-	for after := ""; ; {
-		next, more, err := f.SelfCheck(f.ctx, after, 2)
+	for at := (store.Round{}); ; {
+		next, more, err := f.SelfCheck(f.ctx, at, 2)
 		if err != nil {
 			f.tb.Fatal(err)
 		}
 		found = append(found, more...)
-		if after = next; next == "" {
+		if at = next; at.Campaign == "" {
 			return found
 		}
 	}
@@ -123,4 +124,70 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// selfChecks fails unless one step of the self-check finds just one campaign.
+func (f *fixture) selfChecks(id string) store.Found {
+	f.tb.Helper()
+	_, found, err := f.SelfCheck(f.ctx, store.Round{}, 1)
+	if err != nil || len(found) != 1 || found[0].CampaignID != id {
+		f.tb.Fatalf("the self-check found %+v, %v, want %s", found, err, id)
+	}
+	return found[0]
+}
+
+func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		before func(f *fixture)
+		hold   outbox.Hold // once it is repaired
+	}{
+		"ready":   {func(*fixture) {}, outbox.HoldNone},
+		"failing": {func(f *fixture) { f.fail("boom", "a") }, outbox.HoldBackoff},
+		"leased":  {func(f *fixture) { f.claim(one, 1) }, outbox.HoldLease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			for _, id := range []string{"0", "1", "2"} {
+				f.append(id, 1)
+			}
+			f.drain()
+			f.append("a", 3)
+			scene.before(f)
+			f.raw(`update campaigns set due_at = null where campaign_id = 'a'`)
+			if e := f.explained("a"); scene.hold != outbox.HoldLease && (e.Hold != outbox.HoldUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
+				t.Errorf("explained as %+v", e)
+			}
+			f.clock.advance(10 * time.Minute)
+			f.noClaim(one)
+			f.clock.advance(-10 * time.Minute)
+			if found := f.selfChecks("a"); !found.Drifted {
+				t.Errorf("found %+v, want it to have drifted", found)
+			}
+			f.exact("a")
+			if e := f.explained("a"); e.Hold != scene.hold {
+				t.Errorf("then explained as %+v, want %s", e, scene.hold)
+			}
+			f.calm()
+			f.clock.advance(10 * time.Minute)
+			f.drain()
+			f.sound()
+		})
+	}
+}
+
+func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"0", "1", "2"} {
+		f.append(id, 1)
+	}
+	f.drain()
+	f.append("a", 3)
+	f.raw(`delete from projection_apply_outbox`)
+	f.noClaim(one)
+	f.selfChecks("a")
+	f.drain()
+	f.sound()
 }

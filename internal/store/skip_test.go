@@ -342,7 +342,7 @@ func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
 	f.exact("a")
 	f.sound()
 	f.raw(`update campaigns set skips = 0`)
-	f.reconcile(outbox.Repaired{})
+	f.reconcile(outbox.Repaired{Campaigns: 1})
 	f.exact("a")
 }
 

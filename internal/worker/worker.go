@@ -302,12 +302,12 @@ const (
 // selfCheck returns a step that compares a few campaigns with their rows and
 // watermarks each time, going round all of them, and repairs what does not fit.
 func (w *Worker) selfCheck() func(context.Context) (bool, error) {
-	after := ""
+	var at store.Round
 	return func(ctx context.Context) (bool, error) {
-		next, found, err := w.Store.SelfCheck(ctx, after, selfCheckCampaigns)
-		after = next
+		next, found, err := w.Store.SelfCheck(ctx, at, selfCheckCampaigns)
+		at = next
 		for _, f := range found {
-			w.Logger.Warn("the self-check repaired a campaign that did not match its rows", "campaign", f.CampaignID,
+			w.Logger.Warn("the self-check repaired a campaign", "campaign", f.CampaignID, "drifted", f.Drifted, "mistimed", f.Mistimed,
 				"rows_inserted", f.Repaired.Inserted, "rows_removed", f.Repaired.Removed, "diverged", f.Repaired.Diverged > 0)
 		}
 		return false, err

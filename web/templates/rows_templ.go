@@ -947,7 +947,7 @@ func nextAttempt(p Page, r outbox.Row) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case !r.NextAttemptAt.After(p.Now):
+		case r.Status == outbox.Pending || !r.NextAttemptAt.After(p.Now):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<span>due now</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
