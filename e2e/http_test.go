@@ -22,7 +22,7 @@ func TestHTTP_probesAndMetrics(t *testing.T) {
 	}
 	for _, series := range []string{
 		`outboxweb_rows{status="pending"}`, `outboxweb_rows{status="processing"}`, `outboxweb_rows{status="failed"}`, `outboxweb_rows{status="dead"}`,
-		"outboxweb_oldest_row_age_seconds", "outboxweb_events_applied_total", "outboxweb_apply_failures_total",
+		"outboxweb_oldest_row_age_seconds", "outboxweb_oldest_retryable_age_seconds", "outboxweb_events_applied_total", "outboxweb_apply_failures_total",
 		"outboxweb_lag_events", "outboxweb_blocked_campaigns", "outboxweb_fenced_total",
 	} {
 		if n := s.metric(t, series); n != 0 {

@@ -100,11 +100,8 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", thousands(s.Counts.Pending), thousands(s.Counts.Processing), thousands(s.Counts.Failed), thousands(s.Counts.Dead))
 	t.Flush()
 	fmt.Fprintln(w)
-	oldest := "none"
-	if s.Oldest != nil {
-		oldest = fmt.Sprintf("campaign %s seq %d, appended %s ago", s.Oldest.CampaignID, s.Oldest.Seq, outbox.Age(s.AsOf.Sub(s.Oldest.EnqueuedAt)))
-	}
-	fmt.Fprintln(t, "oldest row\t"+oldest)
+	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
+	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
 	fmt.Fprintf(t, "lag\t%s events, %s\n", thousands(s.Lag.Events), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
 		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
@@ -119,6 +116,13 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Surroundings()))
 	}
 	t.Flush()
+}
+
+func oldestLine(o *outbox.Oldest, now time.Time) string {
+	if o == nil {
+		return "none"
+	}
+	return fmt.Sprintf("campaign %s seq %d, appended %s ago", o.CampaignID, o.Seq, outbox.Age(now.Sub(o.EnqueuedAt)))
 }
 
 func workerLine(s outbox.Summary) string {

@@ -235,7 +235,7 @@ func TestSummary_hasTheFieldsOfTheContract(t *testing.T) {
 	s.seed("c-1", "a", poison, "b")
 	s.work()
 	sum := decodeAs[map[string]any](t, s.get("/api/v1/summary").want(t, 200))
-	for _, name := range []string{"mode", "as_of", "counts", "oldest", "campaigns", "lag", "throughput", "worker"} {
+	for _, name := range []string{"mode", "as_of", "counts", "oldest", "oldest_retryable", "campaigns", "lag", "throughput", "worker"} {
 		if _, ok := sum[name]; !ok {
 			t.Errorf("the summary lacks %s", name)
 		}

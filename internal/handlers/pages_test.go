@@ -34,7 +34,7 @@ func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
 	s := newSite(t).trouble()
 	a := s.get("/").want(t, 200,
 		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
-		`data-testid="oldest-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
+		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
 		"1 of 2 campaigns is blocked by a dead head.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/rows/c-1/2"`, `href="/rows?status=dead"`)
 	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
 }
@@ -226,7 +226,7 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 		{"events without rows", outbox.Summary{Mode: outbox.ModeInline, Worker: worker, Campaigns: outbox.CampaignCounts{Total: 1, Lagging: 1},
 			Lag: outbox.Lag{Events: 1}}, "busy", "1 event still to be applied, in 1 campaign."},
 		{"silent worker", outbox.Summary{Worker: outbox.WorkerSummary{Running: true, LastSeen: &long}, Counts: outbox.Counts{Pending: 3},
-			Oldest: &outbox.Oldest{EnqueuedAt: long}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
+			OldestRetryable: &outbox.Oldest{EnqueuedAt: long}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
 		{"blocked and diverged", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
 		{"an instance fell silent", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 3},
 			Instances: []outbox.InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},

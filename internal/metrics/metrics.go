@@ -167,7 +167,8 @@ type state struct {
 
 var (
 	rowsDesc      = desc("rows", "Outbox rows by status.", "status")
-	oldestDesc    = desc("oldest_row_age_seconds", "Age of the oldest outstanding row, from the append of its event; 0 when none waits.")
+	oldestDesc    = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
+	retryableDesc = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
 	lagDesc       = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
 	campaignsDesc = desc("campaigns", "Campaigns in the journal.")
 	blockedDesc   = desc("blocked_campaigns", "Campaigns whose head is dead.")
@@ -186,7 +187,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
 		pausedDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
 		ch <- d
 	}
@@ -206,14 +207,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	for _, status := range outbox.Statuses {
 		gauge(rowsDesc, float64(sum.Counts.Of(status)), string(status))
 	}
-	var oldest, running float64
-	if sum.Oldest != nil {
-		oldest = sum.Oldest.AgeSeconds
-	}
+	running := 0.0
 	if sum.Worker.Running {
 		running = 1
 	}
-	gauge(oldestDesc, oldest)
+	gauge(oldestDesc, sum.Lag.MaxSeconds)
+	gauge(retryableDesc, sum.Lag.RetryableSeconds)
 	gauge(lagDesc, float64(sum.Lag.Events))
 	gauge(campaignsDesc, float64(sum.Campaigns.Total))
 	gauge(blockedDesc, float64(sum.Campaigns.Blocked))

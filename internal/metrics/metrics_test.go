@@ -25,8 +25,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 	m := New(func(context.Context) (outbox.Summary, error) {
 		return outbox.Summary{
 			Counts:     outbox.Counts{Pending: 7, Dead: 2},
-			Oldest:     &outbox.Oldest{AgeSeconds: 12.5},
-			Lag:        outbox.Lag{Events: 9},
+			Lag:        outbox.Lag{Events: 9, MaxSeconds: 12.5, RetryableSeconds: 1.5},
 			Campaigns:  outbox.CampaignCounts{Total: 4, Blocked: 2, Diverged: 1, Drifted: 10, Paused: 3, Skips: 5},
 			Operations: outbox.OperationCounts{Running: 6, Unacknowledged: 8},
 			Drift:      1,
@@ -47,6 +46,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_rows{status="failed"} 0`,
 		`outboxweb_rows{status="dead"} 2`,
 		`outboxweb_oldest_row_age_seconds 12.5`,
+		`outboxweb_oldest_retryable_age_seconds 1.5`,
 		`outboxweb_lag_events 9`,
 		`outboxweb_campaigns 4`,
 		`outboxweb_blocked_campaigns 2`,

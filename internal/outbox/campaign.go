@@ -30,7 +30,7 @@ type Campaign struct {
 	DueAt            time.Time // when workers look at it next; zero when they do not, or when that is not known
 	Unqueued         bool      // workers do not look at it
 	Counts           Counts
-	OldestEnqueuedAt time.Time // append time of the head's event; zero without a head
+	OldestEnqueuedAt time.Time // append time of the oldest event that is not applied; zero when all are
 	Lease            *Lease    // nil when nobody holds it
 	Paused           *Pause    // nil when it runs
 	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well

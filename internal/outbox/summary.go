@@ -4,14 +4,17 @@ import "time"
 
 // Summary is the state of the whole system at one moment.
 type Summary struct {
-	Mode       Mode           `json:"mode"`
-	AsOf       time.Time      `json:"as_of"`
-	Counts     Counts         `json:"counts"`
-	Oldest     *Oldest        `json:"oldest"` // nil when no row waits
-	Campaigns  CampaignCounts `json:"campaigns"`
-	Lag        Lag            `json:"lag"`
-	Throughput Throughput     `json:"throughput"`
-	Worker     WorkerSummary  `json:"worker"`
+	Mode   Mode      `json:"mode"`
+	AsOf   time.Time `json:"as_of"`
+	Counts Counts    `json:"counts"`
+	// Oldest is the oldest event that is not applied; nil when all are.
+	// OldestRetryable is the oldest one that workers try by themselves.
+	Oldest          *Oldest        `json:"oldest"`
+	OldestRetryable *Oldest        `json:"oldest_retryable"`
+	Campaigns       CampaignCounts `json:"campaigns"`
+	Lag             Lag            `json:"lag"`
+	Throughput      Throughput     `json:"throughput"`
+	Worker          WorkerSummary  `json:"worker"`
 	// OtherJournal tells that the journal is empty and the projections are not:
 	// they were built from another one.
 	OtherJournal bool            `json:"other_journal"`
@@ -23,12 +26,14 @@ type Summary struct {
 // Surroundings are what every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
 
-// Oldest is the row whose event was appended first.
+// Oldest is an event that waits to be applied and was appended before all others
+// of its kind.
 type Oldest struct {
 	CampaignID string    `json:"campaign_id"`
 	Seq        int64     `json:"seq"`
 	EnqueuedAt time.Time `json:"enqueued_at"`
 	AgeSeconds float64   `json:"age_seconds"`
+	HasRow     bool      `json:"-"`
 }
 
 // CampaignCounts counts campaigns by condition; one campaign may count in
@@ -46,8 +51,9 @@ type CampaignCounts struct {
 
 // Lag is how far the projections are behind the journal, over all campaigns.
 type Lag struct {
-	Events     int64   `json:"events"`
-	MaxSeconds float64 `json:"max_seconds"`
+	Events           int64   `json:"events"`
+	MaxSeconds       float64 `json:"max_seconds"`       // age of Summary.Oldest
+	RetryableSeconds float64 `json:"retryable_seconds"` // age of Summary.OldestRetryable: of campaigns that are neither blocked, paused nor diverged
 }
 
 // Throughput is a recent rate, in events per second.

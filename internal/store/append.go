@@ -548,13 +548,15 @@ func (a *appending) save(target *appendTarget) {
 		}
 		return
 	}
+	if !c.oldest.Valid {
+		c.oldest = sql.NullInt64{Int64: a.now, Valid: true}
+	}
 	if a.enqueues(c) {
 		c.counts.Pending += added
 		if !c.head.Valid {
 			c.head = sql.NullInt64{Int64: target.stored + 1, Valid: true}
 			c.headStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
 			c.headNext = sql.NullInt64{Int64: a.now, Valid: true}
-			c.oldest = c.headNext
 			c.schedule(a.now)
 		}
 	}

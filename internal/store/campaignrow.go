@@ -20,7 +20,7 @@ type campaignRow struct {
 	head        sql.NullInt64
 	headStatus  sql.NullString
 	headNext    sql.NullInt64
-	oldest      sql.NullInt64
+	oldest      sql.NullInt64 // append time of event applied+1
 	due         sql.NullInt64
 	counts      outbox.Counts
 	leaseOwner  string
@@ -167,15 +167,23 @@ func (c *campaignRow) standing() outbox.Standing {
 		NextAttempt: c.headNext.Int64, Bare: c.bare(), Leased: c.leaseOwner != "", LeaseEnds: c.leaseExpiry}
 }
 
+const selectAppended = `
+select recorded_at
+from events
+where campaign_id = $1
+  and seq = $2`
+
+// The event that is next to be applied is looked up only when it has no row.
 const selectHead = `
-select seq, status, next_attempt_at, enqueued_at
+select seq, status, next_attempt_at, case when seq = $3 then enqueued_at else (select recorded_at from events where campaign_id = $1 and seq = $3) end
 from projection_apply_outbox
 where campaign_id = $1
   and seq >= $2
 order by seq
 limit 1`
 
-// refreshHead reads the lowest row of the campaign into c.
+// refreshHead reads the lowest row of the campaign, and when its oldest unapplied
+// event was appended, into c.
 func (t *tx) refreshHead(c *campaignRow) error {
 	var b batch
 	c.headInto(&b, 0)
@@ -189,8 +197,11 @@ func (t *tx) refreshHead(c *campaignRow) error {
 // from: on PostgreSQL what was deleted there is still to be passed over.
 func (c *campaignRow) headInto(b *batch, from int64) {
 	c.head, c.headStatus, c.headNext, c.oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
-	if c.counts.Total() > 0 {
-		b.each(func(row scanner) error { return row.Scan(&c.head, &c.headStatus, &c.headNext, &c.oldest) }, selectHead, c.id, from)
+	switch next := c.applied + 1; {
+	case c.counts.Total() > 0:
+		b.each(func(row scanner) error { return row.Scan(&c.head, &c.headStatus, &c.headNext, &c.oldest) }, selectHead, c.id, from, next)
+	case next <= c.highWater:
+		b.each(func(row scanner) error { return row.Scan(&c.oldest) }, selectAppended, c.id, next)
 	}
 }
 

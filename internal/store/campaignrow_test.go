@@ -38,7 +38,7 @@ select
   c.head_seq is not distinct from h.seq,
   c.head_status is not distinct from h.status,
   c.head_next_attempt_at is not distinct from h.next_attempt_at,
-  c.oldest_enqueued_at is not distinct from h.enqueued_at,
+  c.oldest_enqueued_at is not distinct from (select recorded_at from events e where e.campaign_id = c.campaign_id and e.seq = c.applied_seq + 1),
   c.skips = (select count(*) from skips k where k.campaign_id = c.campaign_id and undone_at is null),
   c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at,
   h.seq is null and c.high_water_seq > c.applied_seq

@@ -214,7 +214,7 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 		t.Errorf("oldest is %+v, want a blocked head of %v s", got.Oldest, age)
 	}
 	lag := f.number(`select sum(high_water_seq - applied_seq) from campaigns`)
-	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.clock.now() {
+	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.clock.now() {
 		t.Errorf("summary is %+v", got)
 	}
 	if w := got.Worker; !w.Running || w.Applied != 15 || w.Failed != 2 || w.Fenced != 1 || w.LastSeen == nil || *w.LastSeen != f.clock.now() {

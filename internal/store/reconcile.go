@@ -323,7 +323,8 @@ func (s *Store) amiss(c *campaignRow) bool {
 	now := s.now()
 	lease, wait := s.overdrawn(c, now)
 	return lease || wait || c.mistimed(now+clockTolerance) ||
-		c.leaseOwner == "" && c.diverged == "" && s.options.Mode.Enqueues() && c.counts.Total() != c.highWater-c.applied
+		c.leaseOwner == "" && c.diverged == "" &&
+			(c.oldest.Valid != (c.highWater > c.applied) || s.options.Mode.Enqueues() && c.counts.Total() != c.highWater-c.applied)
 }
 
 func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
@@ -380,7 +381,7 @@ func (p *page) drifted(c *campaignRow) bool {
 // before, did not tell what its rows are.
 func (c *campaignRow) drifted(before campaignRow) bool {
 	return c.counts != before.counts || c.head != before.head || c.headStatus != before.headStatus ||
-		c.headNext != before.headNext || c.skips != before.skips
+		c.headNext != before.headNext || c.oldest != before.oldest || c.skips != before.skips
 }
 
 const (

@@ -82,7 +82,8 @@ select count(*),
   count(*) filter (where lease_owner <> '' and lease_expires_at > $1),
   coalesce(sum(high_water_seq - applied_seq), 0),
   coalesce(sum(skips), 0),
-  min(oldest_enqueued_at)
+  min(oldest_enqueued_at),
+  min(oldest_enqueued_at) filter (where ` + retryable + `)
 from campaigns`
 
 const countDrifted = `
@@ -90,25 +91,39 @@ select count(distinct campaign_id)
 from verifications
 where verdict = 'drift'`
 
+// retryable is true of campaigns whose next event workers try by themselves.
+const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and diverged = ''`
+
+const (
+	selectOldest = `
+select campaign_id, applied_seq + 1, head_seq is not null and head_seq = applied_seq + 1
+from campaigns
+where ` + ageKey + ` = $1`
+
+	selectOldestRetryable = selectOldest + `
+  and ` + retryable
+)
+
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.now()
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load()}
 	err := s.journal.read(ctx, func(t *tx) error {
-		var oldest sql.NullInt64
+		var oldest, retryable sql.NullInt64
 		_, err := t.one([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &oldest}, selectTotals, now)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &oldest, &retryable}, selectTotals, now)
 		if err != nil {
 			return err
 		}
 		if _, err := t.one([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
 			return err
 		}
-		if oldest.Valid {
-			if err := t.oldest(&sum, oldest.Int64, now); err != nil {
-				return err
-			}
+		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, now); err != nil {
+			return err
+		}
+		if sum.OldestRetryable, sum.Lag.RetryableSeconds, err = t.oldest(selectOldestRetryable, retryable, now); err != nil {
+			return err
 		}
 		if sum.Operations, err = t.operationCounts(); err != nil {
 			return err
@@ -125,11 +140,15 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	return sum, err
 }
 
-func (t *tx) oldest(sum *outbox.Summary, enqueued, now int64) error {
-	o := outbox.Oldest{EnqueuedAt: at(enqueued), AgeSeconds: max(0, float64(now-enqueued)/1e6)}
-	_, err := t.one([]any{&o.CampaignID, &o.Seq}, `select campaign_id, head_seq from campaigns where `+ageKey+` = $1 limit 1`, enqueued)
-	sum.Oldest, sum.Lag.MaxSeconds = &o, o.AgeSeconds
-	return err
+// oldest looks for the event of which only the time of its append is known, and
+// returns its age too.
+func (t *tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Oldest, float64, error) {
+	if !enqueued.Valid {
+		return nil, 0, nil
+	}
+	o := outbox.Oldest{EnqueuedAt: at(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
+	_, err := t.one([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", enqueued.Int64)
+	return &o, o.AgeSeconds, err
 }
 
 func describeWorkers(sum *outbox.Summary, now int64) {

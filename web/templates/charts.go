@@ -113,7 +113,7 @@ func overviewCharts(p Page, v Overview) []chart {
 	}
 	if s.Oldest != nil {
 		charts[3].headline, charts[3].note = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID
-		charts[3].link = p.Links.Row(s.Oldest.CampaignID, s.Oldest.Seq)
+		charts[3].link = oldestLink(p, *s.Oldest)
 	}
 	for i := range charts {
 		c := &charts[i]

@@ -101,7 +101,7 @@ func judgeWorker(s outbox.Summary, now time.Time, add func(level, format string,
 	case !s.Worker.Running:
 		add(level, "No worker is running: nothing is applied.")
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > outbox.SilentAfter &&
-		s.Oldest != nil && now.Sub(s.Oldest.EnqueuedAt) > outbox.SilentAfter && s.Campaigns.Blocked+s.Campaigns.Paused < s.Campaigns.Lagging:
+		s.OldestRetryable != nil && now.Sub(s.OldestRetryable.EnqueuedAt) > outbox.SilentAfter:
 		add("bad", "Events wait, and no worker has been seen for %s.", outbox.Age(now.Sub(*s.Worker.LastSeen)))
 	}
 }

@@ -44,14 +44,30 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	oldest := cell{name: "oldest", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
-		meaning: "How long the oldest event has waited", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
-	if s.Oldest != nil {
-		oldest.number, oldest.zero = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), false
-		oldest.link = p.Links.Row(s.Oldest.CampaignID, s.Oldest.Seq)
+		meaning: "How long the oldest event has waited that is not applied", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+	retryable := oldest
+	retryable.name, retryable.testID = "oldest retryable", "retryable-age"
+	retryable.meaning = "How long the oldest event has waited that workers try by themselves: in no blocked, paused or diverged campaign"
+	for _, x := range []struct {
+		*cell
+		of *outbox.Oldest
+	}{{&oldest, s.Oldest}, {&retryable, s.OldestRetryable}} {
+		if x.of != nil {
+			x.number, x.zero, x.link = outbox.Age(p.Now.Sub(x.of.EnqueuedAt)), false, oldestLink(p, *x.of)
+		}
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
 		meaning: "Events that are passed over and never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: "skip"})}
-	return append(cells, behind, oldest, skips)
+	return append(cells, behind, oldest, retryable, skips)
+}
+
+// oldestLink leads to the row of an event that waits, or to the event where it
+// has none.
+func oldestLink(p Page, o outbox.Oldest) URL {
+	if o.HasRow {
+		return p.Links.Row(o.CampaignID, o.Seq)
+	}
+	return p.Links.Event(o.CampaignID, o.Seq)
 }
 
 // offs are the switches that keep events from being applied, or changes from
