@@ -106,6 +106,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
 		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
+	for _, clock := range outbox.ClocksThatDiffer(s.Instances, s.AsOf) {
+		fmt.Fprintln(t, "clocks\t"+clock)
+	}
 	t.Flush()
 	if len(blocked) == 0 {
 		return

@@ -45,6 +45,7 @@ type instanceView struct {
 	StartedAt        *time.Time       `json:"started_at"`
 	LastSeen         *time.Time       `json:"last_seen"`
 	HeartbeatSeconds float64          `json:"heartbeat_seconds"`
+	ClockAhead       float64          `json:"clock_ahead_seconds"`
 	State            outbox.Condition `json:"state"`
 	Why              string           `json:"why"`
 	Holding          outbox.Holding   `json:"holding"`
@@ -52,7 +53,7 @@ type instanceView struct {
 
 func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	now := s.Now()
-	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), State: i.State(now), Why: i.Why(now), Holding: i.Holding}
+	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Holding: i.Holding}
 	if !i.LastSeen.IsZero() {
 		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
 	}

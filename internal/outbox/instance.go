@@ -19,7 +19,7 @@ type InstanceState struct {
 	Version   string        `json:"version"`
 	Mode      Mode          `json:"mode"`
 	StartedAt time.Time     `json:"started_at"`
-	LastSeen  time.Time     `json:"last_seen"`
+	LastSeen  time.Time     `json:"last_seen"`  // by the clock of the process that asks
 	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended by itself, or was seen to be gone
 	BeatEvery time.Duration `json:"-"`          // how often it promises a heartbeat; 0 means only while it works, as on SQLite. JSON has heartbeat_seconds
 	Applied   int64         `json:"applied_total"`
@@ -29,15 +29,21 @@ type InstanceState struct {
 	Trouble   string        `json:"trouble"` // what keeps it from applying; empty when nothing does
 	Stalled   bool          `json:"stalled"` // nothing at all is applied
 	Holding   Holding       `json:"-"`       // empty in a Summary
+	// ClockAhead is how far its clock is known to be ahead of that of the
+	// process that asks, negative when behind; 0 when by less than a second, or
+	// when that is not known. JSON has clock_ahead_seconds.
+	ClockAhead time.Duration `json:"-"`
 }
 
-// MarshalJSON writes BeatEvery as heartbeat_seconds.
+// MarshalJSON writes BeatEvery as heartbeat_seconds, ClockAhead as
+// clock_ahead_seconds.
 func (i InstanceState) MarshalJSON() ([]byte, error) {
 	type fields InstanceState
 	return json.Marshal(struct {
 		fields
-		HeartbeatSeconds float64 `json:"heartbeat_seconds"`
-	}{fields(i), i.BeatEvery.Seconds()})
+		HeartbeatSeconds  float64 `json:"heartbeat_seconds"`
+		ClockAheadSeconds float64 `json:"clock_ahead_seconds"`
+	}{fields(i), i.BeatEvery.Seconds(), i.ClockAhead.Seconds()})
 }
 
 // Holding is what an instance has leased. A lease that ended still counts
@@ -83,8 +89,28 @@ const Recent = 15 * time.Second
 // missedBeats is how many heartbeats in a row an instance may miss.
 const missedBeats = 3
 
-// State is the instance's condition. The clocks of the instance and of who
-// asks are compared, so a host whose clock is slow may look silent.
+// ClocksThatDiffer names the instances at work whose clocks differ from that of
+// the process that asks, in a sentence each.
+func ClocksThatDiffer(instances []InstanceState, now time.Time) (told []string) {
+	for _, i := range instances {
+		if state := i.State(now); i.ClockAhead == 0 || state != InstanceRunning && state != InstanceIdle {
+			continue
+		}
+		told = append(told, fmt.Sprintf("The clock of instance %s is %s this machine's.", i.ID, i.Clock()))
+	}
+	return told
+}
+
+// Clock is how far its clock is off: "10 min ahead of", to be followed by whose.
+func (i InstanceState) Clock() string {
+	if i.ClockAhead < 0 {
+		return Age(-i.ClockAhead) + " behind"
+	}
+	return Age(i.ClockAhead) + " ahead of"
+}
+
+// State is the instance's condition. Until enough is known of its clock, one
+// that is behind may look silent.
 func (i InstanceState) State(now time.Time) Condition {
 	quiet := now.Sub(i.LastSeen)
 	switch {

@@ -34,10 +34,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 		then func(f *fixture)
 	}{
 		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) {
-			c, ok, err := f.ClaimInline(f.ctx, one, "a", lease)
-			if err != nil || !ok {
-				f.tb.Fatalf("claimed %v, %v", ok, err)
-			}
+			c := f.claimInline(one, "a")
 			f.settle(one, store.Result{Claim: c, Applied: 2})
 		}},
 		"rows lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
@@ -53,13 +50,8 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 			t.Parallel()
 			f := open(t, mode(scene.mode))
 			f.append("a", 2)
-			c, ok, err := f.ClaimInline(f.ctx, one, "a", lease)
-			if err != nil || !ok {
-				t.Fatalf("claimed %v, %v", ok, err)
-			}
-			c.Last = 2
+			c := f.claimInline(one, "a")
 			f.mustApply(c, 2)
-			c.Last = 0
 			f.settle(one, store.Result{Claim: c, Applied: 2})
 			if oldest, retryable := f.ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
 				t.Errorf("all is applied, and the oldest are %+v and %+v", oldest, retryable)
@@ -112,7 +104,7 @@ func TestReconcile_findsTheAgeOfWhatWasLeftWithout(t *testing.T) {
 	f.append("a", 2)
 	f.raw(`update campaigns set oldest_enqueued_at = null`)
 	f.clock.advance(time.Minute)
-	f.reconcile(outbox.Repaired{Campaigns: 1})
+	f.reconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
 	f.settledNow()
 	if oldest, _ := f.ages(); oldest.Seq != 1 || oldest.AgeSeconds != 60 {
 		t.Errorf("the oldest is %+v, want event 1 of 60 s", oldest)

@@ -105,3 +105,92 @@ func TestFuture_ofASecondIsNoError(t *testing.T) {
 	f.calm()
 	f.settledNow()
 }
+
+// clockOf is what a process that looks again says of the clock of an instance.
+func (f *fixture) clockOf(id string) outbox.InstanceState {
+	f.tb.Helper()
+	all, err := f.Instances(f.ctx)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	for _, i := range all {
+		if i.ID == id {
+			return i
+		}
+	}
+	f.tb.Fatalf("instance %s is not among %+v", id, all)
+	return outbox.InstanceState{}
+}
+
+func TestInstances_nameClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		by        time.Duration
+		from, til time.Duration // what may be said of it
+	}{
+		"ten minutes ahead":  {10 * time.Minute, 10*time.Minute - 2*time.Second, 10 * time.Minute},
+		"two seconds ahead":  {2 * time.Second, time.Second, 2 * time.Second},
+		"ten minutes behind": {-10 * time.Minute, -10 * time.Minute, 2*time.Second - 10*time.Minute},
+		"half a second off":  {500 * time.Millisecond, 0, 0},
+		"right":              {0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			other := f.ahead(scene.by)
+			for range 5 {
+				f.clock.advance(1500 * time.Millisecond)
+				other.beat("other")
+				f.beat("self")
+				f.clock.advance(500 * time.Millisecond)
+				if got := f.clockOf("self"); got.ClockAhead != 0 {
+					t.Fatalf("its own clock is %s ahead", got.ClockAhead)
+				}
+				f.clockOf("other")
+			}
+			got := f.clockOf("other")
+			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.clock.now()) != outbox.InstanceRunning {
+				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.clock.now()), scene.from, scene.til)
+			}
+			if told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.clock.now()); (len(told) > 0) != (scene.from != 0 || scene.til != 0) {
+				t.Errorf("told %q", told)
+			}
+			// Somebody sets it right.
+			for range 40 {
+				f.clock.advance(2 * time.Second)
+				f.beat("other")
+				f.clockOf("other")
+			}
+			if got := f.clockOf("other"); got.ClockAhead != 0 {
+				t.Errorf("its clock was set right and is %s ahead", got.ClockAhead)
+			}
+		})
+	}
+}
+
+func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.ahead(10 * time.Minute).beat("other")
+	if got := f.clockOf("other"); got.State(f.clock.now()) != outbox.InstanceRunning {
+		t.Errorf("it is %s, want running", got.State(f.clock.now()))
+	}
+	f.clock.advance(10 * time.Second)
+	if got := f.clockOf("other"); got.State(f.clock.now()) != outbox.InstanceSilent {
+		t.Errorf("it is %s, want silent", got.State(f.clock.now()))
+	}
+}
+
+func TestPostgresHeartbeat_learnsOfOthersClocks(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	slow := f.ahead(-time.Minute)
+	for range 5 {
+		f.clock.advance(2 * time.Second)
+		slow.beat("other")
+		f.beat("self")
+	}
+	if got := f.clockOf("other"); got.ClockAhead > -50*time.Second {
+		t.Errorf("its clock is %s ahead, want a minute behind", got.ClockAhead)
+	}
+}

@@ -45,10 +45,25 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		_, err = t.exec(`delete from instances where last_seen < $1`, now-7*24*3600*1e6)
 		return err
 	})
+	if err == nil && s.Shared() {
+		_, err = s.readInstances(ctx) // for their clocks
+	}
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	return nil
+}
+
+// readInstances lists the processes that work or worked lately, without what they
+// hold.
+func (s *Store) readInstances(ctx context.Context) (all []outbox.InstanceState, err error) {
+	began := s.now()
+	err = s.journal.read(ctx, func(t *tx) (err error) {
+		all, err = t.instances()
+		return err
+	})
+	s.clocks.correct(all, began, s.now())
+	return all, err
 }
 
 // Instances lists the processes that work or worked lately with what they
@@ -63,6 +78,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 		return nil, fmt.Errorf("read who holds what: %w", err)
 	}
 	var all []outbox.InstanceState
+	began := s.now()
 	err = s.journal.read(ctx, func(t *tx) error {
 		if all, err = t.instances(); err != nil {
 			return err
@@ -70,6 +86,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 		all, err = t.withOwners(all, holdings)
 		return err
 	})
+	s.clocks.correct(all, began, s.now())
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}

@@ -267,7 +267,8 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 		f.Drifted = !c.due.Valid && c.mistimed(now)
 		if held = c.free(now); held == nil {
 			f.Repaired, err = s.repairCampaign(t, c, now)
-			f.Drifted = f.Drifted || before.leaseOwner == "" && (f.Repaired.Campaigns > 0 || c.drifted(before))
+			arriving := s.options.Mode == outbox.ModeInline && before.bare()
+			f.Drifted = f.Drifted || before.leaseOwner == "" && !arriving && (f.Repaired.Campaigns > 0 || c.drifted(before))
 		}
 		if !f.Drifted && !f.Mistimed || err != nil {
 			return err

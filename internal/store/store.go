@@ -63,7 +63,8 @@ type Store struct {
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
-	tokenUses sync.Map               // id of a token → when its use was last noted, in microseconds
+	clocks    clocks
+	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
 	closing   sync.Once
 }
 

@@ -131,6 +131,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		sum.Instances, err = t.instances()
 		return err
 	})
+	s.clocks.correct(sum.Instances, now, s.now())
 	describeWorkers(&sum, now)
 	if err == nil && sum.Campaigns.Diverged == sum.Campaigns.Total { // in an empty journal that is all there can be
 		var other string

@@ -48,6 +48,9 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	if n := silent(s.Instances, now); n > 0 {
 		add("warn", "%s.", count(n, "instance is silent", "instances are silent"))
 	}
+	for _, clock := range outbox.ClocksThatDiffer(s.Instances, now) {
+		add("warn", "%s", clock)
+	}
 	if s.Counts.Failed > 0 {
 		add("warn", "%s failed and will be retried.", count(s.Counts.Failed, "row", "rows"))
 	}

@@ -92,7 +92,7 @@ func disagreements(list []outbox.InstanceState, now time.Time) []string {
 			modes[string(i.Mode)]++
 		}
 	}
-	var notes []string
+	notes := outbox.ClocksThatDiffer(list, now)
 	if len(versions) > 1 {
 		notes = append(notes, "Versions differ, as during a rolling restart: "+tally(versions)+".")
 	}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// clocks is what a process knows of how far the clocks of others are from its
+// own. It learns from signs of life alone: one that is read was written before,
+// and one that was not there at the read before was written since. The zero
+// value is ready for use.
+type clocks struct {
+	mu sync.Mutex
+	of map[string]*clockBounds
+}
+
+// clockBounds are between how much and how much an instance's clock is ahead of
+// this process's, in microseconds.
+type clockBounds struct {
+	seen        int64 // the instance's last sign of life, by its own clock
+	looked      int64 // when this process began to read it last
+	least, most int64
+	signs       int   // of life that least and most are from
+	kept        int64 // what the signs before them said
+}
+
+// clocksTrusted is how many signs of life must say that a clock is behind: one of
+// them may have taken long to be written. After clocksKept of them the bounds are
+// made anew, since a clock may be set right by less than they are apart.
+const (
+	clocksTrusted = 3
+	clocksKept    = 15
+)
+
+// correct learns from instances that were read between two moments, and sets how
+// far their clocks are ahead, where that is more than the tolerance. Their last
+// sign of life is put into the time of this process's clock.
+func (k *clocks) correct(all []outbox.InstanceState, began, ended int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = make(map[string]*clockBounds)
+	}
+	here := make(map[string]bool, len(all))
+	for n := range all {
+		i := &all[n]
+		if i.LastSeen.IsZero() {
+			continue
+		}
+		here[i.ID] = true
+		ahead := k.learn(i.ID, i.LastSeen.UnixMicro(), began, ended).ahead()
+		i.ClockAhead = time.Duration(ahead) * time.Microsecond
+		i.LastSeen = i.LastSeen.Add(-i.ClockAhead)
+	}
+	for id, b := range k.of {
+		if !here[id] && began-b.looked > time.Hour.Microseconds() {
+			delete(k.of, id)
+		}
+	}
+}
+
+func (k *clocks) learn(id string, seen, began, ended int64) *clockBounds {
+	b := k.of[id]
+	switch {
+	case b == nil:
+		b = &clockBounds{seen: seen, least: seen - ended, most: farFuture}
+		k.of[id] = b
+	case seen != b.seen:
+		least, most := seen-ended, seen-b.looked
+		switch {
+		case least > b.most || most < b.least: // a clock was set
+			*b = clockBounds{least: least, most: most}
+		case b.signs >= clocksKept:
+			*b = clockBounds{least: least, most: most, kept: b.bounded()}
+		}
+		b.seen, b.least, b.most, b.signs = seen, max(b.least, least), min(b.most, most), b.signs+1
+	}
+	b.looked = began
+	return b
+}
+
+// ahead is 0 for a clock that may be right.
+func (b *clockBounds) ahead() int64 { return cmp.Or(b.bounded(), b.kept) }
+
+func (b *clockBounds) bounded() int64 {
+	switch {
+	case b.least > clockTolerance:
+		return b.least
+	case b.most < -clockTolerance && b.signs >= clocksTrusted:
+		return b.most
+	}
+	return 0
+}
