@@ -552,9 +552,14 @@ func (a *appending) save(target *appendTarget) {
 		c.oldest = sql.NullInt64{Int64: a.now, Valid: true}
 	}
 	if a.enqueues(c) {
-		c.counts.Pending += added
+		first := target.stored + 1
+		if inline := !a.store.options.Mode.Enqueues(); inline && !c.head.Valid && c.leaseOwner == "" && c.diverged == "" && first > c.applied+1 {
+			first = c.applied + 1 // what requests have left unapplied is before these
+			a.queue.exec(nil, insertMissingRows, c.id, c.applied, a.now)
+		}
+		c.counts.Pending += c.highWater - first + 1
 		if !c.head.Valid {
-			c.head = sql.NullInt64{Int64: target.stored + 1, Valid: true}
+			c.head = sql.NullInt64{Int64: first, Valid: true}
 			c.headStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
 			c.headNext = sql.NullInt64{Int64: a.now, Valid: true}
 			c.schedule(a.now)

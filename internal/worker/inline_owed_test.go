@@ -81,6 +81,29 @@ func TestApplyInline_makesTheRestOfABatchWaitBehindItsFailedEvent(t *testing.T) 
 	b.mustBeSound(t)
 }
 
+// An event whose request died is owed beside those that are queued, since the
+// campaign is paused.
+func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
+	t.Parallel()
+	b := openInline(t, ledger)
+	b.mustAppend(t, notes("a", 2)...)
+	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, notes("a", 2)...)
+	if c := b.campaign(t, "a"); c.HeadSeq != 1 || c.Counts != (outbox.Counts{Pending: 4}) {
+		t.Errorf("the campaign is %+v, want all four queued", c)
+	}
+	b.mustBeSound(t)
+	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.drain(t)
+	b.mustHaveApplied(t, "a", 4)
+	b.mustHaveNoRows(t)
+	b.mustBeSound(t)
+}
+
 func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 	t.Parallel()
 	now := newClock()
