@@ -141,10 +141,13 @@ func (c *campaignRow) dueBetween() (least, most int64) {
 		now = min(now, c.leaseExpiry-1)
 	}
 	hold, until := c.standing().Hold(now)
-	if hold == outbox.HoldNone {
-		return min(c.headNext.Int64, until), until
+	switch {
+	case hold != outbox.HoldNone:
+		return until, until
+	case outbox.Status(c.headStatus.String) == outbox.Pending: // however the clock was turned since it was
+		return 1, until
 	}
-	return until, until
+	return min(c.headNext.Int64, until), until
 }
 
 func moment(micros int64) string {
