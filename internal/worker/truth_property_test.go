@@ -1,0 +1,456 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/handlers"
+	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// story tells which events a campaign's projections have seen.
+const story = `-- projection: story
+-- tables: story
+
+-- schema
+create table story (campaign_id text not null, seq bigint not null, mark text not null, primary key (campaign_id, seq));
+
+-- on: *
+insert into story (campaign_id, seq, mark) values (:campaign_id, :seq, :payload.mark!);
+`
+
+// The campaigns of a history. Whatever happens, a and b are innocent: x has
+// events that take the process down, and p some that cannot be applied.
+var (
+	innocents = []string{"a", "b"}
+	everybody = []string{"a", "b", "p", "x"}
+)
+
+// honest is a system to which anything may happen, and which must tell the
+// truth about itself all the while.
+type honest struct {
+	tb      rapidTB
+	now     *clock
+	ahead   time.Duration // of the clock
+	turned  bool          // it was turned back once
+	mode    outbox.Mode
+	sources []string
+	benches []*bench
+	journal map[string][]string // marks of events in order
+	marks   int
+	lethal  map[string]bool // by mark
+}
+
+func newHonest(tb rapidTB, m outbox.Mode, sources []string) *honest {
+	s := &honest{tb: tb, now: newClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
+	first := open(tb, sources, s.options()...)
+	s.benches = []*bench{first, first.beside(tb, s.options()...)}
+	for _, id := range everybody {
+		s.append(first, id, "opened", `"balance":1`)
+	}
+	return s
+}
+
+func (s *honest) options() []option {
+	return []option{at(s.now), batchSize(8), maxAttempts(3), mode(s.mode)}
+}
+
+func (s *honest) either(t *rapid.T) *bench {
+	return s.benches[rapid.IntRange(0, 1).Draw(t, "process")]
+}
+
+func (s *honest) append(b *bench, id, eventType, fields string) (mark string) {
+	s.marks++
+	mark = fmt.Sprint("m-", s.marks)
+	s.now.advance(time.Millisecond)
+	b.mustAppend(s.tb, eventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
+	s.journal[id] = append(s.journal[id], mark)
+	return mark
+}
+
+// write appends some events, and applies them where that is the request's
+// business, unless its process dies before.
+func (s *honest) write(t *rapid.T) {
+	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
+	for range rapid.IntRange(1, 6).Draw(t, "events") {
+		special := rapid.IntRange(0, 3).Draw(t, "special") == 0
+		switch {
+		case special && id == "p":
+			s.append(b, id, "spent", `"amount":2`)
+		case (special || rapid.Bool().Draw(t, "lethal")) && id == "x" && s.mode == outbox.ModeOutbox:
+			s.lethal[s.append(b, id, "noted", `"n":1`)] = true
+		default:
+			s.append(b, id, "noted", `"n":1`)
+		}
+	}
+	if s.mode == outbox.ModeInline && rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
+		_ = b.worker.ApplyInline(context.Background(), id) // it may fail, and must be owed then
+	}
+}
+
+// work works off some waves or suspects.
+func (s *honest) work(t *rapid.T) {
+	for range rapid.IntRange(1, 5).Draw(t, "waves") {
+		if s.pass(t) {
+			s.now.advance(leaseTime + time.Second) // until it is missed
+		}
+	}
+}
+
+// pass works off a wave, or a suspect. A process that meets a lethal event dies,
+// and whatever it held stays as it is.
+func (s *honest) pass(t *rapid.T) (died bool) {
+	ctx, b := context.Background(), s.either(t)
+	var claims []store.Claim
+	var err error
+	if !rapid.Bool().Draw(t, "a suspect first") {
+		claims, err = b.Claim(ctx, b.worker.Who(), store.ClaimLimits{Rows: 8, Lease: leaseTime})
+	}
+	if err == nil && len(claims) == 0 {
+		claims, err = b.ClaimSuspect(ctx, b.worker.Who(), leaseTime)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims {
+		for _, mark := range s.journal[c.CampaignID][c.First-1 : min(int(c.Last), len(s.journal[c.CampaignID]))] {
+			if s.lethal[mark] {
+				return true
+			}
+		}
+	}
+	if err := b.worker.FinishClaims(ctx, claims); err != nil {
+		t.Fatal(err)
+	}
+	return false
+}
+
+func (s *honest) advance(t *rapid.T) {
+	s.now.advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, leaseTime + time.Second, time.Hour}).Draw(t, "time"))
+}
+
+// turnClock sets the clock a day ahead, or back to what it should be.
+func (s *honest) turnClock(t *rapid.T) {
+	const day = 24 * time.Hour
+	if s.ahead == 0 {
+		s.ahead = day
+	} else {
+		s.ahead, s.turned = 0, true
+		s.now.advance(-2 * day)
+	}
+	s.now.advance(day)
+}
+
+func (s *honest) pauseOrResume(t *rapid.T) {
+	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
+	_, err := b.PauseCampaign(context.Background(), operator, id)
+	if errors.Is(err, outbox.ErrConflict) {
+		_, err = b.ResumeCampaign(context.Background(), operator, id)
+	}
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func (s *honest) pauseOrResumeProjection(t *rapid.T) {
+	b, id := s.either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
+	_, err := b.PauseProjection(context.Background(), operator, "accounts", id, b.infos())
+	if errors.Is(err, outbox.ErrConflict) {
+		_, err = b.ResumeProjection(context.Background(), operator, "accounts", id, b.infos())
+	}
+	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func (s *honest) verify(t *rapid.T) {
+	b := s.either(t)
+	if _, err := b.StartRun(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+		t.Fatal(err)
+	}
+}
+
+func (s *honest) workOnRuns(t *rapid.T) { s.either(t).stepRuns(s.tb) }
+
+// restore brings a campaign's journal back to what it was some time ago, while
+// no process runs; then they start again.
+func (s *honest) restore(t *rapid.T) {
+	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
+	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
+	for _, b := range s.benches {
+		if err := b.EndLeases(context.Background(), b.worker.Who().ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.benches[0].forget(s.tb, id, last)
+	s.journal[id] = s.journal[id][:last]
+	s.reconcile()
+}
+
+// restart is what a process does when it starts.
+func (s *honest) restart(*rapid.T) { s.reconcile() }
+
+func (s *honest) reconcile() {
+	if _, err := s.benches[0].Reconcile(context.Background()); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+func (s *honest) requeue(t *rapid.T) {
+	if _, err := s.either(t).RequeueDead(context.Background(), operator, outbox.RequeueFilter{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rebuild is an operator's answer to campaigns that have diverged.
+func (s *honest) rebuild(tb testing.TB, b *bench) {
+	page, err := b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, c := range page.Items {
+		_, err := b.StartRun(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.infos())
+		if err != nil && !errors.Is(err, outbox.ErrConflict) {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// console is the server of one process, as of now.
+func (s *honest) console(b *bench) func(path string) (int, string) {
+	server := handlers.New(handlers.Config{Store: b.Store, Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.infos(), Now: s.now.now})
+	return func(path string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+}
+
+func (s *honest) told(id string) []string {
+	return column[string](s.tb, s.benches[0].projections, `select mark from story where campaign_id = $1 order by seq`, id)
+}
+
+// campaignTold is what the API says of a campaign.
+type campaignTold struct {
+	HighWaterSeq int           `json:"high_water_seq"`
+	AppliedSeq   int           `json:"applied_seq"`
+	LagEvents    int           `json:"lag_events"`
+	State        outbox.State  `json:"state"`
+	Hold         outbox.Hold   `json:"hold"`
+	Why          string        `json:"why"`
+	Counts       outbox.Counts `json:"counts"`
+	Paused       any           `json:"paused"`
+	HeadStatus   outbox.Status `json:"head_status"`
+}
+
+// everyStep is what holds after each step: nothing is swallowed, no innocent has
+// failed, and each campaign says of itself what is so.
+func (s *honest) everyStep(t *rapid.T) {
+	get := s.console(s.benches[0])
+	for _, id := range everybody {
+		journal, told := s.journal[id], s.told(id)
+		seen := len(told) <= len(journal) && slices.Equal(told, journal[:len(told)])
+		status, body := get("/api/v1/campaigns/" + id)
+		if len(journal)+len(told) == 0 { // it was restored from before its first event
+			if status != http.StatusNotFound && !strings.Contains(body, "Everything is applied") {
+				t.Fatalf("campaign %q, which has no event: %d %s", id, status, body)
+			}
+			continue
+		}
+		var c campaignTold
+		if err := json.Unmarshal([]byte(body), &c); err != nil || status != http.StatusOK {
+			t.Fatalf("campaign %q: %d %s", id, status, body)
+		}
+		switch {
+		case c.HighWaterSeq != len(journal):
+			t.Fatalf("campaign %q has %d events and says %s", id, len(journal), body)
+		case seen == (c.State == outbox.StateDiverged):
+			t.Fatalf("campaign %q: the journal has %v, the projections have %v, and it says %s", id, journal, told, body)
+		case seen && (c.AppliedSeq > len(told) || c.AppliedSeq < len(told) && c.Hold != outbox.HoldLease && c.Hold != outbox.HoldNone):
+			t.Fatalf("campaign %q: the projections have %d events, and it says %s", id, len(told), body)
+		case seen && c.LagEvents != len(journal)-c.AppliedSeq:
+			t.Fatalf("campaign %q: its lag is not %d: %s", id, len(journal)-c.AppliedSeq, body)
+		case (c.State == outbox.StateCurrent) && c.LagEvents > 0, c.LagEvents == 0 && c.Paused == nil && c.State == outbox.StateLagging:
+			t.Fatalf("campaign %q is %s", id, body)
+		case slices.Contains(innocents, id) && (c.Counts.Failed > 0 || c.Counts.Dead > 0):
+			t.Fatalf("innocent campaign %q: %s", id, body)
+		}
+		due := column[int](s.tb, s.benches[0].journal, `select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.now().UnixMicro())[0] > 0
+		if due != (c.Hold == outbox.HoldNone) {
+			t.Fatalf("campaign %q can be claimed: %v; and it says %s", id, due, body)
+		}
+		rows := column[string](s.tb, s.benches[0].journal, `select status from projection_apply_outbox where campaign_id = $1`, id)
+		if n := c.Counts.Pending + c.Counts.Processing + c.Counts.Failed + c.Counts.Dead; int(n) != len(rows) {
+			t.Fatalf("campaign %q has rows %v and says %s", id, rows, body)
+		}
+		if tried := column[int](s.tb, s.benches[0].journal, `select seq from projection_apply_outbox where campaign_id = $1 and attempt_count > 0`, id); len(tried) > 0 && slices.Contains(innocents, id) {
+			t.Fatalf("events %v of innocent campaign %q are blamed for an attempt", tried, id)
+		}
+		if _, page := get("/campaigns/" + id); !strings.Contains(page, escaped(c.Why)) {
+			t.Fatalf("the page of campaign %q does not say %q", id, c.Why)
+		}
+	}
+}
+
+// escaped is a text as a page has it.
+func escaped(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;").Replace(text)
+}
+
+var shownNumber = regexp.MustCompile(`data-testid="(count-[a-z]+)">([0-9,]+)<`)
+
+// look compares what a process that has just started says of everything, on its
+// overview, in the API, in metrics and by check, with the tables.
+func (s *honest) look(t *rapid.T) {
+	b := s.benches[0].beside(s.tb, s.options()...)
+	defer b.Close()
+	get, raw := s.console(b), s.benches[0].journal
+	number := func(query string, args ...any) int { return column[int](s.tb, raw, query, args...)[0] }
+	want := map[string]int{
+		"campaigns": number(`select count(*) from campaigns`),
+		"blocked":   number(`select count(*) from campaigns where exists (select 1 from projection_apply_outbox o where o.campaign_id = campaigns.campaign_id and o.seq = campaigns.applied_seq + 1 and o.status = 'dead')`),
+		"paused":    number(`select count(*) from campaigns where paused_at is not null`),
+		"diverged":  0,
+		"lag":       0,
+	}
+	for _, id := range everybody {
+		told := s.told(id)
+		if len(told) > len(s.journal[id]) || !slices.Equal(told, s.journal[id][:len(told)]) {
+			want["diverged"]++
+		}
+		want["lag"] += number(`select coalesce(sum(high_water_seq - applied_seq), 0) from campaigns where campaign_id = $1`, id)
+	}
+	_, body := get("/metrics")
+	for name, gauge := range map[string]string{"campaigns": "campaigns", "blocked": "blocked_campaigns", "paused": "paused_campaigns", "diverged": "diverged_campaigns", "lag": "lag_events"} {
+		if line := fmt.Sprintf("\noutboxweb_%s %d\n", gauge, want[name]); !strings.Contains(body, line) {
+			t.Fatalf("the metrics lack %q", line)
+		}
+	}
+	_, page := get("/")
+	shown := map[string]string{}
+	for _, m := range shownNumber.FindAllStringSubmatch(page, -1) {
+		shown[m[1]] = m[2]
+	}
+	for _, status := range []string{"pending", "processing", "failed", "dead"} {
+		n := number(`select count(*) from projection_apply_outbox where status = $1`, status)
+		if line := fmt.Sprintf("\noutboxweb_rows{status=%q} %d\n", status, n); !strings.Contains(body, line) || shown["count-"+status] != fmt.Sprint(n) {
+			t.Fatalf("%d rows are %s; the page says %q, and the metrics lack %q", n, status, shown["count-"+status], line)
+		}
+	}
+	s.age(t, get)
+	report, err := b.Check(context.Background(), func(int64, int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.DeleteFunc(report.Violations, func(v outbox.Violation) bool {
+		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it is to be due at") // until the self-check comes to it
+		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                       // before it was restored to nothing
+		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                            // its replay met what cannot be applied
+		return turned || paused || owed
+	})
+	if (len(found) == 0) != (want["diverged"] == 0) {
+		t.Fatalf("with %d campaigns diverged check found %+v", want["diverged"], found)
+	}
+}
+
+// age compares the ages that are told with the times of events.
+func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
+	var sum struct {
+		Oldest *struct {
+			EnqueuedAt time.Time `json:"enqueued_at"`
+		} `json:"oldest"`
+		OldestRetryable *struct {
+			EnqueuedAt time.Time `json:"enqueued_at"`
+		} `json:"oldest_retryable"`
+	}
+	_, body := get("/api/v1/summary")
+	if err := json.Unmarshal([]byte(body), &sum); err != nil {
+		t.Fatal(err)
+	}
+	const first = `select coalesce(min(e.recorded_at), 0) from events e join campaigns c on c.campaign_id = e.campaign_id where e.seq = c.applied_seq + 1`
+	for _, x := range []struct {
+		told *struct {
+			EnqueuedAt time.Time `json:"enqueued_at"`
+		}
+		query string
+	}{{sum.Oldest, first}, {sum.OldestRetryable, first + ` and c.paused_at is null and c.diverged = '' and coalesce(c.head_status, '') <> 'dead'`}} {
+		at := column[int64](s.tb, s.benches[0].journal, x.query)[0]
+		if (at != 0) != (x.told != nil) || x.told != nil && x.told.EnqueuedAt.UnixMicro() != at {
+			t.Fatalf("the oldest event is of %d; told: %s", at, body)
+		}
+	}
+}
+
+// settle ends all trouble.
+func (s *honest) settle(r *rapid.T) {
+	ctx, b := context.Background(), s.benches[0]
+	clear(s.lethal)
+	s.now.advance(48 * time.Hour)
+	for _, id := range append([]string{""}, everybody...) {
+		if _, err := b.ResumeProjection(ctx, operator, "accounts", id, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+			r.Fatal(err)
+		}
+		if id == "" {
+			continue
+		}
+		if _, err := b.ResumeCampaign(ctx, operator, id); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+			r.Fatal(err)
+		}
+	}
+	for range 3 {
+		s.reconcile()
+		s.rebuild(s.tb, b)
+		for _, b := range s.benches {
+			b.stepRuns(s.tb)
+			mustExec(s.tb, b.projections, `update accounts set balance = 1000`)
+			if _, err := b.RequeueDead(ctx, operator, outbox.RequeueFilter{}); err != nil {
+				r.Fatal(err)
+			}
+			untilStuck(s.tb, b, s.now)
+		}
+	}
+}
+
+func TestWorker_tellsTheTruthWhateverHappens(t *testing.T) {
+	t.Parallel()
+	for _, m := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
+		for policy, definition := range map[string]string{"block": accounts, "quarantine": lenientAccounts} {
+			t.Run(string(m)+" "+policy, func(t *testing.T) {
+				t.Parallel()
+				sources := define(t, story, definition)
+				rapid.Check(t, func(r *rapid.T) {
+					s := newHonest(rapidTB{t, r}, m, sources)
+					r.Repeat(map[string]func(*rapid.T){
+						"write": s.write, "write more": s.write, "work": s.work, "work more": s.work, "work even more": s.work,
+						"advance": s.advance, "turn the clock": s.turnClock, "pause or resume": s.pauseOrResume,
+						"pause or resume a projection": s.pauseOrResumeProjection, "verify": s.verify, "work on runs": s.workOnRuns,
+						"restore": s.restore, "restart": s.restart, "requeue": s.requeue, "look": s.look,
+						"": s.everyStep,
+					})
+					s.settle(r)
+					s.everyStep(r)
+					s.look(r)
+					for _, id := range everybody {
+						if told := s.told(id); !slices.Equal(told, s.journal[id]) {
+							r.Fatalf("campaign %q is not drained: the journal has %v, the projections %v", id, s.journal[id], told)
+						}
+					}
+				})
+			})
+		}
+	}
+}
