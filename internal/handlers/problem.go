@@ -46,6 +46,7 @@ var statuses = []struct {
 	{outbox.ErrReadOnly, http.StatusForbidden, "read-only"},
 	{outbox.ErrFull, http.StatusInsufficientStorage, "full"},
 	{outbox.ErrBusy, http.StatusServiceUnavailable, "busy"},
+	{outbox.ErrDamaged, http.StatusInternalServerError, "damaged"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "busy"},
 	{errMethod, http.StatusMethodNotAllowed, "method"},
 	{errHost, http.StatusMisdirectedRequest, "host"},
@@ -78,12 +79,13 @@ type problem struct {
 	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"`
 }
 
-// explain turns an error into its answer; internal is true when its text must
-// stay inside.
+// explain turns an error into its answer; internal is true when its text is for
+// the log.
 func explain(err error) (p problem, internal bool) {
 	for _, s := range statuses {
 		if errors.Is(err, s.kind) {
 			p = problem{Type: "urn:outboxweb:" + s.name, Status: s.status, Detail: personText(err)}
+			internal = s.status == http.StatusInternalServerError // the log has more
 			break
 		}
 	}
@@ -118,6 +120,8 @@ func personText(err error) string {
 		return refusal.Error()
 	case errors.Is(err, outbox.ErrFull):
 		return "the disk of the database is full, so nothing was changed; make room there and try again"
+	case errors.Is(err, outbox.ErrDamaged):
+		return "a part of the database is damaged and cannot be read; outboxweb check lists what is affected"
 	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return "the database is busy or cannot be reached just now; try again in a moment"
 	}

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -26,7 +29,8 @@ const checkTries = 20
 // failures counted right; a replay for every projection that is behind; that both
 // databases know the same campaigns; and the index of tags against the events. It
 // reads only and may run beside a server; a campaign that keeps moving is counted
-// as skipped.
+// as skipped. What cannot be read is a violation, and the rest is checked all the
+// same.
 //
 // When an event was recorded is in no hash. It is compared with the event's row
 // while it waits, and afterwards with the events around it, so that a change by
@@ -36,12 +40,14 @@ const checkTries = 20
 func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
 	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}}
 	summary, err := s.Summary(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err
 	}
 	err = s.eachCampaignPage(ctx, func(page []*campaignRow, _ map[string]Watermark) error {
 		for _, c := range page {
-			if err := s.checkUntilStill(ctx, c.id, &report); err != nil {
+			if err := s.checkUntilStill(ctx, c.id, &report); errors.Is(err, outbox.ErrDamaged) {
+				report.unreadable("", &CampaignError{c.id, err})
+			} else if err != nil {
 				return err
 			}
 			report.Checked["campaigns"]++
@@ -49,20 +55,66 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 		}
 		return nil
 	})
-	if err != nil {
-		return report, fmt.Errorf("check: %w", err)
-	}
-	if err := s.checkStrays(ctx, &report); err != nil {
-		return report, fmt.Errorf("check: %w", err)
-	}
-	if err := s.checkBehind(ctx, &report); err != nil {
-		return report, fmt.Errorf("check: %w", err)
-	}
-	if err := s.checkTags(ctx, &report); err != nil {
-		return report, fmt.Errorf("check: %w", err)
+	for _, step := range []struct {
+		about string
+		check func() error
+	}{
+		{"the table of campaigns", func() error { return err }},
+		{"what the projections know", func() error { return s.checkStrays(ctx, &report) }},
+		{"projections that are behind", func() error { return s.checkBehind(ctx, &report) }},
+		{"the index of tags", func() error { return s.checkTags(ctx, &report) }},
+		{"the pages of the journal", func() error { return s.journal.checkPages(ctx, &report) }},
+		{"the pages of the projections", func() error { return s.projections.checkPages(ctx, &report) }},
+	} {
+		if err := step.check(); errors.Is(err, outbox.ErrDamaged) {
+			report.unreadable(step.about, err)
+		} else if err != nil {
+			return report, fmt.Errorf("check: %w", err)
+		}
 	}
 	report.OK = len(report.Violations) == 0
 	return report, nil
+}
+
+// unreadable adds a violation for each error that err joins.
+func (r *CheckReport) unreadable(about string, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			r.unreadable(about, err)
+		}
+		return
+	}
+	v := outbox.Violation{Invariant: "readable", Detail: about + " cannot be read: " + err.Error()}
+	if one, ok := errors.AsType[*CampaignError](err); ok {
+		v.CampaignID, v.Detail = one.CampaignID, "cannot be read: "+one.Err.Error()
+	}
+	r.Violations = append(r.Violations, v)
+}
+
+// checkPages lists the damaged pages of a database file. A server finds its own
+// when it reads them.
+func (d *database) checkPages(ctx context.Context, report *CheckReport) error {
+	if d.dialect.several {
+		return nil
+	}
+	var found []string
+	err := d.read(ctx, func(t *tx) error {
+		return t.each(func(row scanner) error {
+			var lines string
+			err := row.Scan(&lines)
+			found = append(found, strings.Split(lines, "\n")...)
+			return err
+		}, `pragma quick_check(100)`)
+	})
+	for _, line := range found {
+		if line != "ok" && !strings.HasPrefix(line, "***") {
+			report.Violations = append(report.Violations, outbox.Violation{Invariant: "readable", Detail: fmt.Sprintf("the %s database: %s", d.name, line)})
+			if errors.Is(err, outbox.ErrDamaged) {
+				err = nil // it says where
+			}
+		}
+	}
+	return err
 }
 
 // checkUntilStill checks one campaign until two looks at the watermark, around
@@ -278,20 +330,23 @@ const (
 // reports.
 func (s *Store) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []Found, err error) {
 	next = at
-	if next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall); err == nil {
-		var more []Found
-		more, err = s.checkLagging(ctx, &next)
-		found = append(found, more...)
+	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
+	if err == nil || errors.Is(err, outbox.ErrDamaged) {
+		more, laggingErr := s.checkLagging(ctx, &next)
+		found, err = append(found, more...), cmp.Or(laggingErr, err)
 	}
 	for _, f := range found {
 		if f.Drifted {
 			s.drift.Add(1)
 		}
 	}
-	if err != nil {
-		return Round{}, found, fmt.Errorf("check campaigns: %w", err)
+	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
+		next = Round{}
 	}
-	return next, found, nil
+	if err != nil {
+		err = fmt.Errorf("check campaigns: %w", err)
+	}
+	return next, found, err
 }
 
 func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {

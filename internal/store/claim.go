@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,7 +105,11 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 			return nil, err
 		}
 	}
-	return s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, limits) })
+	claims, err := s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, limits) })
+	if errors.Is(err, outbox.ErrDamaged) {
+		claims, err = s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, limits) })
+	}
+	return claims, err
 }
 
 // ClaimSuspect is Claim for one suspect, a campaign that two processes have died
@@ -206,6 +211,33 @@ func (t *tx) dueCampaigns(now int64, limits ClaimLimits) ([]*campaignRow, error)
 		}, selectDue+t.skipLocked, now, want, lastDue, lastID)
 		if err != nil || seen < want {
 			return due, err
+		}
+	}
+	return due, nil
+}
+
+// readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
+// names can, from an index; the first whose row cannot is a CampaignError.
+func (t *tx) readableDue(now int64, limits ClaimLimits) (due []*campaignRow, err error) {
+	var ids []string
+	err = t.each(func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		if !limits.Except[id] {
+			ids = append(ids, id)
+		}
+		return err
+	}, `select campaign_id from campaigns where due_at <= $1 order by due_at, campaign_id limit $2`, now, waveCampaigns+len(limits.Except))
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		c, found, err := t.campaign(id)
+		if err != nil {
+			return nil, &CampaignError{id, err}
+		}
+		if found && !c.suspected() {
+			due = append(due, c)
 		}
 	}
 	return due, nil

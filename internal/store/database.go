@@ -302,6 +302,9 @@ func (t *tx) note(err error) error {
 	if v.full {
 		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
 	}
+	if v.damaged {
+		err = fmt.Errorf("%w: %w", outbox.ErrDamaged, err)
+	}
 	if v.taken {
 		err = fmt.Errorf("%w: %w", errKeyTaken, err)
 	}

@@ -46,7 +46,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		return err
 	})
 	if err == nil && s.Shared() {
-		_, err = s.readInstances(ctx) // for their clocks
+		_, err = s.Processes(ctx) // for their clocks
 	}
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
@@ -54,9 +54,9 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	return nil
 }
 
-// readInstances lists the processes that work or worked lately, without what they
-// hold.
-func (s *Store) readInstances(ctx context.Context) (all []outbox.InstanceState, err error) {
+// Processes is Instances without what they hold, and without owners of leases that
+// have no record.
+func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err error) {
 	began := s.now()
 	err = s.journal.read(ctx, func(t *tx) (err error) {
 		all, err = t.instances()

@@ -38,12 +38,13 @@ type scanner interface{ Scan(dest ...any) error }
 
 // verdict is what an error means.
 type verdict struct {
-	busy  bool // nothing is wrong with the statement; the same may succeed later
-	fatal bool // the transaction is not what it was, and must not be used any more
-	lost  bool // neither is the connection
-	late  bool // the statement was cut off by its deadline
-	full  bool // there is no room left on the database's disk
-	taken bool // a row with the key of another was refused
+	busy    bool // nothing is wrong with the statement; the same may succeed later
+	fatal   bool // the transaction is not what it was, and must not be used any more
+	lost    bool // neither is the connection
+	late    bool // the statement was cut off by its deadline
+	full    bool // there is no room left on the database's disk
+	damaged bool // a part of the database cannot be read
+	taken   bool // a row with the key of another was refused
 }
 
 // batch is statements that do not depend on each other's answers. SQLite runs

@@ -478,7 +478,7 @@ func (l *postgresLink) prepare(query string) error {
 func (l *postgresLink) judge(err error) verdict {
 	code := pgCode(err)
 	class := code[:min(2, len(code))]
-	v := verdict{late: code == "57014", full: code == "53100", taken: code == "23505"}
+	v := verdict{late: code == "57014", full: code == "53100", damaged: code == "XX001" || code == "XX002", taken: code == "23505"}
 	v.lost = l.conn.IsClosed() || slices.Contains([]string{"08", "57"}, class) && !v.late || slices.Contains([]string{"25006", "25P03"}, code)
 	// A statement can run into a limit set for it, or a case the server did not
 	// foresee, all by itself.

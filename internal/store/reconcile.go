@@ -166,15 +166,19 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 // as diverged; one that no longer contradicts it is not. A campaign that lost its
 // row gets it back. Projections that are behind without a replay get one. Campaigns
 // under a lease are left to their worker. A second call finds nothing to do and
-// writes nothing.
+// writes nothing. Campaigns of which something cannot be read are passed over; the
+// error is outbox.ErrDamaged then and names each.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
+	var damaged []error
 	for after := ""; ; {
 		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
 		}
-		if err != nil {
+		if errors.Is(err, outbox.ErrDamaged) {
+			damaged = append(damaged, err)
+		} else if err != nil {
 			return total, fmt.Errorf("reconcile: %w", err)
 		}
 		if after = last; after == "" {
@@ -185,7 +189,7 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	if err == nil {
 		err = s.startOwed(ctx)
 	}
-	if err != nil {
+	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, fmt.Errorf("reconcile: %w", err)
 	}
 	return total, nil
@@ -206,8 +210,21 @@ type Found struct {
 
 // reconcilePage is Reconcile for the next campaigns after an id, with their rows
 // counted by count. It returns the id to go on from, empty at the end, and also
-// what it did before an error.
+// what it did before an error. One that is outbox.ErrDamaged concerns single campaigns,
+// which are passed over.
 func (s *Store) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []Found, err error) {
+	last, found, err = s.reconcileTogether(ctx, after, limit, count)
+	if errors.Is(err, outbox.ErrDamaged) {
+		last, err = s.oneByOne(ctx, after, limit, func(after string) (string, error) {
+			id, more, err := s.reconcileTogether(ctx, after, 1, count)
+			found = append(found, more...)
+			return id, err
+		})
+	}
+	return last, found, err
+}
+
+func (s *Store) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []Found, err error) {
 	p, err := s.readPage(ctx, after, limit, count)
 	if err != nil || len(p.rows) == 0 {
 		return "", nil, err
@@ -453,21 +470,37 @@ func (t *tx) campaignPage(after string, limit int) (page []*campaignRow, err err
 
 // eachCampaignPage walks all campaigns in pages with their watermarks. The
 // journal is read first: a watermark may be ahead of what its page says, and
-// never behind.
+// never behind. Campaigns that cannot be read are passed over; the error is
+// Damaged then, and names each.
 func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow, map[string]Watermark) error) error {
-	after := ""
-	for {
-		p, err := s.readPage(ctx, after, campaignPage, func(*tx, *page) error { return nil })
+	var failed error // to visit
+	page := func(after string, limit int) (last string, err error) {
+		p, err := s.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
+			return "", err
+		}
+		if failed = cmp.Or(visit(p.rows, p.marks), ctx.Err()); failed != nil {
+			return "", errEnough
+		}
+		return p.rows[len(p.rows)-1].id, nil
+	}
+	var damaged []error
+	for after := ""; ; {
+		last, err := page(after, campaignPage)
+		if errors.Is(err, outbox.ErrDamaged) {
+			last, err = s.oneByOne(ctx, after, campaignPage, func(after string) (string, error) { return page(after, 1) })
+		}
+		switch {
+		case failed != nil:
+			return failed
+		case errors.Is(err, outbox.ErrDamaged):
+			damaged = append(damaged, err)
+		case err != nil:
 			return err
 		}
-		if err := visit(p.rows, p.marks); err != nil {
-			return err
+		if after = last; after == "" {
+			return errors.Join(damaged...)
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		after = p.rows[len(p.rows)-1].id
 	}
 }
 
@@ -739,7 +772,7 @@ func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 			applied := marks[c.id].AppliedSeq
 			missing, err := s.missingRows(ctx, c, applied)
 			if err != nil {
-				return err
+				return &CampaignError{c.id, err}
 			}
 			if missing > 0 {
 				gaps = append(gaps, outbox.Gap{CampaignID: c.id, AppliedSeq: applied, HighWaterSeq: c.highWater, Missing: missing})

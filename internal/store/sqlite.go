@@ -331,7 +331,7 @@ func (l *sqliteLink) stmt(query string) (*sql.Stmt, error) {
 }
 
 func (l *sqliteLink) judge(err error) verdict {
-	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), late: errors.Is(err, context.DeadlineExceeded)}
+	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), damaged: sqliteCode(err) == sqlite3.SQLITE_CORRUPT, late: errors.Is(err, context.DeadlineExceeded)}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		// A context that ended interrupts the statement, and SQLite

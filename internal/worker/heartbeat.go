@@ -26,14 +26,17 @@ type heart struct {
 // process is gone are marked as stopped and their leases ended, so that a
 // restart after a crash goes on at once.
 func (w *Worker) arrive(ctx context.Context) (bool, error) {
-	others, err := w.Store.Instances(ctx)
+	others, err := w.Store.Processes(ctx)
 	if err != nil {
 		return false, err
 	}
 	now := time.Now().UTC()
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
-			if err := errors.Join(w.Store.EndLeases(ctx, other.ID), w.Store.EndRunLeases(ctx, other.ID)); err != nil {
+			err := errors.Join(w.Store.EndLeases(ctx, other.ID), w.Store.EndRunLeases(ctx, other.ID))
+			if errors.Is(err, outbox.ErrDamaged) { // they end by themselves
+				w.Logger.Error("leases of a process that died could not be ended", "instance", other.ID, "error", err)
+			} else if err != nil {
 				return false, err
 			}
 			other.StoppedAt = &now

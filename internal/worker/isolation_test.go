@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,55 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	b.mustAppend(t, notes("later", 2)...)
 	b.pass(t)
 	b.mustHaveApplied(t, "later", 2)
+}
+
+// The row of a campaign that cannot be read holds up those that share its page,
+// also when the server starts again; check lists them, and the page.
+func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	for i := range 120 {
+		b.mustAppend(t, notes(fmt.Sprintf("c-%03d", i), 2)...)
+	}
+	leaf := func(table string) int {
+		return column[int](t, b.journal, `select pageno from dbstat where name = $1 and pagetype = 'leaf' order by path limit 1`, table)[0]
+	}
+	row, queued := leaf("campaigns"), leaf("projection_apply_outbox")
+	b = b.reopened(t, func(journal, _ string) {
+		damagePage(t, journal, row)
+		damagePage(t, journal, queued)
+	})
+	report, err := b.Check(t.Context(), func(int64, int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]bool{}
+	pages := 0
+	for _, v := range report.Violations {
+		switch {
+		case v.Invariant == "readable" && v.CampaignID != "":
+			held[v.CampaignID] = true
+		case v.Invariant == "readable" && strings.Contains(v.Detail, fmt.Sprintf("page %d:", row)), v.Invariant == "readable" && strings.Contains(v.Detail, fmt.Sprintf("page %d:", queued)):
+			pages++
+		}
+	}
+	if pages != 2 || len(held) < 3 || len(held) > 60 || report.Checked["campaigns"] < 60 {
+		t.Fatalf("check found %d pages and %d campaigns and looked at %d; want both pages, some campaigns and most: %+v", pages, len(held), report.Checked["campaigns"], report.Violations)
+	}
+
+	b.start(t)
+	eventually(t, "all others are applied", func() bool {
+		done := column[string](t, b.projections, `select campaign_id from projection_watermarks where applied_seq = 2`)
+		for i := range 120 {
+			if id := fmt.Sprintf("c-%03d", i); !held[id] && !slices.Contains(done, id) {
+				return false
+			}
+		}
+		return true
+	})
+	if text, stalled := b.worker.Trouble(); stalled || !strings.Contains(text, "malformed") {
+		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
+	}
 }
 
 // A statement that rolls back the transaction takes the events of others with

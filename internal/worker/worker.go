@@ -7,6 +7,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -259,16 +260,20 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 // reconcile brings rows and watermarks in line.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	repaired, err := w.Store.Reconcile(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return false, err
 	}
 	if repaired.Campaigns > 0 {
 		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
 	}
-	if err := w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged); err != nil {
-		return false, err
+	if err == nil {
+		err = w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged)
 	}
-	return false, nil
+	if errors.Is(err, outbox.ErrDamaged) { // what can be read has been reconciled, and can be applied
+		w.Logger.Error("a part of a database cannot be read; check lists what it holds", "error", err)
+		err = nil
+	}
+	return false, err
 }
 
 // warnOfOtherJournal says in the log when projections were built from another

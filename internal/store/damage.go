@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+// errNameless is a campaign of which not even the name can be read.
+var errNameless = errors.New("the table of campaigns cannot be read any further")
+
+// nameAfter is the next campaign after an id, whose row may not be readable.
+func (s *Store) nameAfter(ctx context.Context, after string) (id string, err error) {
+	for _, table := range []string{"campaigns", "events"} {
+		err = s.journal.read(ctx, func(t *tx) error {
+			_, err := t.one([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
+			return err
+		})
+		if !errors.Is(err, outbox.ErrDamaged) {
+			break
+		}
+	}
+	if err == nil && id == "" {
+		err = errNameless
+	}
+	return id, err
+}
+
+// oneByOne calls visit for each of the next campaigns after an id, at most limit,
+// when something that concerns one of them cannot be read. visit looks at the
+// campaign after an id, and returns its id, or nothing at the end. Where it
+// fails since something is damaged, the next one is visited; oneByOne returns the last
+// id, empty at the end, and a CampaignError for each that failed.
+func (s *Store) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
+	var damaged []error
+	for range limit {
+		id, err := visit(after)
+		if errors.Is(err, outbox.ErrDamaged) {
+			cause := err
+			if id, err = s.nameAfter(ctx, after); err != nil {
+				return "", errors.Join(append(damaged, fmt.Errorf("after campaign %q: %w: %w", after, err, cause))...)
+			}
+			damaged = append(damaged, &CampaignError{id, cause})
+		}
+		if err != nil {
+			return "", err
+		}
+		if after = id; id == "" {
+			break
+		}
+	}
+	return after, errors.Join(damaged...)
+}
