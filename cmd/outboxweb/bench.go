@@ -121,7 +121,7 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	if c.Scale <= 0 || c.Scale > 100 {
 		return usagef("--scale must be more than 0 and at most 100")
 	}
-	tuneCollector() // as serve does
+	tuneCollector(0) // as serve does
 	b := &bench{app: a, scale: c.Scale}
 	if b.ground, err = c.ground(ctx, a); err != nil {
 		return err

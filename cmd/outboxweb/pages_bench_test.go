@@ -89,7 +89,7 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *store.Store {
 // BenchmarkPages asks for pages from many clients at once and reports the
 // time under which 99 of 100 are answered, at rest and while the worker drains.
 func BenchmarkPages(b *testing.B) {
-	tuneCollector()
+	tuneCollector(0)
 	s := deepQueue(b, *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
 	if err := os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600); err != nil {

@@ -34,7 +34,7 @@ var (
 // process grows. Then it measures how much slower events are applied while a
 // run folds, in turns with none.
 func BenchmarkRebuild(b *testing.B) {
-	tuneCollector()
+	tuneCollector(0)
 	s, set := rebuildable(b)
 	working(b, s, set, func() {
 		untilApplied(b, s)

@@ -76,7 +76,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector()
+	tuneCollector(c.BatchBytes)
 	defer ignoreHangups(a.logger())()
 	listener, err := c.listen(ctx)
 	if err != nil {
@@ -137,10 +137,15 @@ func (c *serveCmd) storeOptions(a *app, publishers bool) store.Options {
 // tuneCollector lets the heap grow further between collections. What lives is
 // a few megabytes, so that at the runtime's default of 100 % a busy server
 // collects hundreds of times a second: pages take a third longer, and the
-// slowest of a hundred twice as long. GOGC, when set, decides.
-func tuneCollector() {
+// slowest of a hundred twice as long. Waves of large events make garbage of that
+// size too, and are collected sooner: from four times what a wave may hold. GOGC
+// and GOMEMLIMIT, when set, decide.
+func tuneCollector(batchBytes int64) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(400)
+	}
+	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
+		debug.SetMemoryLimit(max(4*batchBytes, 128<<20))
 	}
 }
 

@@ -43,7 +43,7 @@ var consolePages = map[string]string{
 // is compared with its own without anybody looking, in turns, since machines
 // are noisy.
 func BenchmarkTabs(b *testing.B) {
-	tuneCollector()
+	tuneCollector(0)
 	s, set := drainable(b)
 	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
