@@ -168,6 +168,7 @@ var scenarios = map[string]func(*onCall){
 	"Dead heads grow":                        (*onCall).dead,
 	"A worker hangs or none is seen":         (*onCall).hang,
 	"Disk full":                              (*onCall).full,
+	"A database is damaged":                  (*onCall).damaged,
 	"Databases restored from different days": (*onCall).restored,
 	"A projection is wrong":                  (*onCall).wrong,
 	"A projection is quarantined":            (*onCall).quarantined,
@@ -448,6 +449,33 @@ func (o *onCall) full() {
 			o.t.Fatal(err)
 		}
 	}
+}
+
+// damaged has a backup, and since then a page of the journal that cannot be read.
+func (o *onCall) damaged() {
+	o.start()
+	if o.d.url != "" {
+		return // a server's files are its own; nothing is to be done there
+	}
+	o.env["DATA"] = o.d.dir
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+	mustCommand(o.t, o.d, nil, "backup", o.env["BACKUP"], "--projections", o.files)
+	const name = "zoe on a page of her own"
+	appendTo(o.t, o.s, "", "damaged", seats(strings.Repeat(name, 120)))
+	o.s.awaitSettled(o.t)
+	o.s.stop(o.t)
+	file := filepath.Join(o.d.dir, "journal.db")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	at := bytes.Index(data, []byte(name)) / 4096 * 4096
+	copy(data[at:at+4096], make([]byte, 4096))
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.start()
 }
 
 // restored has a journal that is older than its projections.
