@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -93,4 +95,36 @@ func (b *clockBounds) bounded() int64 {
 		return b.most
 	}
 	return 0
+}
+
+// overdrawnLeases are the leases of publishers and of runs, each as a query for
+// one that ends after a time, and the statement that shortens all of them.
+var overdrawnLeases = [][2]string{
+	{`select topic from publisher_progress where lease_owner <> '' and lease_expires_at > $1 limit 1`,
+		`update publisher_progress set lease_expires_at = $2 where lease_owner <> '' and lease_expires_at > $1`},
+	{`select kind from runs where finished_at is null and lease_owner <> '' and lease_expires_at > $1 limit 1`,
+		`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`},
+}
+
+// shortenLeases is shorten for publishers and runs.
+func (s *Store) shortenLeases(ctx context.Context) error {
+	ends := s.now() + s.options.Lease.Microseconds()
+	for _, of := range overdrawnLeases {
+		found := false
+		err := s.journal.read(ctx, func(t *tx) (err error) {
+			var one string
+			found, err = t.one([]any{&one}, of[0], ends+clockTolerance)
+			return err
+		})
+		if err == nil && found {
+			err = s.journal.write(ctx, func(t *tx) error {
+				_, err := t.exec(of[1], ends+clockTolerance, ends)
+				return err
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("shorten leases: %w", err)
+		}
+	}
+	return nil
 }

@@ -303,3 +303,22 @@ func TestPublisherStates_doesNotAskForAPausedPair(t *testing.T) {
 		t.Errorf("another may %v", got)
 	}
 }
+
+// A process whose clock was a day ahead has died with a pair and a run.
+func TestSelfCheck_shortensLeasesOfPublishersAndRuns(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(pairA)
+	f.append("a", 1)
+	f.startRun(verifyAll())
+	f.clock.advance(24 * time.Hour)
+	f.claimPair("one", pairA)
+	f.claimRun(one)
+	f.clock.advance(-24 * time.Hour)
+	if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 10); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(lease + time.Second)
+	f.claimPair("two", pairA)
+	f.claimRun(two)
+}

@@ -189,6 +189,9 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	if err == nil {
 		err = s.startOwed(ctx)
 	}
+	if err == nil {
+		err = s.shortenLeases(ctx)
+	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, fmt.Errorf("reconcile: %w", err)
 	}
