@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,11 +45,20 @@ func TestServe_startedOnAFullDiskOpensItsDatabasesOnceThereIsRoom(t *testing.T) 
 	appendTo(t, s, "", "table", seats("ana"))
 	s.stop(t)
 	ballast := fill(t, d.dir)
-	s = launch(t, d)
+	before := s.url
+	s = launch(t, d, "--listen", strings.TrimPrefix(before, "http://"))
 	eventually(t, patience, "the log says that the disk is full", func() (bool, string) {
 		text := s.stderr.String()
 		return strings.Contains(text, "full disk; it is tried again"), text
 	})
+	answer, err := s.client.Get(before + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "their disk is full") {
+		t.Errorf("it answers %d %s meanwhile", answer.StatusCode, body)
+	}
+	answer.Body.Close()
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}

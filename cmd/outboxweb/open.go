@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"strings"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -83,28 +82,6 @@ func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, 
 		}
 	}
 	return st, set, nil
-}
-
-// roomPause is the time between two tries to open databases on a full disk.
-const roomPause = time.Second
-
-// openOnceThereIsRoom is openBothWith for a server, which waits while a disk is
-// full, until ctx ends.
-func (a *app) openOnceThereIsRoom(ctx context.Context, o store.Options) (*store.Store, *projection.Set, error) {
-	for {
-		st, set, err := a.openBothWith(ctx, o)
-		if !errors.Is(err, outbox.ErrFull) {
-			return st, set, err
-		}
-		a.logger().Error("the databases cannot be opened on a full disk; it is tried again", "error", err)
-		pause := time.NewTimer(roomPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, nil, ctx.Err()
-		}
-	}
 }
 
 // installTries is how often projections are installed while the database is busy,

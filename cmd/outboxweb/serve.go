@@ -83,7 +83,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openOnceThereIsRoom(ctx, c.storeOptions(a, len(pairs) > 0))
+	st, set, err := a.openOnceThereIsRoom(ctx, c.storeOptions(a, len(pairs) > 0), listener, tlsConfig)
 	if err != nil {
 		return err
 	}

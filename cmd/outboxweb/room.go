@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/store"
+)
+
+const (
+	roomPause  = time.Second // between two tries to open databases on a full disk
+	roomRemind = time.Minute // between two lines of the log about it
+)
+
+// openOnceThereIsRoom is openBothWith for a server, which waits while a disk is
+// full, until ctx ends. Requests are answered with 503 meanwhile.
+func (a *app) openOnceThereIsRoom(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*store.Store, *projection.Set, error) {
+	st, set, err := a.openBothWith(ctx, o)
+	if !errors.Is(err, outbox.ErrFull) {
+		return st, set, err
+	}
+	defer refuse(listener, t)()
+	pause := time.NewTicker(roomPause)
+	defer pause.Stop()
+	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBothWith(ctx, o) {
+		if time.Since(said) >= roomRemind {
+			a.logger().Error("the databases cannot be opened on a full disk; it is tried again every second", "error", err)
+			said = time.Now()
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	return st, set, err
+}
+
+// keptOpen is a listener that outlives its server.
+type keptOpen struct{ net.Listener }
+
+// Close ends the wait for a connection, and no more.
+func (l keptOpen) Close() error { return l.until(time.Now()) }
+
+func (l keptOpen) until(deadline time.Time) error {
+	if l, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		return l.SetDeadline(deadline)
+	}
+	return nil
+}
+
+// refuse answers every request with 503, until stop is called.
+func refuse(listener net.Listener, t *tls.Config) (stop func()) {
+	const said = `{"ready":false,"reasons":["the databases cannot be opened: their disk is full"]}` + "\n"
+	s := &http.Server{TLSConfig: t, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Retry-After", "10")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, said)
+		})}
+	kept := keptOpen{listener}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = serveOn(s, kept) })
+	return func() {
+		_ = s.Close()
+		serving.Wait()
+		_ = kept.until(time.Time{})
+	}
+}
