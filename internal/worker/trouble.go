@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type troubles struct {
 	mu       sync.Mutex
 	failing  time.Time // when applying began to fail; zero when it does not
 	cause    string    // the latest error
+	damage   string    // what could not be read when everything was last compared; empty when all could
 	excluded map[string]exclusion
 }
 
@@ -58,6 +60,16 @@ func (t *troubles) exclude(id string, cause error, retry outbox.Retry) {
 	}
 	times := t.excluded[id].times + 1
 	t.excluded[id] = exclusion{until: time.Now().Add(retry.Delay(times)), times: times, cause: cause.Error()}
+}
+
+// damaged takes down what part of a database could not be read; nil is none.
+func (t *troubles) damaged(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.damage = ""
+	if err != nil {
+		t.damage, _, _ = strings.Cut(err.Error(), "\n") // of many the first
+	}
 }
 
 // include forgets that the database failed for campaigns.
@@ -95,6 +107,9 @@ func (t *troubles) sentence() (text string, stalled bool) {
 	defer t.mu.Unlock()
 	if !t.failing.IsZero() && time.Since(t.failing) >= stalledAfter {
 		return fmt.Sprintf("nothing has been applied since %s: %s", t.failing.UTC().Format(time.RFC3339), t.cause), true
+	}
+	if len(t.excluded) == 0 && t.damage != "" {
+		return "a part of a database cannot be read; outboxweb check lists what is affected: " + t.damage, false
 	}
 	if len(t.excluded) == 0 {
 		return "", false

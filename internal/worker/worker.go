@@ -271,7 +271,11 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	}
 	if errors.Is(err, outbox.ErrDamaged) { // what can be read has been reconciled, and can be applied
 		w.Logger.Error("a part of a database cannot be read; check lists what it holds", "error", err)
-		err = nil
+		w.troubles.damaged(err)
+		return false, nil
+	}
+	if err == nil {
+		w.troubles.damaged(nil)
 	}
 	return false, err
 }
@@ -311,6 +315,9 @@ func (w *Worker) selfCheck() func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		next, found, err := w.Store.SelfCheck(ctx, at, selfCheckCampaigns)
 		at = next
+		if errors.Is(err, outbox.ErrDamaged) {
+			w.troubles.damaged(err)
+		}
 		for _, f := range found {
 			w.Logger.Warn("the self-check repaired a campaign", "campaign", f.CampaignID, "drifted", f.Drifted, "mistimed", f.Mistimed,
 				"rows_inserted", f.Repaired.Inserted, "rows_removed", f.Repaired.Removed, "diverged", f.Repaired.Diverged > 0)
