@@ -237,32 +237,22 @@ from (
 ) as c
 group by c.state`
 
+	// The last column counts campaigns that wait until the projection has passed
+	// the event.
 	countOpenFailures = `
-select f.projection, count(*)
+select f.projection, count(*), count(distinct case when coalesce((
+    select c.state
+    from projection_cursors c
+    where c.campaign_id = f.campaign_id
+      and c.projection = f.projection), 'live') = 'live' then f.campaign_id end)
 from (
-  select projection
+  select campaign_id, projection
   from failures
   where status = 'open'
   order by campaign_id, projection, seq
   limit $1
 ) as f
 group by f.projection`
-
-	countBlocking = `
-select count(distinct f.campaign_id)
-from (
-  select campaign_id, projection
-  from failures
-  where status = 'open'
-  order by campaign_id, projection, seq
-  limit $2
-) as f
-where f.projection = $1
-  and coalesce((
-    select c.state
-    from projection_cursors c
-    where c.campaign_id = f.campaign_id
-      and c.projection = f.projection), 'live') = 'live'`
 )
 
 // DescribeProjections fills in what the database knows of the loaded
@@ -276,21 +266,26 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
 	err = s.projections.read(ctx, func(t *tx) error {
-		versions, failures := make(map[string]projectionVersion), make(map[string]int64)
+		versions, failures, blocked := make(map[string]projectionVersion), make(map[string]int64), make(map[string]int64)
 		var b batch
 		b.each(collectVersions(versions), selectVersions)
-		b.each(collectCounts(failures), countOpenFailures, asideWindow)
-		aside, blocking := make([]map[string]int64, len(loaded)), make([]int64, len(loaded))
+		b.each(func(row scanner) error {
+			var name string
+			var open, blocking int64
+			err := row.Scan(&name, &open, &blocking)
+			failures[name], blocked[name] = open, blocking
+			return err
+		}, countOpenFailures, asideWindow)
+		aside := make([]map[string]int64, len(loaded))
 		for i, p := range loaded {
 			aside[i] = make(map[string]int64)
 			b.each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
-			b.each(func(row scanner) error { return row.Scan(&blocking[i]) }, countBlocking, p.Name, asideWindow)
 		}
 		if err := t.runAll(&b); err != nil {
 			return err
 		}
 		for i, p := range loaded {
-			p.Blocking = blocking[i]
+			p.Blocking = blocked[p.Name]
 			describe(&p, versions[p.Name], aside[i], failures)
 			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
 			described[i] = p

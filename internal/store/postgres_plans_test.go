@@ -51,7 +51,6 @@ var postgresScans = []scan{
 	{"seq scan of", "select distinct r.campaign_id", "wanted whole, by the check command only"},
 	{"seq scan of projection_watermarks", "applied_seq > 0 limit 1", "the first of which anything is applied"},
 	{"seq scan of events", "from events limit 1", "the first event"},
-	{"scan by failures_open", "count(distinct f.campaign_id)", "open failures alone, up to a limit"},
 	{"seq scan of pg_", "pg_total_relation_size", "the catalog, for the page about this process"},
 	{"scan by events_pkey", "coalesce(max(position), 0) from events", "its last entry"},
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
