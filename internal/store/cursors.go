@@ -180,6 +180,9 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		if err == nil {
 			err = t.lockAdmission() // of the replay, before campaigns are locked
 		}
+		if err == nil {
+			err = t.sinceReplays(h)
+		}
 		if err != nil {
 			return h.ProjectionHold, err
 		}
@@ -198,6 +201,15 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		s.steerRuns()
 	}
 	return hold, err
+}
+
+// sinceReplays moves the time of a resume behind every replay that was started
+// before it, whatever their clocks said: each was tried before it.
+func (t *tx) sinceReplays(h *holding) error {
+	var last int64
+	_, err := t.one([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
+	h.now = max(h.now, last+1)
+	return err
 }
 
 // catchUp starts the replay that brings a resumed projection level. While
