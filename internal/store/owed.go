@@ -264,6 +264,20 @@ func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err erro
 	}
 	err = s.journal.read(ctx, func(t *tx) error {
 		found, err = t.alone(behind)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		// The end of any run of a projection starts what it was in the way of.
+		waiting := make(map[string]bool)
+		var b batch
+		for _, c := range found {
+			if _, asked := waiting[c.projection]; !asked {
+				waiting[c.projection] = false
+				b.each(func(scanner) error { waiting[c.projection] = true; return nil }, selectTaken, c.projection)
+			}
+		}
+		err = t.runAll(&b)
+		found = slices.DeleteFunc(found, func(c behindCursor) bool { return waiting[c.projection] })
 		return err
 	})
 	return found, err
