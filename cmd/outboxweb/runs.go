@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -228,14 +229,14 @@ func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJ
 		return a.printJSON(d)
 	}
 	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, d.RequestedAt.Format(time.RFC3339))
-	for _, line := range []struct{ name, text string }{{"reason", d.Reason}, {"error", d.Error}, {"cancelled by", d.CancelledBy}, {"verdict", string(d.Verdict)}} {
+	for _, line := range []struct{ name, text string }{{"reason", d.Reason}, {"error", d.Error}, {"cancelled by", d.CancelledBy}, {"verdict", d.Kind.OutcomeName(string(d.Verdict))}} {
 		if line.text != "" {
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
 	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", thousands(d.Campaigns.Done), thousands(d.Campaigns.Total), thousands(d.Events.Done), thousands(d.Events.Total), pace(d.Run))
 	t := table(a.out)
-	fmt.Fprintln(t, "MATCHED\tDRIFTED\tREPLAYED\tFAILED")
+	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\n", driftedHeading(d.Kind))
 	fmt.Fprintf(t, "%d\t%d\t%d\t%d\n", d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed)
 	if err := t.Flush(); err != nil {
 		return err
@@ -256,6 +257,13 @@ func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJ
 		fmt.Fprintf(t, "%s\t%s\t%s\n", line.At.Format(time.RFC3339), line.CampaignID, firstLine(line.Text, 200))
 	}
 	return t.Flush()
+}
+
+func driftedHeading(kind outbox.RunKind) string {
+	if kind == outbox.RunRebuild {
+		return strings.ToUpper(kind.OutcomeName(outbox.OutcomeDrift))
+	}
+	return "DRIFTED"
 }
 
 func pace(run outbox.Run) string {
@@ -279,15 +287,15 @@ func (a *app) printResults(d runDetail) error {
 		}
 		printed := false
 		for _, p := range r.Projections {
-			var c outbox.Comparison
-			if p.Comparison != nil {
-				c = *p.Comparison
-			}
 			if p.Error == "" && p.Verdict != outbox.VerdictDrift {
 				continue
 			}
 			printed = true
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", r.CampaignID, p.Projection, r.Outcome, p.Seq, c.Added, c.Changed, c.Removed, c.FirstSeq, firstLine(p.Error, 100))
+			changes := "\t\t\t" // a rebuild compares digests, not rows
+			if c := p.Comparison; c != nil {
+				changes = fmt.Sprintf("%d\t%d\t%d\t%d", c.Added, c.Changed, c.Removed, c.FirstSeq)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, firstLine(p.Error, 100))
 		}
 		if !printed {
 			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, r.Outcome, r.Seq, firstLine(r.Error, 100))
@@ -337,7 +345,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		t := table(a.out)
 		fmt.Fprintln(t, "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON")
 		for _, r := range page.Items {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d/%d\t%d/%d\t%s\t%s\t%s\t%s\n", r.ID, r.Kind, r.Status, r.Verdict, r.Campaigns.Done, r.Campaigns.Total,
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d/%d\t%d/%d\t%s\t%s\t%s\t%s\n", r.ID, r.Kind, r.Status, r.Kind.OutcomeName(string(r.Verdict)), r.Campaigns.Done, r.Campaigns.Total,
 				r.Events.Done, r.Events.Total, r.RequestedAt.Format(time.RFC3339), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60))
 		}
 		return t.Flush()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,24 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
 		t.Errorf("document is %+v, %v", got, err)
 	}
+}
+
+func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	mended := drifting
+	mended.Projections = slices.Clone(mended.Projections)
+	for i := range mended.Projections {
+		mended.Projections[i].Comparison = nil // it compares digests
+	}
+	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", mended, matching)
+	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	if out := d.out.String(); strings.Contains(strings.ToLower(out), "drift") {
+		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
+	}
+	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED 1 1 0 0", "c-1 campaigns differed before 1 the end of its log")
 }
 
 func TestFollowRun_endsWithTheRun(t *testing.T) {

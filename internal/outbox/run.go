@@ -210,6 +210,15 @@ const (
 	OutcomeFailed   = "failed"
 )
 
+// OutcomeName is an outcome in the words of what a run of this kind did: rows
+// that a rebuild found to be others are right after it.
+func (k RunKind) OutcomeName(outcome string) string {
+	if k == RunRebuild && outcome == OutcomeDrift {
+		return "differed before"
+	}
+	return outcome
+}
+
 // RunResult is what became of one campaign of a run.
 type RunResult struct {
 	CampaignID  string             `json:"campaign_id"`

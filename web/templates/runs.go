@@ -142,7 +142,7 @@ func outcomeChoices(p Page, v RunView) []runChoice {
 		n       int64
 	}{{outbox.OutcomeFailed, n.Failed}, {outbox.OutcomeDrift, n.Drifted}, {outbox.OutcomeMatch, n.Matched}, {outbox.OutcomeReplayed, n.Replayed}} {
 		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
-			name := fmt.Sprintf("%s %s %s", outcomeGlyph(o.outcome), outcomeName(v.Run.Kind, o.outcome), num(o.n))
+			name := fmt.Sprintf("%s %s %s", outcomeGlyph(o.outcome), v.Run.Kind.OutcomeName(o.outcome), num(o.n))
 			all = append(all, runChoice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
 		}
 	}
@@ -226,14 +226,6 @@ func outcomeHue(outcome string) string {
 	}
 }
 
-// outcomeName is an outcome in the words of what the run did.
-func outcomeName(kind outbox.RunKind, outcome string) string {
-	if kind == outbox.RunRebuild && outcome == outbox.OutcomeDrift {
-		return "differed before"
-	}
-	return outcome
-}
-
 // runCount is one of the counts of a run; loud ones call for somebody.
 type runCount struct {
 	name, outcome string
@@ -246,7 +238,7 @@ func runCounts(r outbox.Run) []runCount {
 	if r.Kind == outbox.RunReplay {
 		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}}
 	}
-	return []runCount{failed, {outcomeName(r.Kind, outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}, {"match", outbox.OutcomeMatch, r.Counts.Matched}}
+	return []runCount{failed, {r.Kind.OutcomeName(outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}, {"match", outbox.OutcomeMatch, r.Counts.Matched}}
 }
 
 // barValue and barMax are a progress for an element that shows one; what ended
