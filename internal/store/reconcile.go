@@ -165,9 +165,10 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 // watermark contradicts the journal, or that the journal does not know, is marked
 // as diverged; one that no longer contradicts it is not. A campaign that lost its
 // row gets it back. Projections that are behind without a replay get one. Campaigns
-// under a lease are left to their worker. A second call finds nothing to do and
-// writes nothing. Campaigns of which something cannot be read are passed over; the
-// error is outbox.ErrDamaged then and names each.
+// under a lease are left to their worker, and events that requests of this process
+// may be about to apply to those. A second call finds nothing to do and writes
+// nothing. Campaigns of which something cannot be read are passed over; the error
+// is outbox.ErrDamaged then and names each.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	var total outbox.Repaired
 	var damaged []error
@@ -519,6 +520,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 	for _, c := range p.rows {
 		w := p.marks[c.id]
 		switch {
+		case s.arriving(c):
 		case s.amiss(c):
 			found = append(found, c)
 		case c.leaseOwner != "" && c.leaseExpiry > s.now():
@@ -542,6 +544,17 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 	}
 	err = s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
 	return slices.DeleteFunc(found, func(c *campaignRow) bool { return c == nil }), err
+}
+
+// InlineWait is how long a request applies what it has appended at the most.
+const InlineWait = 10 * time.Second
+
+// arriving reports whether the requests that appended what the campaign owes may
+// still be about to apply it: those of a process that was there before are not.
+func (s *Store) arriving(c *campaignRow) bool {
+	age := s.now() - c.oldest.Int64
+	return s.options.Mode == outbox.ModeInline && c.bare() && c.oldest.Int64 > s.opened &&
+		age > -clockTolerance && age < InlineWait.Microseconds()
 }
 
 // disagrees reports whether a campaign's row says something else than its

@@ -374,6 +374,7 @@ func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
 	t.Parallel()
 	f := open(t, mode(outbox.ModeInline))
 	f.append("a", 3)
+	f.clock.advance(store.InlineWait)
 	f.reconcile(outbox.Repaired{Campaigns: 1, Inserted: 3})
 	f.sound()
 	f.drain()

@@ -91,6 +91,26 @@ func TestReconcile_repairsRowsThatAreGone(t *testing.T) {
 	}
 }
 
+// Events that the request which appended them is about to apply are no fault; what
+// nobody has applied after the longest time that a request may take is.
+func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
+	t.Parallel()
+	f := open(t, mode(outbox.ModeInline))
+	f.clock.advance(time.Millisecond)
+	f.append("a", 3)
+	for _, want := range []int{0, 1} {
+		_, found, err := f.SelfCheck(f.ctx, store.Round{}, 10)
+		if err != nil || len(found) != want {
+			t.Fatalf("the self-check found %+v, %v, want %d", found, err, want)
+		}
+		f.clock.advance(store.InlineWait)
+	}
+	f.append("b", 1)
+	f.beside(mode(outbox.ModeInline)).reconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that nobody will
+	f.drain()
+	f.sound()
+}
+
 func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 	t.Parallel()
 	scenes := map[string]func(f *fixture){

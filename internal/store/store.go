@@ -62,6 +62,7 @@ type Store struct {
 	// histories are those of the hour and of the day.
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64
+	opened    int64                  // when, in microseconds
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
 	clocks    clocks
 	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
@@ -90,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 2
 	}
-	s := &Store{options: o}
+	s := &Store{options: o, opened: o.Now().UnixMicro()}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}

@@ -46,14 +46,12 @@ func (k *keyedMutex) unlock(key string) {
 	delete(k.held, key)
 }
 
-const inlineWait = 10 * time.Second
-
 // ApplyInline applies every event of the campaign that is not applied yet, on
 // the caller's path. What it leaves is an outbox.ErrConflict refusal when an event
 // cannot be applied, and outbox.ErrNotYet when the campaign is not to be applied
 // now; those events have rows then, and are a worker's.
 func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inlineWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.InlineWait)
 	defer cancel()
 	err := w.catchUpInline(ctx, campaign)
 	if err == nil {

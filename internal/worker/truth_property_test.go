@@ -203,7 +203,9 @@ func (s *honest) restore(t *rapid.T) {
 // restart is what a process does when it starts.
 func (s *honest) restart(*rapid.T) { s.reconcile() }
 
+// reconcile is done at a moment when no request applies events any more.
 func (s *honest) reconcile() {
+	s.now.advance(store.InlineWait)
 	if _, err := s.benches[0].Reconcile(context.Background()); err != nil {
 		s.tb.Fatal(err)
 	}
