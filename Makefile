@@ -65,6 +65,10 @@ bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows
 bench-slow: ## measure pages beside 500 connections that are slow in five ways
 	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
 
+.PHONY: bench-large
+bench-large: ## measure how far a server grows while it drains large events, beside limits (takes minutes and 26 GB)
+	go test ./cmd/outboxweb -run '^$$' -bench LargeEvents -benchtime 1x -timeout 60m
+
 .PHONY: bench-compare
 bench-compare: ## measure this work tree beside revision BASE, every row or those with ONLY in their name, and fail if something is slower (takes 5 minutes)
 	go build -o bin/benchcompare ./e2e/benchcompare

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+const lengthOfPayload = `-- projection: blobs
+-- tables: blobs
+
+-- schema
+create table blobs (campaign_id text primary key, n bigint not null, bytes bigint not null);
+
+-- on: blob
+insert into blobs (campaign_id, n, bytes) values (:campaign_id, 1, length(:payload.x))
+on conflict (campaign_id) do update set n = blobs.n + 1, bytes = blobs.bytes + excluded.bytes;
+`
+
+// BenchmarkLargeEvents measures how far a server grows while it drains large
+// events that are all due at once, beside what it has at rest, and fails beyond
+// the limits: a wave is bounded in bytes, and so is the garbage of those before.
+func BenchmarkLargeEvents(b *testing.B) {
+	for _, shape := range []struct {
+		events, campaigns, bytes int
+		limitMB                  float64
+	}{{2_500, 50, 256 << 10, 200}, {500, 50, 25e6, 400}} {
+		b.Run(fmt.Sprintf("%dx%dKB", shape.events, shape.bytes/1000), func(b *testing.B) {
+			dir := b.TempDir()
+			appendLarge(b, dir, shape.events, shape.campaigns, shape.bytes)
+			if err := os.WriteFile(filepath.Join(dir, "blobs.sql"), []byte(lengthOfPayload), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			databases := []string{"--projections", dir, "--journal-db", "sqlite:" + filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:" + filepath.Join(dir, "projections.db")}
+			b.ResetTimer()
+			resting := serve(b, append([]string{"--worker=false"}, databases...)...)
+			rest := peakMB(b, resting.cmd.Process.Pid)
+			resting.cmd.Process.Kill()
+			<-resting.ended
+			s := serve(b, append([]string{"--max-payload", "26000000"}, databases...)...)
+			emptied(b, s.url)
+			peak := peakMB(b, s.cmd.Process.Pid)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(rest, "rest-MB")
+			b.ReportMetric(peak, "peak-MB")
+			b.ReportMetric(peak/shape.limitMB, "of-limit")
+			if peak > shape.limitMB {
+				b.Errorf("the server grew to %.0f MB; the limit is %.0f", peak, shape.limitMB)
+			}
+		})
+	}
+}
+
+func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
+	b.Helper()
+	st, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), MaxPayload: bytes + 100})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer st.Close()
+	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", bytes-len(`{"x":""}`)) + `"}`)
+	for i := range events {
+		e := outbox.Event{CampaignID: fmt.Sprintf("c-%02d", i%campaigns), EventType: "blob", Payload: payload}
+		if _, err := st.Append(b.Context(), store.Append{Events: []outbox.Event{e}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+var lagEvents = regexp.MustCompile(`(?m)^outboxweb_lag_events (\S+)$`)
+
+// emptied waits until a server has applied everything.
+func emptied(b *testing.B, url string) {
+	b.Helper()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for range look.C {
+		resp, err := http.Get(url + "/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if lag := lagEvents.FindSubmatch(text); lag != nil && string(lag[1]) == "0" {
+			return
+		}
+	}
+}
+
+// peakMB is the most memory that a process has had resident.
+func peakMB(b *testing.B, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]), " kB"), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kb * 1024 / 1e6
+}
