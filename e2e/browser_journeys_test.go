@@ -66,7 +66,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
 			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 12`)
 			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
-			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign may run"))
+			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign and every projection may run"))
 			b.agrees()
 			b.sound("the overview when all is well")
 			b.click(".spans a:not([aria-current])")
@@ -114,7 +114,7 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 			b.lookUntil("all is applied", telling("#live", "3 of 3")+" && "+telling("#live", "current"))
 			b.await("both acts are listed", telling("#live", "seats are counted by hand")+" && "+telling("#live", "they are all there"))
 			b.open("/")
-			b.lookUntil("nothing is off any more", telling("#live", "Nothing: every campaign may run"))
+			b.lookUntil("nothing is off any more", telling("#live", "Nothing: every campaign and every projection may run"))
 		})
 	}
 }

@@ -227,7 +227,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
-	collectors.WatchBehind(st.BehindAlone)
+	collectors.WatchBehind(st.Behind)
 	collectors.WatchPublishers(st.Publishers)
 	gate, err := c.gate(st, collectors, log)
 	if err != nil {

@@ -148,7 +148,19 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.viewCampaign(c, s.around(r.Context())))
+	held, err := s.Store.HeldCursors(r.Context(), id, s.Projections)
+	if err != nil {
+		return err
+	}
+	view := heldView{s.viewCampaign(c, s.around(r.Context())), held}
+	view.Explanation = view.Without(view.Held)
+	return writeJSON(w, http.StatusOK, view)
+}
+
+// heldView is a campaign with the projections that do not follow it.
+type heldView struct {
+	campaignView
+	Held []outbox.Cursor `json:"held_projections"`
 }
 
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {

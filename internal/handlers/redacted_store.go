@@ -154,6 +154,11 @@ func (v redacted) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	return shown(v, result), v.wording(err)
 }
 
+func (v redacted) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+	result, err := v.of.HeldCursors(ctx, campaign, loaded)
+	return shown(v, result), v.wording(err)
+}
+
 func (v redacted) History(ctx context.Context, span outbox.Span) (outbox.History, error) {
 	result, err := v.of.History(ctx, span)
 	return shown(v, result), v.wording(err)

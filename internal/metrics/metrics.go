@@ -116,17 +116,17 @@ func (r *runs) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// WatchBehind adds the gauge of projections that no run catches up, which calls
-// count at each scrape; when it fails the gauge is left out of that scrape.
-func (m *Metrics) WatchBehind(count func(ctx context.Context) (int64, error)) {
+// WatchBehind adds the gauge of projections that are behind, which calls count at
+// each scrape; when it fails the gauge is left out of that scrape.
+func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCounts, error)) {
 	m.registry.MustRegister(&behind{count: count})
 }
 
 type behind struct {
-	count func(ctx context.Context) (int64, error)
+	count func(ctx context.Context) (outbox.BehindCounts, error)
 }
 
-var behindDesc = desc("behind_projections", "Projections, once for each campaign, that were resumed behind its journal and that no run catches up.")
+var behindDesc = desc("behind_projections", "Projections, once for each campaign, that were resumed behind its journal, by their replay: none, so that somebody has to start one; waiting for the end of another run; active.", "replay")
 
 func (b *behind) Describe(ch chan<- *prometheus.Desc) { ch <- behindDesc }
 
@@ -138,7 +138,9 @@ func (b *behind) Collect(ch chan<- prometheus.Metric) {
 		slog.Error("scrape: count the projections that are behind", "err", err)
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(n))
+	for replay, n := range map[string]int64{"none": n.Alone, "waiting": n.Waiting, "active": n.CatchUps} {
+		ch <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(n), replay)
+	}
 }
 
 func counter(name, help string) prometheus.Counter {
@@ -175,6 +177,7 @@ var (
 	divergedDesc  = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
 	driftedDesc   = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
 	pausedDesc    = desc("paused_campaigns", "Campaigns that an operator has paused.")
+	heldDesc      = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
 	skippedDesc   = desc("skipped_events", "Events that are skipped: passed over and never applied.")
 	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
 	openDesc      = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
@@ -188,7 +191,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
-		pausedDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
+		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
 		ch <- d
 	}
 }
@@ -219,6 +222,11 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
 	gauge(driftedDesc, float64(sum.Campaigns.Drifted))
 	gauge(pausedDesc, float64(sum.Campaigns.Paused))
+	if sum.Held != nil {
+		forAll, campaigns := sum.PausedProjections()
+		gauge(heldDesc, float64(forAll), "all")
+		gauge(heldDesc, float64(campaigns), "campaign")
+	}
 	gauge(skippedDesc, float64(sum.Campaigns.Skips))
 	gauge(runningDesc, float64(sum.Operations.Running))
 	gauge(openDesc, float64(sum.Operations.Unacknowledged))

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -88,9 +89,13 @@ func TestWatchBehind_isLeftOutOfAScrapeThatCannotCount(t *testing.T) {
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
 	var failed error
-	m.WatchBehind(func(context.Context) (int64, error) { return 3, failed })
-	if body := scrape(t, m); !strings.Contains(body, "\noutboxweb_behind_projections 3\n") {
-		t.Error("the scrape lacks what is behind")
+	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) {
+		return outbox.BehindCounts{Alone: 3, Waiting: 2, CatchUps: 1}, failed
+	})
+	for replay, n := range map[string]int{"none": 3, "waiting": 2, "active": 1} {
+		if body := scrape(t, m); !strings.Contains(body, fmt.Sprintf("\noutboxweb_behind_projections{replay=%q} %d\n", replay, n)) {
+			t.Errorf("the scrape lacks what is behind with its replay %s", replay)
+		}
 	}
 	failed = errors.New("away")
 	if body := scrape(t, m); strings.Contains(body, "\noutboxweb_behind_projections") || !strings.Contains(body, "outboxweb_lag_events") {

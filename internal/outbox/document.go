@@ -83,11 +83,17 @@ type Cursor struct {
 	LagEvents  int64  `json:"lag_events"` // events of the campaign after AppliedSeq
 	Generation int64  `json:"generation"` // raised by each rebuild, from 1
 	State      string `json:"state"`
+	// ChangedAt is when its state last changed; zero where it always followed.
+	ChangedAt time.Time `json:"-"`
 	// Paused says who stopped the projection; nil unless the state is paused.
 	Paused *Pause `json:"paused"`
 	// PausedForAll tells that it is stopped for all campaigns, and so cannot
 	// be resumed for this one.
 	PausedForAll bool `json:"paused_for_all"`
+	// RunID is the active run that catches up what is behind, and BlockedByRun the
+	// one at whose end a replay starts that does; 0 when there is none.
+	RunID        int64 `json:"run_id"`
+	BlockedByRun int64 `json:"blocked_by_run"`
 	// Failure is the first event that the projection failed at and has not
 	// passed since; nil when there is none.
 	Failure *CursorFailure `json:"failure"`

@@ -165,7 +165,7 @@ func (c Campaign) whyUnqueued(now time.Time) string {
 func (c Campaign) whyEmpty(mode Mode) string {
 	switch {
 	case c.LagEvents() == 0:
-		return "Everything is applied"
+		return everythingApplied
 	case mode == ModeInline:
 		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", eventsAre(c.LagEvents()))
 	default:

@@ -23,6 +23,9 @@ const (
 // RunKinds lists every kind.
 var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
 
+// CatchesUp reports whether such a run brings projections level.
+func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
+
 // ParseRunKind reads a kind by its name; the empty name stands for any.
 func ParseRunKind(name string) (RunKind, error) {
 	if k := RunKind(name); name == "" || slices.Contains(RunKinds, k) {

@@ -21,6 +21,9 @@ type Summary struct {
 	Drift        int64           `json:"drift"` // campaigns the self-check found not to match their rows, and repaired, since this process started
 	Instances    []InstanceState `json:"instances"`
 	Operations   OperationCounts `json:"operations"`
+	// Held are the projections that are paused or behind, by name; nil while the
+	// projections database cannot be read.
+	Held []HeldProjection `json:"held_projections"`
 }
 
 // Surroundings are what every campaign's progress depends on.
@@ -71,6 +74,41 @@ type WorkerSummary struct {
 	Fenced   int64      `json:"fenced_total"`
 }
 
+// HeldProjection is a projection that an operator has paused, or that is behind
+// since it was resumed.
+type HeldProjection struct {
+	Projection string `json:"projection"`
+	// Paused says who stopped it for all campaigns; nil when nobody did.
+	Paused          *Pause `json:"paused"`
+	PausedCampaigns int64  `json:"paused_campaigns"` // for which it is paused one by one; not counted while it is paused for all
+	Behind          int64  `json:"behind"`           // campaigns in which it waits for a replay; not counted while it is paused for all
+	CountsCapped    bool   `json:"counts_capped"`    // there are more than the counts say
+	// RunID is an active run that catches it up, and BlockedByRun one that
+	// catches nothing up and at whose end a replay starts; 0 when there is none.
+	RunID        int64 `json:"run_id"`
+	BlockedByRun int64 `json:"blocked_by_run"`
+}
+
+// PausedProjections counts the projections that are paused for all campaigns,
+// and those that are for some, once for each campaign.
+func (s Summary) PausedProjections() (forAll, campaigns int64) {
+	for _, h := range s.Held {
+		campaigns += h.PausedCampaigns
+		if h.Paused != nil {
+			forAll++
+		}
+	}
+	return forAll, campaigns
+}
+
+// BehindCounts counts the projections that were resumed behind a campaign's
+// watermark, once for each campaign, by what becomes of them.
+type BehindCounts struct {
+	Alone    int64 // no run catches them up until somebody starts a replay
+	Waiting  int64 // a replay starts when another run has ended
+	CatchUps int64 // a run catches them up
+}
+
 // ProjectionInfo describes a loaded projection.
 type ProjectionInfo struct {
 	Name            string   `json:"name"`
@@ -84,7 +122,10 @@ type ProjectionInfo struct {
 	PausedCampaigns int64    `json:"paused_campaigns"`
 	Behind          int64    `json:"behind"` // campaigns in which it waits for a replay
 	OpenFailures    int64    `json:"open_failures"`
-	Blocking        int64    `json:"blocking"` // campaigns that it holds up: it follows them, and an event fails in it
+	// RunID and BlockedByRun are those of HeldProjection.
+	RunID        int64 `json:"run_id"`
+	BlockedByRun int64 `json:"blocked_by_run"`
+	Blocking     int64 `json:"blocking"` // campaigns that it holds up: it follows them, and an event fails in it
 	// CountsCapped tells that there are more than the counts say.
 	CountsCapped bool `json:"counts_capped"`
 	// Paused says who stopped it for all campaigns; nil when nobody did.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"outboxweb/internal/outbox"
 )
 
-const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason`
+const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at`
 
 // scanCursor reads a cursor as it is stored. extra are the destinations of
 // columns behind cursorColumns.
@@ -16,8 +17,9 @@ func scanCursor(row scanner, extra ...any) (outbox.Cursor, error) {
 	var c outbox.Cursor
 	var by, reason string
 	var paused sql.NullInt64
-	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason}, extra...)...)
-	c.Paused = pauseOf(paused, by, reason)
+	var changed int64
+	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed}, extra...)...)
+	c.Paused, c.ChangedAt = pauseOf(paused, by, reason), at(changed)
 	return c, err
 }
 
@@ -100,7 +102,61 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		c.Failure = failures[p.Name]
 		cursors[i] = c
 	}
-	return cursors, nil
+	if !slices.ContainsFunc(cursors, waitsForReplay) {
+		return cursors, nil
+	}
+	one := make([]*outbox.Cursor, len(cursors))
+	for i := range cursors {
+		one[i] = &cursors[i]
+	}
+	err = s.journal.read(ctx, func(t *tx) error { return t.tellFates(one, func(int) string { return campaign }, versions) })
+	return cursors, err
+}
+
+const anyHeld = `
+select 1
+from projection_cursors
+where campaign_id = $1
+  and state || '' <> 'live'
+union all
+select 1
+from projection_versions
+where paused_at is not null
+limit 1`
+
+// HeldCursors are the cursors of those projections that do not follow the
+// campaign. Where all follow, which is the rule, it asks one question.
+func (s *Store) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+	held := false
+	err := s.projections.read(ctx, func(t *tx) (err error) {
+		held, err = t.one([]any{new(int64)}, anyHeld, campaign)
+		return err
+	})
+	if err != nil || !held {
+		return []outbox.Cursor{}, err
+	}
+	all, err := s.Cursors(ctx, campaign, loaded)
+	return outbox.HeldCursors(all), err
+}
+
+func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
+
+// tellFates fills in the runs that those of the cursors depend on which are
+// behind. campaignOf names the campaign of each.
+func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]projectionVersion) error {
+	var behind []behindCursor
+	var of []*outbox.Cursor
+	for i, c := range cursors {
+		if v := versions[c.Projection]; waitsForReplay(*c) && v.pause == nil {
+			behind = append(behind, behindCursor{c.Projection, campaignOf(i), c.AppliedSeq, c.ChangedAt.UnixMicro(), v.version})
+			of = append(of, c)
+		}
+	}
+	fates, err := t.fates(behind)
+	for i := range of {
+		of[i].RunID, of[i].BlockedByRun = fates[i].run, fates[i].blockedBy
+	}
+	return err
 }
 
 // collectFailures keeps the last failure of each projection.
@@ -159,7 +215,7 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		return t.failuresOf(f.Projection, page.Items)
 	})
 	if err == nil {
-		err = s.measureLag(ctx, p, versions[p.Name], page.Items)
+		err = s.measureLag(ctx, p, versions, page.Items)
 	}
 	if err != nil {
 		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
@@ -205,19 +261,24 @@ func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) erro
 
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
-func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, v projectionVersion, cursors []outbox.CampaignCursor) error {
+func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]projectionVersion, cursors []outbox.CampaignCursor) error {
 	return s.journal.read(ctx, func(t *tx) error {
 		var b batch
+		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
 			c := &cursors[i].Cursor
+			all[i] = c
 			b.each(func(row scanner) error {
 				var highWater int64
 				err := row.Scan(&highWater)
-				settleCursor(c, p, v, highWater, c.AppliedSeq)
+				settleCursor(c, p, versions[p.Name], highWater, c.AppliedSeq)
 				return err
 			}, selectHighWater, cursors[i].CampaignID)
 		}
-		return t.runAll(&b)
+		if err := t.runAll(&b); err != nil {
+			return err
+		}
+		return t.tellFates(all, func(i int) string { return cursors[i].CampaignID }, versions)
 	})
 }
 
@@ -287,6 +348,11 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		for i, p := range loaded {
 			p.Blocking = blocked[p.Name]
 			describe(&p, versions[p.Name], aside[i], failures)
+			for _, h := range summary.Held {
+				if h.Projection == p.Name {
+					p.RunID, p.BlockedByRun = h.RunID, h.BlockedByRun
+				}
+			}
 			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
 			described[i] = p
 		}

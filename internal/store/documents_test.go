@@ -221,7 +221,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, Generation: 1, State: outbox.CursorQuarantined, Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.clock.now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
 			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.clock.now()}},
 		{Projection: "history", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
 		{Projection: "new", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1"},

@@ -44,12 +44,7 @@ func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
 			if versions[name].pause != nil {
 				continue
 			}
-			b.each(func(row scanner) error {
-				c := behindCursor{projection: name, version: versions[name].version}
-				err := row.Scan(&c.campaign, &c.seq, &c.since)
-				all = append(all, c)
-				return err
-			}, selectBehind, name, asideWindow)
+			b.each(collectBehind(&all, name, versions[name].version), selectBehind, name, asideWindow)
 		}
 		return t.runAll(&b)
 	})
@@ -57,6 +52,15 @@ func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
 		return nil, fmt.Errorf("look for projections that are behind: %w", err)
 	}
 	return all, nil
+}
+
+func collectBehind(into *[]behindCursor, projection, version string) func(scanner) error {
+	return func(row scanner) error {
+		c := behindCursor{projection: projection, version: version}
+		err := row.Scan(&c.campaign, &c.seq, &c.since)
+		*into = append(*into, c)
+		return err
+	}
 }
 
 const selectTaken = `
@@ -248,15 +252,9 @@ func (s *Store) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string,
 	return err
 }
 
-// BehindAlone counts the projections, once for each campaign, that were resumed
-// behind the watermark and that no run catches up, at most 10,000 of each projection.
-func (s *Store) BehindAlone(ctx context.Context) (int64, error) {
-	found, err := s.behindAlone(ctx)
-	return int64(len(found)), err
-}
-
-// behindAlone reads the journal after the projections: who resumes one writes to
-// them in that order too.
+// behindAlone lists the projections that were resumed behind the watermark and
+// that no run catches up, at most 10,000 of each. It reads the journal after the
+// projections: who resumes one writes to them in that order too.
 func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err error) {
 	behind, err := s.behind(ctx)
 	if err != nil || len(behind) == 0 {

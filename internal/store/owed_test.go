@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -39,8 +41,8 @@ func (f *fixture) reconciled() {
 
 func (f *fixture) behindAlone(want int64) {
 	f.tb.Helper()
-	if n, err := f.BehindAlone(f.ctx); n != want || err != nil {
-		f.tb.Errorf("%d projections are behind without a run (%v), want %d", n, err, want)
+	if n, err := f.Behind(f.ctx); n.Alone != want || err != nil {
+		f.tb.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
 	}
 }
 
@@ -194,6 +196,47 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 		t.Errorf("active are %q", scopes)
 	}
 	f.sound()
+}
+
+// What waits for a run is behind all the same.
+func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster")
+	f.append("a", 2)
+	f.drain()
+	if _, err := f.PauseProjection(f.ctx, ana("later"), "roster", "a", loaded); err != nil {
+		t.Fatal(err)
+	}
+	f.append("a", 3)
+	f.drain()
+	verify, err := f.StartRun(f.ctx, ana("looks odd"), verifyAll(), loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ResumeProjection(f.ctx, ana("now"), "roster", "a", loaded); err != nil {
+		t.Fatal(err)
+	}
+	f.mustTellHeld(outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
+	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
+	replay := f.active()[0].ID
+	f.mustTellHeld(outbox.BehindCounts{CatchUps: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, RunID: replay})
+	f.finish(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+	f.mustTellHeld(outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
+}
+
+// mustTellHeld compares what is behind, and what the summary says of projections that
+// are paused or behind.
+func (f *fixture) mustTellHeld(behind outbox.BehindCounts, held ...outbox.HeldProjection) {
+	f.tb.Helper()
+	if n, err := f.Behind(f.ctx); n != behind || err != nil {
+		f.tb.Errorf("behind are %+v (%v), want %+v", n, err, behind)
+	}
+	f.clock.advance(time.Minute)
+	s := f.beside(func(*store.Options) {})
+	if sum, err := s.Summary(f.ctx); err != nil || !cmp.Equal(sum.Held, held) {
+		f.tb.Errorf("the summary holds %+v (%v), want %+v", sum.Held, err, held)
+	}
 }
 
 // Campaigns whose part another run has wait for that one; the rest do not.

@@ -404,7 +404,7 @@ func (f *fixture) useHolds(must func(...error)) {
 		must(err)
 	}
 	f.rawProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
-	_, err := f.BehindAlone(f.ctx)
+	_, err := f.Behind(f.ctx)
 	must(err)
 	_, err = f.Reconcile(f.ctx)
 	must(err)
@@ -487,6 +487,8 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.EventLines(f.ctx, "dead", 1, 3)
 	must(err)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
+	_, err = f.HeldCursors(f.ctx, "dead", p)
+	must(err)
 	_, err = f.Cursors(f.ctx, "dead", p)
 	must(err)
 	f.rawProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)

@@ -107,6 +107,8 @@ where ` + ageKey + ` = $1`
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.now()
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load()}
+	var behind []behindCursor
+	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
 	err := s.journal.read(ctx, func(t *tx) error {
 		var oldest, retryable sql.NullInt64
 		_, err := t.one([]any{&sum.Campaigns.Total,
@@ -126,6 +128,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 			return err
 		}
 		if sum.Operations, err = t.operationCounts(); err != nil {
+			return err
+		}
+		if err := t.tellRuns(sum.Held, behind); err != nil {
 			return err
 		}
 		sum.Instances, err = t.instances()

@@ -99,8 +99,8 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	if found := b.behindOf(t); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
 		t.Errorf("check found %q", found)
 	}
-	if n, err := b.BehindAlone(t.Context()); n != 1 || err != nil {
-		t.Errorf("%d projections are behind without a run, want 1; %v", n, err)
+	if n, err := b.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
+		t.Errorf("%+v projections are behind, want 1 without a run; %v", n, err)
 	}
 	for range 2 { // the second one finds the run
 		if _, err := b.Reconcile(t.Context()); err != nil {
@@ -110,8 +110,8 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	if replays := b.runsOf(t, outbox.RunReplay); len(replays) != 1 {
 		t.Errorf("replays are %+v, want one", replays)
 	}
-	if n, err := b.BehindAlone(t.Context()); n != 0 || err != nil {
-		t.Errorf("%d projections are behind without a run, want none; %v", n, err)
+	if n, err := b.Behind(t.Context()); n.Alone != 0 || err != nil {
+		t.Errorf("%+v projections are behind, want none without a run; %v", n, err)
 	}
 	b.mustBeSound(t)
 	b.stepRuns(t)

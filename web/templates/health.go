@@ -60,6 +60,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	if n := s.Campaigns.Paused; n > 0 {
 		add("warn", "%s paused.", ofTotal(n, s.Campaigns.Total))
 	}
+	judgeHeld(s.Held, add)
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
 		add("busy", "%s still to be applied, in %s.", count(s.Lag.Events, "event", "events"), count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
@@ -76,6 +77,49 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	}
 	worst.Notes = append(append(worst.Notes, operationNotes(s.Operations)...), skipNotes(s)...)
 	return worst
+}
+
+// judgeHeld tells of projections that are paused or behind.
+func judgeHeld(held []outbox.HeldProjection, add func(level, format string, args ...any)) {
+	paused := pausedProjections(held)
+	switch {
+	case len(paused) == 1:
+		add("warn", "Projection %s is paused %s.", paused[0].Projection, pausedWhere(paused[0]))
+	case len(paused) > 1:
+		add("warn", "%d projections are paused.", len(paused))
+	}
+	for _, h := range held {
+		level := "busy"
+		if h.RunID+h.BlockedByRun == 0 {
+			level = "warn"
+		}
+		if h.Behind > 0 {
+			add(level, "Projection %s is behind in %s%s.", h.Projection, campaigns(h.Behind, h.CountsCapped), h.CatchUp())
+		}
+	}
+}
+
+func pausedProjections(held []outbox.HeldProjection) (paused []outbox.HeldProjection) {
+	for _, h := range held {
+		if h.Paused != nil || h.PausedCampaigns > 0 {
+			paused = append(paused, h)
+		}
+	}
+	return paused
+}
+
+func pausedWhere(h outbox.HeldProjection) string {
+	if h.Paused != nil {
+		return "for all campaigns"
+	}
+	return "for " + campaigns(h.PausedCampaigns, h.CountsCapped)
+}
+
+func campaigns(n int64, capped bool) string {
+	if capped {
+		return num(n) + " or more campaigns"
+	}
+	return count(n, "campaign", "campaigns")
 }
 
 // operationNotes tell of operations that somebody should look at.

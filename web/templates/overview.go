@@ -90,6 +90,15 @@ func offs(p Page, v Overview) []namedText {
 	}
 }
 
+// heldLink leads to a projection, or where it is paused for some campaigns to
+// those.
+func heldLink(p Page, h outbox.HeldProjection) URL {
+	if h.Paused != nil {
+		return p.Links.Projection(h.Projection)
+	}
+	return p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorPaused})
+}
+
 // releases says what requeuing a campaign's head lets go on.
 func releases(c outbox.Campaign) string {
 	if c.BlockedBehind() == 0 {

@@ -136,6 +136,8 @@ func holdSentence(a outbox.Act) string {
 		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
 	case a.Action == "projection_pause":
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
+	case h.Behind > 0 && h.BlockedByRun > 0:
+		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for the end of run %d.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
 	case h.Behind > 0:
 		return fmt.Sprintf("Resumed projection %s %s; %s wait for a replay.", h.Projection, where, count(h.Behind, "campaign", "campaigns"))
 	}

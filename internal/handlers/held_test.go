@@ -1,0 +1,78 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.beat("w", "test")
+	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing: every campaign and every projection may run")
+	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
+	s.get("/").want(t, 200, "Projection campaigns is paused for 1 campaign.", `data-testid="paused-campaigns"`, `href="/projections/campaigns?state=paused"`, "for 1 campaign").
+		lacks(t, "Nothing: every campaign", "All 2 campaigns are current.")
+	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":1,`)
+	s.get("/metrics").want(t, 200, "\noutboxweb_paused_projections{scope=\"all\"} 0\n", "\noutboxweb_paused_projections{scope=\"campaign\"} 1\n")
+
+	s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303)
+	s.submit("/projections/campaigns/pause", "reason=a+bug").want(t, 303)
+	s.get("/").want(t, 200, "Projection campaigns is paused for all campaigns.", `href="/projections/campaigns"`, "for all campaigns", "a bug").
+		lacks(t, "All 2 campaigns are current.")
+	s.get("/metrics").want(t, 200, "\noutboxweb_paused_projections{scope=\"all\"} 1\n", "\noutboxweb_paused_projections{scope=\"campaign\"} 0\n")
+	s.submit("/projections/campaigns/resume", "").want(t, 303)
+	s.get("/").want(t, 200, "All 2 campaigns are current.")
+}
+
+func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
+	const paused = "Everything is applied, but projection campaigns is paused"
+	s.get("/campaigns/c-1").want(t, 200, paused)
+	s.seed("c-1", "d", "e")
+	s.work()
+	s.get("/campaigns/c-1").want(t, 200, paused+", 2 events behind")
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"`+paused+`, 2 events behind"`, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`)
+	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, "but projection")
+	s.get("/api/v1/campaigns/c-2").want(t, 200, `"held_projections":[]`)
+}
+
+// A replay after a resume waits for a verify in its way.
+func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
+	s.seed("c-1", "d", "e")
+	s.work()
+	s.beat("w", "test")
+	verify := decodeAs[outbox.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
+	to := s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303).Header.Get("Location")
+	waits := fmt.Sprintf("waits for the end of run %d", verify.ID)
+	linked := fmt.Sprintf(`waits for the end of <a href="/runs/%[1]d">run %[1]d</a>`, verify.ID)
+	standing := "but projection campaigns is 2 events behind"
+	s.get(to).want(t, 200, waits)
+	s.get("/projections/campaigns").want(t, 200, "Where it is behind,", linked)
+	s.get("/projections").want(t, 200, linked)
+	s.get("/campaigns/c-1").want(t, 200, standing+" and "+waits, "it "+linked)
+	s.get("/").want(t, 200, "Projection campaigns is behind in 1 campaign and "+waits).lacks(t, "All 2 campaigns are current.")
+	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, fmt.Sprintf(`"run_id":0,"blocked_by_run":%d`, verify.ID))
+	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, fmt.Sprintf(`"run_id":0,"blocked_by_run":%d`, verify.ID))
+
+	s.submit(fmt.Sprintf("/runs/%d/cancel", verify.ID), "").want(t, 303)
+	replay := must(s.store.ActiveRuns(context.Background()))[0]
+	catches := fmt.Sprintf("; run %d catches it up", replay.ID)
+	s.get("/campaigns/c-1").want(t, 200, standing+catches)
+	s.get("/").want(t, 200, "is behind in 1 campaign"+catches)
+	s.submit(fmt.Sprintf("/runs/%d/cancel", replay.ID), "").want(t, 303)
+	s.get("/campaigns/c-1").want(t, 200, standing+", and no run catches it up")
+	s.get("/").want(t, 200, "is behind in 1 campaign, and no run catches it up")
+
+	// Nobody replays it at the end of a run that began after that.
+	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202)
+	s.get("/campaigns/c-1").want(t, 200, standing+", and no run catches it up")
+}

@@ -1,0 +1,78 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+)
+
+// heldNamed is how many projections an explanation names.
+const heldNamed = 3
+
+// everythingApplied is why a campaign stands still that has nothing to do.
+const everythingApplied = "Everything is applied"
+
+// HeldCursors are the cursors of projections that do not follow the campaign.
+func HeldCursors(all []Cursor) []Cursor {
+	held := []Cursor{}
+	for _, c := range all {
+		if !c.Follows() {
+			held = append(held, c)
+		}
+	}
+	return held
+}
+
+// Without says as well which projections do not follow the campaign.
+func (e Explanation) Without(held []Cursor) Explanation {
+	if len(held) == 0 {
+		return e
+	}
+	var texts []string
+	for _, c := range held[:min(len(held), heldNamed)] {
+		texts = append(texts, "projection "+c.Projection+" "+c.Standing())
+	}
+	if more := len(held) - heldNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more do not follow", more))
+	}
+	text := strings.Join(texts, "; ")
+	if e.Why == everythingApplied {
+		e.Why += ", but " + text
+	} else {
+		e.Why += ". P" + strings.TrimPrefix(text, "p")
+	}
+	return e
+}
+
+// Standing says where a projection is that does not follow its campaign: "is
+// paused, 4 events behind".
+func (c Cursor) Standing() string {
+	lag := fmt.Sprintf("%d events behind", c.LagEvents)
+	if c.LagEvents == 1 {
+		lag = "1 event behind"
+	}
+	if c.State == CursorBehind {
+		return "is " + lag + catchUp(c.RunID, c.BlockedByRun)
+	}
+	text := "is " + c.State
+	if c.PausedForAll {
+		text += " for all campaigns"
+	}
+	if c.LagEvents == 0 {
+		return text
+	}
+	return text + ", " + lag
+}
+
+// CatchUp says what catches the projection up where it is behind: " and waits
+// for the end of run 7". It goes on a sentence.
+func (h HeldProjection) CatchUp() string { return catchUp(h.RunID, h.BlockedByRun) }
+
+func catchUp(run, blockedBy int64) string {
+	switch {
+	case blockedBy > 0:
+		return fmt.Sprintf(" and waits for the end of run %d", blockedBy)
+	case run > 0:
+		return fmt.Sprintf("; run %d catches it up", run)
+	}
+	return ", and no run catches it up"
+}

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// heldSample is how many campaigns of a projection that is behind are looked at
+// for the runs that it depends on.
+const heldSample = 20
+
+// heldLimit bounds how long a summary waits for the projections database: it tells
+// of the journal without it.
+const heldLimit = 2 * time.Second
+
+// held lists the projections that are paused or behind, by name, and of each that
+// is behind the first campaigns. Which runs those depend on is for tellRuns to say.
+func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
+	ctx, cancel := context.WithTimeout(ctx, heldLimit)
+	defer cancel()
+	all = []outbox.HeldProjection{}
+	err = s.projections.read(ctx, func(t *tx) error {
+		versions := make(map[string]projectionVersion)
+		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+			return err
+		}
+		names := slices.Sorted(maps.Keys(versions))
+		counts := make(map[string]map[string]int64)
+		var b batch
+		for _, name := range names {
+			if versions[name].pause == nil {
+				counts[name] = make(map[string]int64)
+				b.each(collectCounts(counts[name]), countAside, name, asideWindow)
+			}
+		}
+		if err := t.runAll(&b); err != nil {
+			return err
+		}
+		var behind batch
+		for _, name := range names {
+			n := counts[name]
+			h := outbox.HeldProjection{Projection: name, Paused: versions[name].pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
+				CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
+			if h.Paused != nil || h.PausedCampaigns+h.Behind > 0 {
+				all = append(all, h)
+			}
+			if h.Behind > 0 {
+				behind.each(collectBehind(&sample, name, versions[name].version), selectBehind, name, heldSample)
+			}
+		}
+		return t.runAll(&behind)
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for projections that are paused or behind: %w", err)
+	}
+	return all, sample, nil
+}
+
+// tellRuns fills in the runs that those which are behind depend on.
+func (t *tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+	fates, err := t.fates(sample)
+	if err != nil {
+		return err
+	}
+	for i, c := range sample {
+		at := slices.IndexFunc(held, func(h outbox.HeldProjection) bool { return h.Projection == c.projection })
+		if h := &held[at]; h.RunID == 0 {
+			h.RunID = fates[i].run
+		}
+		if h := &held[at]; h.BlockedByRun == 0 {
+			h.BlockedByRun = fates[i].blockedBy
+		}
+	}
+	return nil
+}
+
+// scopeHolders are the active runs of a projection, by campaign; the empty one
+// stands for all.
+type scopeHolders struct {
+	of     map[string]scopeHolder
+	oldest int64
+}
+
+type scopeHolder struct {
+	run  int64
+	kind outbox.RunKind
+}
+
+const selectHolders = `
+select campaign_id, run_id, (
+  select kind
+  from runs
+  where id = run_id)
+from run_scopes
+where active = 1
+  and projection = $1`
+
+// holders reads the active runs of the projections of all; one without any is
+// left out.
+func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
+	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
+	var b batch
+	for _, c := range all {
+		if asked[c.projection] {
+			continue
+		}
+		asked[c.projection] = true
+		b.each(func(row scanner) error {
+			var campaign string
+			var h scopeHolder
+			err := row.Scan(&campaign, &h.run, (*string)(&h.kind))
+			of := holders[c.projection]
+			if of == nil {
+				of = &scopeHolders{make(map[string]scopeHolder), h.run}
+				holders[c.projection] = of
+			}
+			of.of[campaign], of.oldest = h, min(of.oldest, h.run)
+			return err
+		}, selectHolders, c.projection)
+	}
+	if err := t.runAll(&b); err != nil {
+		return nil, fmt.Errorf("read what active runs have: %w", err)
+	}
+	return holders, nil
+}
+
+// fate is the run that catches up a projection which is behind, or the one at
+// whose end a replay starts that does; 0 where there is none.
+type fate struct{ run, blockedBy int64 }
+
+// fateOf is what becomes of a campaign, if a replay is owed to it: the end of any run
+// of a projection starts what it was in the way of.
+func (h *scopeHolders) fateOf(campaign string) fate {
+	if h == nil {
+		return fate{}
+	}
+	by, has := h.of[campaign]
+	if !has {
+		by, has = h.of[""]
+	}
+	switch {
+	case !has:
+		return fate{blockedBy: h.oldest}
+	case by.kind.CatchesUp():
+		return fate{run: by.run}
+	}
+	return fate{blockedBy: by.run}
+}
+
+// fates tells of each that is behind what becomes of it.
+func (t *tx) fates(all []behindCursor) ([]fate, error) {
+	fates := make([]fate, len(all))
+	holders, err := t.holders(all)
+	if err != nil || len(holders) == 0 {
+		return fates, err
+	}
+	var blocked []behindCursor
+	for i, c := range all {
+		if fates[i] = holders[c.projection].fateOf(c.campaign); fates[i].blockedBy > 0 {
+			blocked = append(blocked, c)
+		}
+	}
+	if len(blocked) == 0 {
+		return fates, nil
+	}
+	owed, err := t.untried(blocked)
+	for i, c := range all {
+		if fates[i].blockedBy > 0 && !slices.Contains(owed, c) {
+			fates[i].blockedBy = 0
+		}
+	}
+	return fates, err
+}
+
+// Behind counts the projections that were resumed behind the watermark, at most
+// 10,000 of each projection. It reads the journal after the projections: who
+// resumes one writes to them in that order too.
+func (s *Store) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
+	behind, err := s.behind(ctx)
+	if err != nil || len(behind) == 0 {
+		return n, err
+	}
+	err = s.journal.read(ctx, func(t *tx) error {
+		holders, err := t.holders(behind)
+		for _, c := range behind {
+			switch f := holders[c.projection].fateOf(c.campaign); {
+			case f.run > 0:
+				n.CatchUps++
+			case f.blockedBy > 0:
+				n.Waiting++
+			default:
+				n.Alone++
+			}
+		}
+		return err
+	})
+	return n, err
+}
