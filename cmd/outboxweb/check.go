@@ -71,6 +71,10 @@ func printCheck(a *app, r store.CheckReport) error {
 		fmt.Fprintf(t, "%s\t%s\n", what, thousands(r.Checked[what]))
 	}
 	t.Flush()
+	if len(r.NotCompared) > 0 {
+		fmt.Fprintln(a.out)
+		a.printNotCompared(r.NotCompared)
+	}
 	if r.OK {
 		fmt.Fprintln(a.out, "\nnothing wrong found")
 		return nil
@@ -130,9 +134,9 @@ func checkFold(ctx context.Context, f *worker.Folder, c outbox.Campaign, r *stor
 	if result.Outcome == outbox.OutcomeFailed && len(result.Projections) == 0 {
 		found(result.Seq, "%s", result.Error)
 	}
+	r.NotCompared = append(r.NotCompared, result.NotCompared()...)
 	for _, p := range result.Projections {
 		switch {
-		case p.Error != "" && p.ErrorSeq == 0: // it is behind, of which the store tells when nothing catches it up
 		case p.Error != "":
 			found(p.ErrorSeq, "event %d was applied live, but cannot be folded: %s", p.ErrorSeq, p.Error)
 		case p.Verdict == outbox.VerdictDrift:

@@ -105,6 +105,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(t, "lag\t%s events, %s\n", thousands(s.Lag.Events), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
 		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
+	for _, line := range heldLines(s.Held) {
+		fmt.Fprintln(t, "projections\t"+line)
+	}
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
 	for _, clock := range outbox.ClocksThatDiffer(s.Instances, s.AsOf) {
 		fmt.Fprintln(t, "clocks\t"+clock)
@@ -119,6 +122,26 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Surroundings()))
 	}
 	t.Flush()
+}
+
+// heldLines say which projections are paused or behind.
+func heldLines(held []outbox.HeldProjection) []string {
+	switch {
+	case held == nil:
+		return []string{"what is paused or behind cannot be read"}
+	case len(held) == 0:
+		return []string{"none is paused or behind"}
+	}
+	var lines []string
+	for _, h := range held {
+		if where := h.PausedWhere(); where != "" {
+			lines = append(lines, fmt.Sprintf("%s is paused %s", h.Projection, where))
+		}
+		if h.Behind > 0 {
+			lines = append(lines, fmt.Sprintf("%s is behind in %s%s", h.Projection, h.Campaigns(h.Behind), h.CatchUp()))
+		}
+	}
+	return lines
 }
 
 func oldestLine(o *outbox.Oldest, now time.Time) string {

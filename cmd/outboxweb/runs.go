@@ -200,13 +200,13 @@ const (
 // runDetail is a run with what a person asks next.
 type runDetail struct {
 	outbox.Run
-	Results []outbox.RunResult `json:"results"` // those that drifted or failed
+	Results []outbox.RunResult `json:"results"` // those that drifted, failed or were not compared in full
 	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
 }
 
 func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
-	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed} {
+	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
 		page, err := st.RunResults(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
 		if err != nil {
 			return d, err
@@ -236,8 +236,8 @@ func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJ
 	}
 	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", thousands(d.Campaigns.Done), thousands(d.Campaigns.Total), thousands(d.Events.Done), thousands(d.Events.Total), pace(d.Run))
 	t := table(a.out)
-	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\n", driftedHeading(d.Kind))
-	fmt.Fprintf(t, "%d\t%d\t%d\t%d\n", d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed)
+	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", driftedHeading(d.Kind))
+	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\n", d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -280,8 +280,15 @@ func pace(run outbox.Run) string {
 // printResults prints what drifted or failed, a line for each projection.
 func (a *app) printResults(d runDetail) error {
 	t := table(a.out)
-	for i, r := range d.Results {
-		if i == 0 {
+	headed := false
+	var left []outbox.NotCompared
+	for _, r := range d.Results {
+		left = append(left, r.NotCompared()...)
+		if r.Outcome == outbox.OutcomeNotCompared {
+			continue
+		}
+		if !headed {
+			headed = true
 			fmt.Fprintln(a.out)
 			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tSEQ\tADDED\tCHANGED\tREMOVED\tFIRST SEQ\tERROR")
 		}
@@ -304,10 +311,30 @@ func (a *app) printResults(d runDetail) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if more := d.Counts.Drifted + d.Counts.Failed - int64(len(d.Results)); more > 0 {
+	a.printNotCompared(left)
+	if more := d.Counts.Drifted + d.Counts.Failed + d.Counts.NotCompared - int64(len(d.Results)); more > 0 {
 		fmt.Fprintf(a.out, "and %s campaigns more; all of them are at /runs/%d\n", thousands(more), d.ID)
 	}
 	return nil
+}
+
+func wasOrWere(n int64) string {
+	if n == 1 {
+		return "1 was"
+	}
+	return thousands(n) + " were"
+}
+
+// leftShown is how many lines tell what was not compared.
+const leftShown = 20
+
+func (a *app) printNotCompared(left []outbox.NotCompared) {
+	for _, n := range left[:min(len(left), leftShown)] {
+		fmt.Fprintln(a.out, "not compared:", n)
+	}
+	if more := len(left) - leftShown; more > 0 {
+		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", thousands(int64(more)))
+	}
 }
 
 type runsListCmd struct {
@@ -457,6 +484,9 @@ func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run)
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s campaigns: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), thousands(run.Campaigns.Total), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
 		fmt.Fprintf(a.out, "%s of %s campaigns have drifted from their journal; outboxweb runs start rebuild mends them\n", thousands(run.Counts.Drifted), thousands(run.Campaigns.Done))
+	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
+		fmt.Fprintf(a.out, "%s of %s campaigns match their journal, and nothing differs; %s not compared in full: %s events folded\n", thousands(run.Counts.Matched),
+			thousands(run.Campaigns.Done), wasOrWere(run.Counts.NotCompared), thousands(run.Events.Done))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:

@@ -135,7 +135,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.said("is completed: verify of projections campaigns, sessions of all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
-		"MATCHED DRIFTED REPLAYED FAILED 1 1 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
+		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
 	if err := (&runsShowCmd{ID: run.ID, JSON: true}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}

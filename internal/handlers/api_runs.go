@@ -54,7 +54,7 @@ func runFilter(r *http.Request) (outbox.RunFilter, error) {
 
 type resultsQuery struct {
 	paging
-	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed"`
+	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared"`
 }
 
 // resultFilter is for the results of the run in the address.

@@ -96,7 +96,11 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 		return v, err
 	}
 	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 {
-		for _, outcome := range []string{outbox.OutcomeFailed, outbox.OutcomeDrift} {
+		first := []string{outbox.OutcomeFailed, outbox.OutcomeDrift}
+		if v.Run.Counts.NotCompared > 0 {
+			first = append(first, outbox.OutcomeNotCompared)
+		}
+		for _, outcome := range first {
 			worst, err := s.Store.RunResults(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {
 				return v, err

@@ -152,6 +152,26 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/").want(t, 200, `data-testid="drifted"`).lacks(t, `data-testid="active-runs"`)
 }
 
+func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b", "c")
+	s.seed("c-2", "a")
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	l := s.claimRun()
+	partly := outbox.RunResult{CampaignID: "c/1", Outcome: outbox.OutcomeNotCompared, Seq: 3, Events: 3, Projections: []outbox.ProjectionResult{
+		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
+	s.reportRun(l, store.RunReport{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
+	s.finishRun(l, outbox.RunCompleted, "")
+	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign are those of the journal. 1 campaign was not compared in full", "‖ not compared in full 1", `data-testid="first-c/1"`,
+		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
+	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
+	s.get("/runs/1/results/c%2F1").want(t, 200, "Nothing differs, but not all events were compared.", "Not compared: events 2 to 3. It was paused when the run came to it.")
+	s.get("/runs").want(t, 200, "1 not compared in full")
+	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`, `"not_compared":1`)
+	s.get("/api/v1/runs/1/results/c%2F1").want(t, 200, `"outcome":"not_compared"`, `"left_out":"paused"`)
+}
+
 func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -63,6 +63,29 @@ func (c Cursor) Standing() string {
 	return text + ", " + lag
 }
 
+// PausedWhere says for which campaigns it is paused: "for 2 campaigns"; empty when
+// it is for none.
+func (h HeldProjection) PausedWhere() string {
+	switch {
+	case h.Paused != nil:
+		return "for all campaigns"
+	case h.PausedCampaigns > 0:
+		return "for " + h.Campaigns(h.PausedCampaigns)
+	}
+	return ""
+}
+
+// Campaigns writes one of the counts.
+func (h HeldProjection) Campaigns(n int64) string {
+	switch {
+	case h.CountsCapped:
+		return fmt.Sprintf("%d or more campaigns", n)
+	case n == 1:
+		return "1 campaign"
+	}
+	return fmt.Sprintf("%d campaigns", n)
+}
+
 // CatchUp says what catches the projection up where it is behind: " and waits
 // for the end of run 7". It goes on a sentence.
 func (h HeldProjection) CatchUp() string { return catchUp(h.RunID, h.BlockedByRun) }

@@ -111,6 +111,8 @@ type RunCounts struct {
 	Drifted  int64 `json:"drifted"`  // they do not, or did not before the rebuild
 	Replayed int64 `json:"replayed"` // brought level, or nothing was to be done
 	Failed   int64 `json:"failed"`
+	// NotCompared agree as far as they were compared, but not with all events.
+	NotCompared int64 `json:"not_compared"`
 }
 
 // Run is a replay, verify or rebuild over a scope of campaigns × projections.
@@ -207,10 +209,11 @@ type RunFilter struct {
 
 // The outcomes of a run in one campaign.
 const (
-	OutcomeMatch    = "match"
-	OutcomeDrift    = "drift"
-	OutcomeReplayed = "replayed"
-	OutcomeFailed   = "failed"
+	OutcomeMatch       = "match"
+	OutcomeDrift       = "drift"
+	OutcomeReplayed    = "replayed"
+	OutcomeFailed      = "failed"
+	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind has not all events
 )
 
 // OutcomeName is an outcome in the words of what a run of this kind did: rows
@@ -218,6 +221,9 @@ const (
 func (k RunKind) OutcomeName(outcome string) string {
 	if k == RunRebuild && outcome == OutcomeDrift {
 		return "differed before"
+	}
+	if outcome == OutcomeNotCompared {
+		return "not compared in full"
 	}
 	return outcome
 }
@@ -244,6 +250,10 @@ type ProjectionResult struct {
 	// Seq is where the projection stands now; a projection that failed again
 	// may stand before the campaign's.
 	Seq int64 `json:"seq"`
+	// LeftOut is why a verify has not compared all of the campaign's events: the
+	// state of the cursor, CursorPaused or CursorQuarantined when it was compared up
+	// to Seq, CursorBehind when it was not at all. Empty otherwise.
+	LeftOut string `json:"left_out"`
 	// Comparison says how the live rows differ from the fold; nil when they
 	// were not compared row by row.
 	Comparison *Comparison `json:"comparison"`
@@ -251,6 +261,54 @@ type ProjectionResult struct {
 	// failed at; 0 where no event is at fault.
 	Error    string `json:"error"`
 	ErrorSeq int64  `json:"error_seq"`
+}
+
+// NotCompared are events that a verify has not compared with the live rows of a
+// projection, since it was not told of them.
+type NotCompared struct {
+	CampaignID string `json:"campaign_id"`
+	Projection string `json:"projection"`
+	State      string `json:"state"` // of its cursor: paused, quarantined or behind
+	FromSeq    int64  `json:"from_seq"`
+	UntilSeq   int64  `json:"until_seq"`
+}
+
+// NotCompared lists what the verify left out of the comparison, in load order.
+func (r RunResult) NotCompared() (all []NotCompared) {
+	for _, p := range r.Projections {
+		if p.LeftOut == "" {
+			continue
+		}
+		n := NotCompared{r.CampaignID, p.Projection, p.LeftOut, p.Seq + 1, r.Seq}
+		if p.LeftOut == CursorBehind {
+			n.FromSeq = 1
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func (n NotCompared) String() string {
+	return fmt.Sprintf("%s of campaign %s in projection %s, %s", n.Events(), n.CampaignID, n.Projection, n.Why())
+}
+
+// Events says which they are: "events 3 to 5".
+func (n NotCompared) Events() string {
+	switch {
+	case n.FromSeq == 1:
+		return "all events"
+	case n.FromSeq == n.UntilSeq:
+		return fmt.Sprintf("event %d", n.UntilSeq)
+	}
+	return fmt.Sprintf("events %d to %d", n.FromSeq, n.UntilSeq)
+}
+
+// Why goes on a sentence about them: "paused".
+func (n NotCompared) Why() string {
+	if n.State == CursorBehind {
+		return "behind until a replay has caught it up"
+	}
+	return n.State
 }
 
 // Comparison is how live rows differ from those of a fold: what a rebuild

@@ -16,6 +16,9 @@ type CheckReport struct {
 	OK         bool               `json:"ok"`
 	Checked    map[string]int64   `json:"checked"` // campaigns, events, rows, skips, tags; and skipped: campaigns that kept moving
 	Violations []outbox.Violation `json:"violations"`
+	// NotCompared are events that projections which are paused, quarantined or
+	// behind were not told of, and that no fold was compared with.
+	NotCompared []outbox.NotCompared `json:"not_compared"`
 }
 
 // checkTries is how often a campaign is looked at again before a finding
@@ -38,7 +41,7 @@ const checkTries = 20
 // with, how often it was tried, who paused a campaign, or audit records: that
 // nobody changes events and audit records is for the database to refuse.
 func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
-	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}}
+	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
 	summary, err := s.Summary(ctx)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err

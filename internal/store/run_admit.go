@@ -389,8 +389,10 @@ func (r *runRow) count(outcome string, n int64) {
 		r.Counts.Replayed += n
 	case outbox.OutcomeFailed:
 		r.Counts.Failed += n
+	case outbox.OutcomeNotCompared:
+		r.Counts.NotCompared += n
 	}
-	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed
+	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
 }
 
 // changeRun is an act on one run.

@@ -38,6 +38,7 @@ func scanRunRow(row scanner) (*runRow, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // what is done has one of these outcomes
 	r.All, r.RequestedAt, r.UpdatedAt = all != 0, at(requested), at(updated)
 	r.StartedAt, r.FinishedAt = atOrNil(started), atOrNil(finished)
 	for _, field := range []struct {
@@ -168,7 +169,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	r.owner, r.expires, r.pace = "", 0, 0
 	if r.Counts.Drifted > 0 {
 		r.Verdict = outbox.VerdictDrift
-	} else if status == outbox.RunCompleted && r.Kind != outbox.RunReplay {
+	} else if status == outbox.RunCompleted && r.Kind != outbox.RunReplay && r.Counts.NotCompared == 0 {
 		r.Verdict = outbox.VerdictMatch
 	}
 	if err := t.digestsOfRun(r); err != nil {

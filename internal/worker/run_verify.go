@@ -107,18 +107,19 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		} else if level, err = f.standLevel(name, stands); err != nil {
 			return result, nil, err
 		}
+		if until == 0 {
+			leaveOut(&result, &p, stands[name], mark.AppliedSeq)
+		}
 		if failed, ok := fold.failure(name); ok {
 			refuse(&result, &p, failed)
-		} else if stands[name].State == outbox.CursorBehind && until == 0 {
-			refuseBehind(&result, &p, mark.AppliedSeq)
-		} else if compared && level {
+		} else if compared && level && p.LeftOut != outbox.CursorBehind {
 			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
 				return result, nil, err
 			}
 		}
 		if p.Verdict != outbox.VerdictDrift {
 			delete(drifted, i)
-		} else if result.Outcome == outbox.OutcomeMatch {
+		} else if result.Outcome != outbox.OutcomeFailed {
 			result.Outcome = outbox.OutcomeDrift
 		}
 		result.Projections = append(result.Projections, p)
@@ -145,13 +146,16 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFai
 	}
 }
 
-// refuseBehind notes that a projection lacks events that the others have: that
-// its rows are right as of an earlier event is no match.
-func refuseBehind(result *outbox.RunResult, p *outbox.ProjectionResult, applied int64) {
-	p.Error = fmt.Sprintf("it was resumed at event %d and the campaign is at event %d; verify it again when a replay has caught it up", p.Seq, applied)
-	result.Outcome = outbox.OutcomeFailed
-	if result.Error == "" {
-		result.Error = fmt.Sprintf("projection %s is behind: %s", p.Projection, p.Error)
+// leaveOut notes what of a projection that lacks events is not compared. One that
+// is behind is about to change: that its rows are right as of an earlier event is
+// no match, and no failure.
+func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand store.Stand, applied int64) {
+	if stand.State == "" || stand.State == outbox.CursorLive || stand.AppliedSeq >= applied {
+		return
+	}
+	p.LeftOut = stand.State
+	if result.Outcome == outbox.OutcomeMatch {
+		result.Outcome = outbox.OutcomeNotCompared
 	}
 }
 

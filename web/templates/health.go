@@ -84,7 +84,7 @@ func judgeHeld(held []outbox.HeldProjection, add func(level, format string, args
 	paused := pausedProjections(held)
 	switch {
 	case len(paused) == 1:
-		add("warn", "Projection %s is paused %s.", paused[0].Projection, pausedWhere(paused[0]))
+		add("warn", "Projection %s is paused %s.", paused[0].Projection, paused[0].PausedWhere())
 	case len(paused) > 1:
 		add("warn", "%d projections are paused.", len(paused))
 	}
@@ -94,32 +94,18 @@ func judgeHeld(held []outbox.HeldProjection, add func(level, format string, args
 			level = "warn"
 		}
 		if h.Behind > 0 {
-			add(level, "Projection %s is behind in %s%s.", h.Projection, campaigns(h.Behind, h.CountsCapped), h.CatchUp())
+			add(level, "Projection %s is behind in %s%s.", h.Projection, h.Campaigns(h.Behind), h.CatchUp())
 		}
 	}
 }
 
 func pausedProjections(held []outbox.HeldProjection) (paused []outbox.HeldProjection) {
 	for _, h := range held {
-		if h.Paused != nil || h.PausedCampaigns > 0 {
+		if h.PausedWhere() != "" {
 			paused = append(paused, h)
 		}
 	}
 	return paused
-}
-
-func pausedWhere(h outbox.HeldProjection) string {
-	if h.Paused != nil {
-		return "for all campaigns"
-	}
-	return "for " + campaigns(h.PausedCampaigns, h.CountsCapped)
-}
-
-func campaigns(n int64, capped bool) string {
-	if capped {
-		return num(n) + " or more campaigns"
-	}
-	return count(n, "campaign", "campaigns")
 }
 
 // operationNotes tell of operations that somebody should look at.

@@ -69,10 +69,20 @@ func resultSentence(v RunResultView) string {
 		return "Its rows were made anew and are as they were before."
 	case v.Result.Outcome == outbox.OutcomeDrift:
 		return "The live rows are not those of the journal."
+	case v.Result.Outcome == outbox.OutcomeNotCompared:
+		return "Nothing differs, but not all events were compared."
 	case v.Run.UntilSeq > 0:
 		return fmt.Sprintf("It was folded up to event %d.", v.Result.Seq)
 	}
 	return "The live rows are those of the journal."
+}
+
+func notComparedSentence(n outbox.NotCompared) string {
+	text := fmt.Sprintf("Not compared: %s. It was %s when the run came to it.", n.Events(), n.State)
+	if n.State == outbox.CursorBehind {
+		text += " Verify it again once a replay has caught it up."
+	}
+	return text
 }
 
 // comparisonSentence says how many rows differ; the counts are those of what a

@@ -140,7 +140,10 @@ func outcomeChoices(p Page, v RunView) []runChoice {
 	for _, o := range []struct {
 		outcome string
 		n       int64
-	}{{outbox.OutcomeFailed, n.Failed}, {outbox.OutcomeDrift, n.Drifted}, {outbox.OutcomeMatch, n.Matched}, {outbox.OutcomeReplayed, n.Replayed}} {
+	}{{outbox.OutcomeFailed, n.Failed}, {outbox.OutcomeDrift, n.Drifted}, {outbox.OutcomeNotCompared, n.NotCompared}, {outbox.OutcomeMatch, n.Matched}, {outbox.OutcomeReplayed, n.Replayed}} {
+		if o.outcome == outbox.OutcomeNotCompared && o.n == 0 && v.Filter.Outcome != o.outcome {
+			continue
+		}
 		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
 			name := fmt.Sprintf("%s %s %s", outcomeGlyph(o.outcome), v.Run.Kind.OutcomeName(o.outcome), num(o.n))
 			all = append(all, runChoice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
@@ -210,6 +213,8 @@ func outcomeGlyph(outcome string) string {
 		return "≠"
 	case outbox.OutcomeFailed:
 		return "✕"
+	case outbox.OutcomeNotCompared:
+		return stateGlyph(outbox.StatePaused)
 	default:
 		return "✓"
 	}
@@ -221,6 +226,8 @@ func outcomeHue(outcome string) string {
 		return "s-diverged"
 	case outbox.OutcomeFailed:
 		return "s-dead"
+	case outbox.OutcomeNotCompared:
+		return "s-paused"
 	default:
 		return "s-current"
 	}
@@ -238,7 +245,11 @@ func runCounts(r outbox.Run) []runCount {
 	if r.Kind == outbox.RunReplay {
 		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}}
 	}
-	return []runCount{failed, {r.Kind.OutcomeName(outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}, {"match", outbox.OutcomeMatch, r.Counts.Matched}}
+	counts := []runCount{failed, {r.Kind.OutcomeName(outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}}
+	if n := r.Counts.NotCompared; n > 0 {
+		counts = append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeNotCompared), outbox.OutcomeNotCompared, n})
+	}
+	return append(counts, runCount{"match", outbox.OutcomeMatch, r.Counts.Matched})
 }
 
 // barValue and barMax are a progress for an element that shows one; what ended
@@ -480,6 +491,9 @@ func differences(r outbox.RunResult) []string {
 		} else if c == nil && p.Verdict == outbox.VerdictDrift {
 			all = append(all, p.Projection+": the digests differ")
 		}
+	}
+	for _, n := range r.NotCompared() {
+		all = append(all, fmt.Sprintf("%s: %s not compared, %s", n.Projection, n.Events(), n.Why()))
 	}
 	return all
 }

@@ -82,6 +82,10 @@ func runOutcome(r outbox.Run) string {
 		return fmt.Sprintf("In %s the live rows are not those of the journal.", ofRun(n.Drifted, r))
 	case r.UntilSeq > 0:
 		return fmt.Sprintf("Folded up to event %d.", r.UntilSeq)
+	case n.NotCompared > 0 && r.CampaignID != "":
+		return "Nothing differs, but not all events were compared: a projection lacks some."
+	case n.NotCompared > 0:
+		return fmt.Sprintf("The live rows of %s are those of the journal. %s not compared in full: projections lack events there.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
 		return "The live rows are those of the journal."
 	default:
