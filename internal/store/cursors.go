@@ -226,7 +226,9 @@ func (s *Store) catchUp(t *tx, h *holding) error {
 		h.BlockedByRun = refusal.Run
 		return nil
 	}
-	h.RunID = run.ID
+	if h.RunID = run.ID; err == nil {
+		err = t.recordReplay(run, order, h.now)
+	}
 	return err
 }
 

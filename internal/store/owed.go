@@ -201,12 +201,25 @@ func (s *Store) admitReplay(t *tx, owed []behindCursor, now int64) error {
 			order.Campaigns = append(order.Campaigns, c.campaign)
 		}
 	}
-	by := outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system"}, Reason: "catch up after a resume"}
-	_, err := s.admitRun(t, by, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	run, err := s.admitRun(t, byItself, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	if err == nil {
+		err = t.recordReplay(run, order, now)
+	}
 	if err != nil {
 		return fmt.Errorf("start a replay of projection %q: %w", owed[0].projection, err)
 	}
 	return nil
+}
+
+// byItself is what nobody asked for when it happens.
+var byItself = outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
+
+// recordReplay leaves the audit record of a replay that started by itself. It has
+// no key and no request: those are of the act that it follows from.
+func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
+	a := &act{order: byItself, action: outbox.ActRunStart, before: askedOfRun(order)}
+	a.started(run)
+	return t.record(a, run, now)
 }
 
 // startOwed is admitOwed in a transaction of its own. Where nothing is owed it

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -196,6 +197,41 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 		t.Errorf("active are %q", scopes)
 	}
 	f.sound()
+}
+
+// The operator's resume has one record, and so has each replay that starts by itself.
+func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster")
+	atOnce := f.behind(loaded, "roster", "a")
+	f.mustHaveStarted(atOnce)
+	f.rawProjections(`update projection_cursors set updated_at = updated_at + 1`) // resumed again
+	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
+	later := f.active()[0].ID
+	f.mustHaveStarted(later, atOnce)
+	if acts := f.actsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
+		t.Errorf("resumes are %+v", acts)
+	}
+}
+
+// mustHaveStarted makes sure that runs which outboxweb started have a record each,
+// the last first.
+func (f *fixture) mustHaveStarted(runs ...int64) {
+	f.tb.Helper()
+	var got []int64
+	for _, a := range f.actsOf("run_start") {
+		var after struct {
+			RunID int64 `json:"run_id"`
+		}
+		if err := json.Unmarshal(a.After, &after); err != nil || a.Actor != "outboxweb" || a.Via != "system" || a.CampaignID != "a" || a.Reason == "" || a.Target != outbox.RunTarget(after.RunID) {
+			f.tb.Errorf("the record is %+v (%v)", a, err)
+		}
+		got = append(got, after.RunID)
+	}
+	if !cmp.Equal(got, runs) {
+		f.tb.Errorf("runs %v have a record, want %v", got, runs)
+	}
 }
 
 // What waits for a run is behind all the same.

@@ -24,12 +24,12 @@ func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOr
 	asked := askedOfRun(order)
 	a := &act{order: o, action: outbox.ActRunStart, before: asked, asked: asked}
 	if len(order.Campaigns) == 1 {
-		a.campaign = order.Campaigns[0]
+		a.campaign = order.Campaigns[0] // of a refusal too
 	}
 	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
 		if err == nil {
-			a.after, a.target = map[string]any{"run_id": run.ID, "scope": run.Scope()}, outbox.RunTarget(run.ID)
+			a.started(run)
 		}
 		return run, err
 	})
@@ -37,6 +37,11 @@ func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOr
 		s.steerRuns()
 	}
 	return run, err
+}
+
+// started is what the record of a run_start says of its run.
+func (a *act) started(run outbox.Run) {
+	a.campaign, a.target, a.after = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
 // askedOfRun is an order as its audit record has it. Campaigns that are named
