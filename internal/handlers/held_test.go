@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 )
 
@@ -75,4 +76,17 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	// Nobody replays it at the end of a run that began after that.
 	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202)
 	s.get("/campaigns/c-1").want(t, 200, standing+", and no run catches it up")
+}
+
+// The journal is told of without the projections.
+func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.beat("w", "test")
+	if _, err := dbtest.Open(t, s.pair.Projections).Exec(`drop table projection_versions`); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/").want(t, 200, "Whether a projection is paused cannot be read just now.").lacks(t, "every projection may run")
+	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
+	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{")
 }

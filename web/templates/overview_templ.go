@@ -1332,12 +1332,12 @@ func switchedOff(p Page, v Overview) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(pausedProjections(v.Summary.Held)) == 0 {
+		if nothing := len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(pausedProjections(v.Summary.Held)) == 0; nothing && v.Summary.Held != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 105, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> Nothing: every campaign and every projection may run, and every change is allowed.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else {
+		} else if !nothing {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 106, "<ul class=\"plain\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
