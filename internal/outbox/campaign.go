@@ -34,6 +34,7 @@ type Campaign struct {
 	Lease            *Lease    // nil when nobody holds it
 	Paused           *Pause    // nil when it runs
 	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well
+	ProjectionsSeq   int64     // of a campaign that diverged, the last event the projections have of another journal; known where a campaign is shown by itself
 	Skips            int64     // events that are passed over and never applied
 	Drifted          int64     // projections whose live rows differ from the journal, as last verified; known where campaigns are shown
 	UpdatedAt        time.Time

@@ -5,29 +5,30 @@ import "time"
 // CampaignView is a campaign as the API and the commands show it: its facts, and
 // what follows from them.
 type CampaignView struct {
-	CampaignID    string     `json:"campaign_id"`
-	HighWaterSeq  int64      `json:"high_water_seq"`
-	AppliedSeq    int64      `json:"applied_seq"`
-	LagEvents     int64      `json:"lag_events"`
-	LagSeconds    float64    `json:"lag_seconds"`
-	HeadSeq       int64      `json:"head_seq"` // 0 when there is no row
-	HeadStatus    Status     `json:"head_status"`
-	NextAttemptAt *time.Time `json:"head_next_attempt_at"`
-	Counts        Counts     `json:"counts"`
-	BlockedBehind int64      `json:"blocked_behind"`
-	Gap           int64      `json:"gap"`
-	Lease         *Lease     `json:"lease"`
-	Paused        *Pause     `json:"paused"`
-	Skips         int64      `json:"skips"`   // events that are passed over and never applied
-	Drifted       int64      `json:"drifted"` // projections whose live rows differ from the journal, as last verified
-	State         State      `json:"state"`
+	CampaignID     string     `json:"campaign_id"`
+	HighWaterSeq   int64      `json:"high_water_seq"`
+	AppliedSeq     int64      `json:"applied_seq"`
+	ProjectionsSeq int64      `json:"projections_seq,omitempty"` // of a campaign that diverged, where it is read by itself
+	LagEvents      int64      `json:"lag_events"`
+	LagSeconds     float64    `json:"lag_seconds"`
+	HeadSeq        int64      `json:"head_seq"` // 0 when there is no row
+	HeadStatus     Status     `json:"head_status"`
+	NextAttemptAt  *time.Time `json:"head_next_attempt_at"`
+	Counts         Counts     `json:"counts"`
+	BlockedBehind  int64      `json:"blocked_behind"`
+	Gap            int64      `json:"gap"`
+	Lease          *Lease     `json:"lease"`
+	Paused         *Pause     `json:"paused"`
+	Skips          int64      `json:"skips"`   // events that are passed over and never applied
+	Drifted        int64      `json:"drifted"` // projections whose live rows differ from the journal, as last verified
+	State          State      `json:"state"`
 	Explanation
 }
 
 // View is the campaign as it is shown at a moment.
 func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 	v := CampaignView{
-		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq,
+		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq, ProjectionsSeq: c.ProjectionsSeq,
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
 		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips, Drifted: c.Drifted,

@@ -125,7 +125,7 @@ func (c Campaign) Why(now time.Time, around Surroundings) string {
 func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	switch hold {
 	case HoldDiverged:
-		return "Diverged: " + c.Diverged + "; a rebuild of all its projections is the way out"
+		return c.whyDiverged()
 	case HoldDead:
 		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended",
 			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))
@@ -153,6 +153,23 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
 	}
 	return c.whyReady(now, around.Worker)
+}
+
+func (c Campaign) whyDiverged() string {
+	why := "Diverged: " + c.Diverged
+	if n := c.LagEvents(); n > 0 {
+		why += ", and " + eventsWait(n)
+	}
+	return why + "; " + RightJournalFirst
+}
+
+// eventsWait tells of the events that are not applied to a campaign that has
+// diverged.
+func eventsWait(n int64) string {
+	if n == 1 {
+		return "1 event waits for that to be decided"
+	}
+	return fmt.Sprintf("%d events wait for that to be decided", n)
 }
 
 func (c Campaign) whyUnqueued(now time.Time) string {

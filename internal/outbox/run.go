@@ -159,6 +159,7 @@ type RunPreview struct {
 	Kind        RunKind
 	Projections []string // in load order
 	Campaigns   int64
+	Diverged    int64 // of Campaigns, those that have
 	Events      int64
 	InTheWay    *Run // the active run that keeps it from starting, or nil
 }

@@ -1,12 +1,16 @@
 package outbox
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Summary is the state of the whole system at one moment.
 type Summary struct {
 	Mode   Mode      `json:"mode"`
 	AsOf   time.Time `json:"as_of"`
 	Counts Counts    `json:"counts"`
+	Events int64     `json:"-"` // in the journal
 	// Oldest is the oldest event that is not applied; nil when all are.
 	// OldestRetryable is the oldest one that workers try by themselves.
 	Oldest          *Oldest        `json:"oldest"`
@@ -15,8 +19,8 @@ type Summary struct {
 	Lag             Lag            `json:"lag"`
 	Throughput      Throughput     `json:"throughput"`
 	Worker          WorkerSummary  `json:"worker"`
-	// OtherJournal tells that the journal is empty and the projections are not:
-	// they were built from another one.
+	// OtherJournal tells that the projections have events that the journal does
+	// not have: they were built from another one, or from one that had more.
 	OtherJournal bool            `json:"other_journal"`
 	Drift        int64           `json:"drift"` // campaigns the self-check found not to match their rows, and repaired, since this process started
 	Instances    []InstanceState `json:"instances"`
@@ -25,6 +29,34 @@ type Summary struct {
 	// projections database cannot be read.
 	Held []HeldProjection `json:"held_projections"`
 }
+
+// WrongJournal reports whether the journal as a whole is likely to be the wrong
+// one: it contradicts the projections in half of all campaigns or more, or nobody
+// has compared them yet.
+func (s Summary) WrongJournal() bool {
+	return s.OtherJournal && (s.Campaigns.Diverged == 0 || 2*s.Campaigns.Diverged >= s.Campaigns.Total)
+}
+
+// OtherJournalText says what OtherJournal tells of, and what to do, without a
+// capital and a final stop.
+func (s Summary) OtherJournalText() string {
+	switch {
+	case s.Events == 0:
+		return "the journal is empty, but the projections have events: " + lostJournal
+	case s.Campaigns.Diverged == 0:
+		return "the projections have events that the journal does not have: " + lostJournal
+	case s.Campaigns.Diverged == 1:
+		return "1 campaign contradicts the journal, its projections have events that the journal does not have: " + lostJournal
+	}
+	return fmt.Sprintf("%d campaigns contradict the journal, their projections have events that the journal does not have: ", s.Campaigns.Diverged) + lostJournal
+}
+
+const lostJournal = "check that --journal-db names the right database, and put the right journal back; only if it is lost, rebuild, as the runbook says under “Databases restored from different days”"
+
+// RightJournalFirst is what to do about a campaign that has diverged: a rebuild
+// made beside the wrong journal takes good rows away. It goes into sentences,
+// after a semicolon.
+const RightJournalFirst = "the journal may be the wrong one or an older copy: check --journal-db and put the right one back; only if that is lost, rebuild all projections of the campaign, which removes what they have of the lost events"
 
 // Surroundings are what every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }

@@ -8,8 +8,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Campaign reads one campaign, its applied seq from the watermark itself. An
-// unknown one is outbox.ErrNotFound.
+// Campaign reads one campaign, its applied seq from the watermark itself. That of
+// one that has diverged is of another journal: its applied seq is what this
+// journal has been told. An unknown one is outbox.ErrNotFound.
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
 	var c *campaignRow
 	var drifted int64
@@ -29,9 +30,13 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	}
 	view := c.view()
 	view.Drifted = drifted
-	view.AppliedSeq = max(view.AppliedSeq, mark.AppliedSeq)
 	if mark.AppliedSeq > c.highWater && view.Diverged == "" { // or events were appended and applied since
 		view.Diverged, err = s.Divergence(ctx, id, mark)
+	}
+	if view.Diverged != "" {
+		view.ProjectionsSeq = mark.AppliedSeq
+	} else {
+		view.AppliedSeq = max(view.AppliedSeq, mark.AppliedSeq)
 	}
 	return view, err
 }

@@ -59,12 +59,9 @@ order by seq desc`
 // their order. One that was never set aside has no cursor of its own: it stands
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
-	var highWater int64
-	err := s.journal.read(ctx, func(t *tx) error {
-		c, err := t.existingCampaign(campaign)
-		if err == nil {
-			highWater = c.highWater
-		}
+	var row *campaignRow
+	err := s.journal.read(ctx, func(t *tx) (err error) {
+		row, err = t.existingCampaign(campaign)
 		return err
 	})
 	if err != nil {
@@ -98,7 +95,10 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		if !ok {
 			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
 		}
-		settleCursor(&c, p, versions[p.Name], highWater, mark.AppliedSeq)
+		settleCursor(&c, p, versions[p.Name], row.highWater, mark.AppliedSeq)
+		if row.diverged != "" { // what it has applied is of another journal
+			c.LagEvents = max(c.LagEvents, row.highWater-row.applied)
+		}
 		c.Failure = failures[p.Name]
 		cursors[i] = c
 	}

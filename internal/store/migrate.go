@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -228,12 +229,13 @@ func (s *Store) Ready(ctx context.Context) []string {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	other, err := s.OtherJournal(ctx)
+	sum, err := s.Summary(ctx)
 	switch {
+	case errors.Is(err, outbox.ErrDamaged): // which holds up what it concerns, and no more
 	case err != nil:
 		reasons = append(reasons, "the databases cannot be read")
-	case other != "":
-		reasons = append(reasons, other)
+	case sum.WrongJournal():
+		reasons = append(reasons, sum.OtherJournalText())
 	}
 	return reasons
 }

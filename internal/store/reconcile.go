@@ -193,6 +193,9 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	if err == nil {
 		err = s.shortenLeases(ctx)
 	}
+	if total.Diverged > 0 {
+		s.summary.forget()
+	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, fmt.Errorf("reconcile: %w", err)
 	}
@@ -526,7 +529,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 		case c.leaseOwner != "" && c.leaseExpiry > s.now():
 		case p.drifted(c):
 			found = append(found, c)
-		case c.diverged != "" && w.AppliedSeq > c.highWater:
+		case c.diverged == w.strange() && w.AppliedSeq > c.highWater:
 		case c.diverged != "" && w.AppliedSeq == 0, c.diverged == "" && (odd[c.id] || s.disagrees(c, w)):
 			found = append(found, c)
 		case w.AppliedSeq > 0:
@@ -535,7 +538,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 			b.each(func(row scanner) error {
 				var hash string
 				err := row.Scan(&hash)
-				if (hash == w.AppliedHash) == (c.diverged == "") {
+				if hash == w.AppliedHash && c.diverged == "" || hash != w.AppliedHash && c.diverged == w.strange() {
 					found[at] = nil // built from the event that the journal has, or still not
 				}
 				return err
@@ -572,19 +575,26 @@ from events
 where campaign_id = $1
   and seq = $2`
 
+// strange says that the journal does not have what the projections have applied.
+// It is kept with the campaign, so it is as true after further appends: whether
+// the journal ends before that event or has another in its place is not said.
+func (w Watermark) strange() string {
+	return fmt.Sprintf("the projections have an event %d that the journal does not have", w.AppliedSeq)
+}
+
 // divergence says how a watermark contradicts the journal; empty when it does
 // not.
 func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
-	switch {
-	case w.AppliedSeq == 0:
+	if w.AppliedSeq == 0 {
 		return "", nil
-	case w.AppliedSeq > c.highWater:
-		return fmt.Sprintf("the projections have event %d, but the journal ends at %d", w.AppliedSeq, c.highWater), nil
+	}
+	if w.AppliedSeq > c.highWater {
+		return w.strange(), nil
 	}
 	var hash string
 	found, err := t.one([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
-		return fmt.Sprintf("the projections were built from another event %d than the journal has", w.AppliedSeq), nil
+		return w.strange(), nil
 	}
 	return "", err
 }

@@ -136,8 +136,8 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct{ contradict, reason string }{
-		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have event 99, but the journal ends at 4"},
-		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections were built from another event 2 than the journal has"},
+		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have an event 99 that the journal does not have"},
+		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections have an event 2 that the journal does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +177,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	f.rawProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('0', 3, 1)`) // nothing was applied to it
 	f.reconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
 	for _, id := range []string{"a", "z"} {
-		if c := f.campaign(id); c.State() != outbox.StateDiverged || c.Diverged != "the projections have event 2, but the journal ends at 0" {
+		if c := f.campaign(id); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 2 that the journal does not have" {
 			t.Errorf("campaign %s is %+v", id, c)
 		}
 	}

@@ -169,18 +169,19 @@ func (t *tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 // totalRun counts what the run is over, as it is now.
 func (t *tx) totalRun(r *runRow) error {
 	if r.All {
-		_, err := t.one([]any{&r.Campaigns.Total, &r.Events.Total}, `select count(*), coalesce(sum(high_water_seq), 0) from campaigns`)
+		_, err := t.one([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
 		return err
 	}
-	r.Campaigns.Total, r.Events.Total = int64(len(r.CampaignIDs)), 0
+	r.Campaigns.Total, r.Events.Total, r.diverged = int64(len(r.CampaignIDs)), 0, 0
 	var b batch
 	for _, id := range r.CampaignIDs {
 		b.each(func(row scanner) error {
-			var high int64
-			err := row.Scan(&high)
+			var high, diverged int64
+			err := row.Scan(&high, &diverged)
 			r.Events.Total += high
+			r.diverged += diverged
 			return err
-		}, selectHighWater, id)
+		}, `select high_water_seq, case when diverged <> '' then 1 else 0 end from campaigns where campaign_id = $1`, id)
 	}
 	if err := t.runAll(&b); err != nil {
 		return fmt.Errorf("count the events of run %d: %w", r.ID, err)

@@ -34,7 +34,7 @@ func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []
 		if err != nil {
 			return err
 		}
-		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Events: r.Events.Total}
+		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
 			run := other.view(s.now())
 			p.InTheWay = &run

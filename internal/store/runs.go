@@ -17,7 +17,9 @@ type runRow struct {
 	owner   string
 	epoch   int64 // the fencing number; it only grows
 	expires int64
-	pace    float64 // events per second, as last reported
+	// diverged are campaigns of its scope, as last counted.
+	diverged int64
+	pace     float64 // events per second, as last reported
 }
 
 const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate,

@@ -467,7 +467,7 @@ func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
 	f.append("b", 1)
 	f.lose("b", "true")
 	f.reconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
-	if c := f.campaign("a"); !strings.Contains(c.Diverged, "another event 2") || f.watermark("a").AppliedSeq != 2 {
+	if c := f.campaign("a"); !strings.Contains(c.Diverged, "an event 2 that the journal does not have") || f.watermark("a").AppliedSeq != 2 {
 		t.Errorf("campaign is %+v, its watermark %+v", c, f.watermark("a"))
 	}
 	f.settledNow()

@@ -64,6 +64,7 @@ type Store struct {
 	drift     atomic.Int64
 	opened    int64                  // when, in microseconds
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
+	fits      atomic.Bool            // the projections were seen to be of this journal, as far as strange tells
 	clocks    clocks
 	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
 	closing   sync.Once

@@ -194,22 +194,54 @@ func (s *Store) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error
 	return r, t.save(c, now)
 }
 
-// OtherJournal says, for people, that the journal is empty and the projections
-// are not; it is empty when that is not so.
-func (s *Store) OtherJournal(ctx context.Context) (string, error) {
-	count := func(d *database, query string) (n int64, err error) {
-		err = d.read(ctx, func(t *tx) error {
-			_, err := t.one([]any{&n}, query)
+// strangeProbes is how many watermarks at either end of the table tell whose the
+// projections are.
+const strangeProbes = 3
+
+var probedMarks = bothWays(`
+select campaign_id, applied_seq, applied_hash
+from projection_watermarks
+where campaign_id {>} $1
+order by campaign_id{desc}
+limit $2`)
+
+// strange reports whether the projections are those of another journal as far as
+// the first and the last of their campaigns tell: of none does the journal have
+// the event that was applied last. It is for the time until a worker has compared
+// every campaign.
+func (s *Store) strange(ctx context.Context) (bool, error) {
+	type mark struct {
+		id, hash string
+		seq      int64
+	}
+	var marks []mark
+	err := s.projections.read(ctx, func(t *tx) error {
+		var b batch
+		note := func(row scanner) error {
+			var m mark
+			err := row.Scan(&m.id, &m.seq, &m.hash)
+			if m.seq > 0 {
+				marks = append(marks, m)
+			}
 			return err
-		})
-		return n, err
+		}
+		b.each(note, probedMarks.up, "", strangeProbes)
+		b.each(note, probedMarks.down, beyondTexts, strangeProbes)
+		return t.runAll(&b)
+	})
+	if err != nil || len(marks) == 0 {
+		return false, err
 	}
-	built, err := count(s.projections, `select count(*) from (select 1 from projection_watermarks where applied_seq > 0 limit 1) as w`)
-	if err != nil || built == 0 {
-		return "", err
-	}
-	if events, err := count(s.journal, `select count(*) from (select 1 from events limit 1) as e`); err != nil || events > 0 {
-		return "", err
-	}
-	return "the journal is empty, but the projections have events: check that --journal-db names the right database; if the journal is lost, the runbook says what to do under “Databases restored from different days”", nil
+	fits := false
+	err = s.journal.read(ctx, func(t *tx) error {
+		for _, m := range marks {
+			var hash string
+			if _, err := t.one([]any{&hash}, selectChainHash, m.id, m.seq); err != nil {
+				return err
+			}
+			fits = fits || hash == m.hash
+		}
+		return nil
+	})
+	return !fits, err
 }

@@ -82,6 +82,7 @@ select count(*),
   count(*) filter (where lease_owner <> '' and lease_expires_at > $1),
   coalesce(sum(high_water_seq - applied_seq), 0),
   coalesce(sum(skips), 0),
+  coalesce(sum(high_water_seq), 0),
   min(oldest_enqueued_at),
   min(oldest_enqueued_at) filter (where ` + retryable + `)
 from campaigns`
@@ -114,7 +115,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		_, err := t.one([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &oldest, &retryable}, selectTotals, now)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable}, selectTotals, now)
 		if err != nil {
 			return err
 		}
@@ -138,10 +139,10 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	})
 	s.clocks.correct(sum.Instances, now, s.now())
 	describeWorkers(&sum, now)
-	if err == nil && sum.Campaigns.Diverged == sum.Campaigns.Total { // in an empty journal that is all there can be
-		var other string
-		other, err = s.OtherJournal(background)
-		sum.OtherJournal = other != ""
+	sum.OtherJournal = sum.Campaigns.Diverged > 0
+	if err == nil && !sum.OtherJournal && (sum.Events == 0 || !s.fits.Load()) {
+		sum.OtherJournal, err = s.strange(background)
+		s.fits.Store(err == nil && !sum.OtherJournal)
 	}
 	return sum, err
 }

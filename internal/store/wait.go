@@ -111,7 +111,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 func (s *Store) mustFit(ctx context.Context, campaign string, w Watermark, seq int64) error {
 	reason, err := s.Divergence(ctx, campaign, w)
 	if err == nil && reason != "" {
-		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the projections do not have event %d of campaign %q, which has diverged: %s; nothing is applied to it until all its projections are rebuilt", seq, campaign, reason)}
+		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the projections do not have event %d of campaign %q, which has diverged: %s; nothing is applied to it meanwhile: %s", seq, campaign, reason, outbox.RightJournalFirst)}
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	case next < 0:
 		return outbox.DryRun{}, outbox.Invalid("next", "next must be 0 or more")
 	case c.Diverged != "":
-		return outbox.DryRun{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it until all its projections are rebuilt: %s", campaign, c.Diverged)
+		return outbox.DryRun{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaign, c.Diverged, outbox.RightJournalFirst)
 	}
 	f, err := NewFolder(ctx, s, set)
 	if err != nil {

@@ -117,7 +117,7 @@ func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool,
 	case r.Failure != nil:
 		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Diverged != "":
-		return false, outbox.Conflict("campaign %q has diverged: %s; rebuild all its projections", claim.CampaignID, r.Diverged)
+		return false, outbox.Conflict("campaign %q has diverged: %s; %s", claim.CampaignID, r.Diverged, outbox.RightJournalFirst)
 	default:
 		return !claim.Bare || r.Applied < claim.Last || rowsOf(claims) == int64(w.BatchSize), nil
 	}

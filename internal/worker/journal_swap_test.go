@@ -66,11 +66,11 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 		has, appended, rows int
 		reason              string
 	}{
-		"that does not know the campaign": {0, 1, 1000, "event 3, but the journal ends at 1"},
-		"that is behind":                  {1, 1, 1000, "event 3, but the journal ends at 2"},
-		"that comes level":                {1, 2, 1000, "another event 3 than the journal has"},
-		"that goes on":                    {1, 4, 1000, "another event 3 than the journal has"},
-		"that goes on in small waves":     {0, 5, 1, "another event 3 than the journal has"},
+		"that does not know the campaign": {0, 1, 1000, "an event 3 that the journal does not have"},
+		"that is behind":                  {1, 1, 1000, "an event 3 that the journal does not have"},
+		"that comes level":                {1, 2, 1000, "an event 3 that the journal does not have"},
+		"that goes on":                    {1, 4, 1000, "an event 3 that the journal does not have"},
+		"that goes on in small waves":     {0, 5, 1, "an event 3 that the journal does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func TestRebuild_isTheWayOutForACampaignThatTheJournalDoesNotKnow(t *testing.T) 
 		b.drain(t)
 		b.forget(t, "a", 0)
 		takeSteps(t, b)
-		if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have event 3, but the journal ends at 0" {
+		if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 3 that the journal does not have" {
 			t.Fatalf("campaign is %+v, want it diverged", c)
 		}
 		for range appended {
@@ -139,7 +139,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		want  []string
 	}{
 		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "--journal-db", "campaigns=2"}},
-		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "contradict", "campaigns=1", "rebuilt"}},
+		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "put the right journal back", "campaigns=1", "rebuild"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 		return result, err
 	}
 	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
-		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it until all of its projections are rebuilt: "+now.Diverged
+		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+outbox.RightJournalFirst
 		return result, err
 	}
 	live, err := f.store.Live(ctx)
@@ -156,7 +156,7 @@ func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.Run
 	}
 	failed, again := m.fold.Failed[name]
 	if !again && m.fold.Hash != mark.AppliedHash {
-		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are as they were: the campaign has diverged, its projections were built from another event %d than the journal has; rebuild all of them", mark.AppliedSeq), mark.AppliedSeq
+		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are as they were: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
 		return nil
 	}
 	if other, ok := m.fold.failure(name); ok && !again {

@@ -91,7 +91,7 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 	compared := until == 0 || until == mark.AppliedSeq
 	if compared && mark.AppliedSeq > 0 && fold.Hash != mark.AppliedHash {
 		result.Outcome = outbox.OutcomeFailed
-		result.Error = fmt.Sprintf("the projections were built from another event %d than the journal has; rebuild all projections of the campaign", mark.AppliedSeq)
+		result.Error = fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst)
 		return result, nil, nil
 	}
 	digests, full, err := fold.Digests(ctx, names...)

@@ -116,7 +116,7 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T)
 	b.mustHaveApplied(t, "a", 5)
 	b.mustHaveApplied(t, "b", 2)
 	c := b.campaign(t, "b")
-	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "another event 2") || c.Lease != nil {
+	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "an event 2 that the journal does not have") || c.Lease != nil {
 		t.Errorf("state %s (%q), lease %v; want diverged at event 2 and no lease", c.State(), c.Diverged, c.Lease)
 	}
 	if c.Counts != (outbox.Counts{Pending: 3}) {

@@ -292,14 +292,7 @@ func (w *Worker) warnOfOtherJournal(ctx context.Context, found int64) error {
 	if n == 0 {
 		return nil
 	}
-	other, err := w.Store.OtherJournal(ctx)
-	if err != nil {
-		return err
-	}
-	if other == "" {
-		other = "campaigns contradict the journal: nothing is applied to them until the journal that their projections were built from is back, or all their projections are rebuilt"
-	}
-	w.Logger.Error(other, "campaigns", n)
+	w.Logger.Error(summary.OtherJournalText()+"; nothing is applied to these campaigns until then", "campaigns", n)
 	return nil
 }
 

@@ -22,12 +22,8 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	add := func(level, format string, args ...any) {
 		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
 	}
-	if s.OtherJournal {
-		add("bad", "The journal is empty, but the projections have events. Check --journal-db: it probably names the wrong database.")
-	}
-	if n := s.Campaigns.Diverged; n > 0 {
-		add("bad", "%s the journal: nothing is applied there until a rebuild.",
-			count(n, "campaign contradicts", "campaigns contradict"))
+	if s.OtherJournal || s.Campaigns.Diverged > 0 {
+		judgeJournal(s, add)
 	}
 	if n := s.Campaigns.Blocked; n > 0 {
 		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
@@ -106,6 +102,23 @@ func pausedProjections(held []outbox.HeldProjection) (paused []outbox.HeldProjec
 		}
 	}
 	return paused
+}
+
+// judgeJournal tells of projections that have events that the journal does not.
+func judgeJournal(s outbox.Summary, add func(level, format string, args ...any)) {
+	const first = "Check --journal-db, and put the right journal back. Rebuild only if it is lost: that removes what the projections have of its events."
+	n := s.Campaigns.Diverged
+	switch {
+	case s.Events == 0 && n == s.Campaigns.Total:
+		add("bad", "The journal is empty, but the projections have events. %s", first)
+	case n == 0:
+		add("bad", "The projections have events that the journal does not have. %s", first)
+	default:
+		add("bad", "%s the journal: the projections have events that it does not have. %s", count(n, "campaign contradicts", "campaigns contradict"), first)
+	}
+	if n > 0 {
+		add("bad", "Nothing is applied to %s until then; what is appended waits.", count(n, "campaign", "campaigns"))
+	}
 }
 
 // operationNotes tell of operations that somebody should look at.

@@ -126,6 +126,10 @@ func previewNotes(n outbox.RunPreview) []string {
 	case outbox.RunVerify:
 		return append(notes, "Live rows are not touched.")
 	case outbox.RunRebuild:
+		if n.Diverged > 0 {
+			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or --journal-db may name the wrong one; then put the right one back and do not rebuild. Only if it is lost, rebuild: that removes what the projections have of the lost events, for good.",
+				count(n.Diverged, "campaign has", "campaigns have"))}, notes...)
+		}
 		return append(notes, "Each campaign's rows change in one step: readers see the old ones or the new, never a half.",
 			"It can be cancelled at any time: campaigns that are not done keep the rows they have.")
 	default:

@@ -182,6 +182,15 @@ func emptyJSON(raw json.RawMessage) bool {
 	return s == "" || s == "{}" || s == "null"
 }
 
+// behindName is what the events that are not applied are called: those of a
+// campaign that has diverged are behind nothing that the projections have.
+func behindName(c outbox.Campaign) string {
+	if c.Diverged != "" {
+		return "Waiting"
+	}
+	return "Behind"
+}
+
 // pct is how much of the journal is applied, 0 to 100.
 func pct(c outbox.Campaign) string {
 	if c.HighWaterSeq == 0 {

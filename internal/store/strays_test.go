@@ -1,0 +1,159 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// loseJournal leaves of the journal what it had when its campaigns ended at the
+// given events: nothing of those that are not named.
+func (f *fixture) loseJournal(ends map[string]int64) {
+	f.tb.Helper()
+	f.tamper(`delete from events where 1 = 0`) // which lets the journal be changed
+	f.raw(`delete from projection_apply_outbox`)
+	for _, c := range f.visitCampaigns(outbox.CampaignFilter{}) {
+		end := ends[c.CampaignID]
+		f.raw(`delete from events where campaign_id = $1 and seq > $2`, c.CampaignID, end)
+		if end == 0 {
+			f.raw(`delete from campaigns where campaign_id = $1`, c.CampaignID)
+			continue
+		}
+		f.raw(`update campaigns set high_water_seq = $2, applied_seq = $2, chain_hash = (select chain_hash from events e where e.campaign_id = $1 and e.seq = $2) where campaign_id = $1`, c.CampaignID, end)
+	}
+}
+
+// alarmed is whether a process that is started now tells of another journal: in
+// the summary, and in readiness.
+func (f *fixture) alarmed() (summary, unready bool) {
+	f.tb.Helper()
+	again := f.beside()
+	defer again.release()
+	sum, err := again.Summary(f.ctx)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	reasons := again.Ready(f.ctx)
+	if len(reasons) > 0 && !strings.Contains(reasons[0], "--journal-db") {
+		f.tb.Fatalf("not ready for %q", reasons)
+	}
+	return sum.OtherJournal, len(reasons) > 0
+}
+
+func (f *fixture) mustAlarm(when string, summary, unready bool) {
+	f.tb.Helper()
+	if s, r := f.alarmed(); s != summary || r != unready {
+		f.tb.Errorf("%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
+	}
+}
+
+func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.append(id, 2)
+	}
+	f.drain()
+	f.mustAlarm("with the right journal", false, false)
+	f.loseJournal(nil)
+	f.mustAlarm("beside an empty journal", true, true)
+	f.append("new", 1) // before a worker has looked
+	f.mustAlarm("after the first append", true, true)
+	f.reconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
+	f.mustAlarm("once a worker has looked", true, true)
+	f.append("a", 3)
+	f.append("z", 1)
+	f.drain()
+	f.mustAlarm("after more appends", true, true)
+
+	f.rawProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.mustAlarm("with one of five campaigns of another journal", true, false)
+	f.rawProjections(`delete from projection_watermarks where campaign_id = 'c'`)
+	if _, err := f.Reconcile(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.mustAlarm("once all fit", false, false)
+}
+
+func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 3)
+	f.append("b", 2)
+	f.append("c", 2)
+	f.drain()
+	f.loseJournal(map[string]int64{"a": 2, "b": 2, "c": 2})
+	f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.mustAlarm("with one of three campaigns older", true, false)
+	f.append("a", 2)
+	f.mustAlarm("after appends to it", true, false)
+}
+
+// What is shown of a campaign that has diverged is so now, whatever was appended
+// to it since that was found.
+func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		keeps, appended int64
+	}{
+		"older journal":              {3, 1},
+		"older journal, caught up":   {3, 2},
+		"older journal, gone beyond": {3, 4},
+		"empty journal":              {0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.append("a", 5)
+			f.append("b", 1)
+			f.drain()
+			f.loseJournal(map[string]int64{"a": scene.keeps, "b": 1})
+			f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+			f.append("a", int(scene.appended))
+			c := f.campaign("a")
+			if c.State() != outbox.StateDiverged || c.HighWaterSeq != scene.keeps+scene.appended || c.AppliedSeq != scene.keeps ||
+				c.LagEvents() != scene.appended || c.ProjectionsSeq != 5 || c.Counts != (outbox.Counts{Pending: scene.appended}) {
+				t.Errorf("campaign is %+v, %d behind", c, c.LagEvents())
+			}
+			if want := "the projections have an event 5 that the journal does not have"; c.Diverged != want {
+				t.Errorf("diverged since %q, want %q", c.Diverged, want)
+			}
+			for _, listed := range f.visitCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
+				if listed.Diverged != c.Diverged || listed.LagEvents() != c.LagEvents() || listed.AppliedSeq != c.AppliedSeq {
+					t.Errorf("listed as %+v, want as %+v", listed, c)
+				}
+			}
+			sum, err := f.beside().Summary(f.ctx)
+			if err != nil || sum.Lag.Events != scene.appended {
+				t.Errorf("the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
+			}
+			f.settledNow()
+		})
+	}
+}
+
+// The reason follows the projections: they may be those of yet another day.
+func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 2)
+	f.drain()
+	f.rawProjections(`update projection_watermarks set applied_seq = 9`)
+	f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	for _, to := range []int{7, 1} {
+		f.rawProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
+		if _, err := f.Reconcile(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		listed := f.visitCampaigns(outbox.CampaignFilter{})
+		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
+			t.Errorf("listed as %+v, want %q", listed, want)
+		}
+		f.settledNow()
+	}
+}
