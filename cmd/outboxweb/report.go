@@ -109,6 +109,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
+	if s.OtherJournal {
+		fmt.Fprintln(t, "journal\t"+s.OtherJournalText())
+	}
 	for _, clock := range outbox.ClocksThatDiffer(s.Instances, s.AsOf) {
 		fmt.Fprintln(t, "clocks\t"+clock)
 	}

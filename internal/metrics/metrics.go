@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -182,6 +183,7 @@ var (
 	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
 	openDesc      = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
 	driftDesc     = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
+	diskDesc      = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
 	workerDesc    = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
 )
 
@@ -191,7 +193,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
-		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, workerDesc} {
+		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc} {
 		ch <- d
 	}
 }
@@ -231,5 +233,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(runningDesc, float64(sum.Operations.Running))
 	gauge(openDesc, float64(sum.Operations.Unacknowledged))
 	gauge(driftDesc, float64(sum.Drift))
+	for _, database := range []string{"journal", "projections"} {
+		full := 0.0
+		if slices.ContainsFunc(sum.DisksFull, func(d outbox.FullDisk) bool { return d.Database == database }) {
+			full = 1
+		}
+		gauge(diskDesc, full, database)
+	}
 	gauge(workerDesc, running)
 }

@@ -22,7 +22,8 @@ type Summary struct {
 	// OtherJournal tells that the projections have events that the journal does
 	// not have: they were built from another one, or from one that had more.
 	OtherJournal bool            `json:"other_journal"`
-	Drift        int64           `json:"drift"` // campaigns the self-check found not to match their rows, and repaired, since this process started
+	DisksFull    []FullDisk      `json:"disks_full"` // as far as this process knows
+	Drift        int64           `json:"drift"`      // campaigns the self-check found not to match their rows, and repaired, since this process started
 	Instances    []InstanceState `json:"instances"`
 	Operations   OperationCounts `json:"operations"`
 	// Held are the projections that are paused or behind, by name; nil while the
@@ -60,6 +61,13 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings are what every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
+
+// FullDisk is a database whose disk has no room, so that nothing can be written
+// to it.
+type FullDisk struct {
+	Database string    `json:"database"` // journal or projections
+	Since    time.Time `json:"since"`    // the first write that failed
+}
 
 // Oldest is an event that waits to be applied and was appended before all others
 // of its kind.

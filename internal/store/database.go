@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -38,7 +37,7 @@ type database struct {
 	identity string // the same for two URLs that lead to one schema
 	proxied  bool   // a proxy stands before the server
 
-	fullAt atomic.Int64 // when a write last found no room, in nanoseconds since 1970; 0 when it did long ago or never
+	fullness fullness
 
 	closed  chan struct{}
 	writers *sessions
@@ -117,10 +116,14 @@ func (d *database) write(ctx context.Context, fn func(*tx) error) error {
 func (d *database) writeFrom(ctx context.Context, begin string, fn func(*tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWaitLimit)
 	defer cancel()
-	return d.within(ctx, d.writers, begin, func(t *tx) error {
+	err := d.within(ctx, d.writers, begin, func(t *tx) error {
 		t.forUpdate, t.skipLocked = d.dialect.forUpdate, d.dialect.skipLocked
 		return fn(t)
 	})
+	if err == nil {
+		d.wrote()
+	}
+	return err
 }
 
 // read runs fn on one consistent snapshot. It waits for that no longer than

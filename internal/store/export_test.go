@@ -126,3 +126,6 @@ const HintPause = hintPause
 
 // NoRoom is noRoom.
 var NoRoom = noRoom
+
+// ForgetSummary makes the next Summary a new one.
+func (s *Store) ForgetSummary() { s.summary.forget() }

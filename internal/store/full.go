@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,10 +56,31 @@ func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
+// fullness is what a process knows of whether a database's disk is full. Moments
+// are nanoseconds since 1970. The zero value is ready for use.
+type fullness struct {
+	at    atomic.Int64 // when a write last found no room; 0 when that is over
+	since atomic.Int64 // when the first of them did
+	wrote atomic.Int64 // when one that came after found room
+}
+
 // remember keeps that a transaction found no room.
 func (d *database) remember(err error) {
-	if err != nil && errors.Is(err, outbox.ErrFull) {
-		d.fullAt.Store(time.Now().UnixNano())
+	if err == nil || !errors.Is(err, outbox.ErrFull) {
+		return
+	}
+	now := time.Now().UnixNano()
+	last := d.fullness.at.Swap(now)
+	if last == 0 || d.fullness.wrote.Load() > last && now-last > fullFor.Nanoseconds() {
+		d.fullness.since.Store(now)
+	}
+}
+
+// wrote keeps that a transaction that writes found room, for which there may be
+// none for the next one.
+func (d *database) wrote() {
+	if d.fullness.at.Load() != 0 {
+		d.fullness.wrote.Store(time.Now().UnixNano())
 	}
 }
 
@@ -66,16 +88,31 @@ func (d *database) remember(err error) {
 // where that cannot be tried, or did not come to light when it was.
 const fullFor = 30 * time.Second
 
-// full reports whether there was no room lately. A disk that has room again is
-// forgotten by and by, whether or not anything is written.
-func (d *database) full() bool {
-	last := d.fullAt.Load()
+// full reports whether there was no room lately, and since when. A disk that has
+// room again is forgotten with the next write to a file that can grow, and by and
+// by whether or not anything is written.
+func (d *database) full() (since time.Time, full bool) {
+	last := d.fullness.at.Load()
 	if last == 0 {
-		return false
+		return time.Time{}, false
 	}
-	if time.Since(time.Unix(0, last)) < fullFor || d.path != "" && !roomFor(d.path) {
-		return true
+	since = time.Unix(0, d.fullness.since.Load()).UTC()
+	tried := d.path != "" && roomFor(d.path)
+	switch late := time.Since(time.Unix(0, last)) >= fullFor; {
+	case d.path != "" && !tried, !late && !(tried && d.fullness.wrote.Load() > last):
+		return since, true
 	}
-	d.fullAt.CompareAndSwap(last, 0)
-	return false
+	d.fullness.at.CompareAndSwap(last, 0)
+	return time.Time{}, false
+}
+
+// disksFull are the databases whose disks are full.
+func (s *Store) disksFull() []outbox.FullDisk {
+	all := []outbox.FullDisk{}
+	for _, d := range []*database{s.journal, s.projections} {
+		if since, full := d.full(); full {
+			all = append(all, outbox.FullDisk{Database: d.name, Since: since})
+		}
+	}
+	return all
 }

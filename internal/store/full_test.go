@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
@@ -33,19 +34,45 @@ func appendCramped(dir string) int {
 		return 1
 	}
 	defer s.Close()
-	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+	var before syscall.Rlimit
+	err = syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before)
+	if err == nil {
+		err = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: crampedSize, Max: before.Max})
+	}
+	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
+	began := time.Now()
 	for stored := 0; ; stored++ {
 		e := event("a", "counted")
 		e.Payload = []byte(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
 		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
 			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
+			tellFull(s, began)
+			// Room again is known with the first write.
+			err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
+			tellFull(s, began)
+			if err == nil {
+				_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{event("b", "counted")}})
+			}
+			tellFull(s, began)
+			fmt.Printf("ready %q, %v\n", s.Ready(context.Background()), err)
 			return 0
 		}
 	}
+}
+
+// tellFull prints which disks are full, and whether that is since a moment after
+// began, as the summary has it.
+func tellFull(s *store.Store, began time.Time) {
+	s.ForgetSummary()
+	sum, err := s.Summary(context.Background())
+	fmt.Printf("disks %v:", err)
+	for _, d := range sum.DisksFull {
+		fmt.Printf(" %s %v", d.Database, !d.Since.Before(began.Truncate(time.Microsecond)) && !d.Since.After(time.Now()))
+	}
+	fmt.Println()
 }
 
 func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
@@ -59,10 +86,14 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 	}
 	var stored int64
 	if _, err := fmt.Sscanf(string(out), "stored %d,", &stored); err != nil || stored == 0 ||
-		!strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) {
+		!strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) ||
+		!strings.Contains(string(out), "\ndisks <nil>: journal true\ndisks <nil>: journal true\ndisks <nil>:\nready [], <nil>\n") {
 		t.Errorf("said %s", out)
 	}
 	f := openPair(t, dbtest.Files(dir), newClock())
+	if b := f.campaign("b"); b.HighWaterSeq != 1 {
+		t.Errorf("campaign b is %+v", b)
+	}
 	if c := f.campaign("a"); c.HighWaterSeq != stored {
 		t.Errorf("the journal has %d events, want the %d that were stored", c.HighWaterSeq, stored)
 	}

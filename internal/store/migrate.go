@@ -219,8 +219,10 @@ func (s *Store) Ready(ctx context.Context) []string {
 			reasons = append(reasons, fmt.Sprintf("the %s database cannot be read", d.name))
 		case have != want:
 			reasons = append(reasons, fmt.Sprintf("the %s database has version %d and this program needs %d", d.name, have, want))
-		case d.full():
-			reasons = append(reasons, fmt.Sprintf("the disk of the %s database is full", d.name))
+		default:
+			if _, full := d.full(); full {
+				reasons = append(reasons, fmt.Sprintf("the disk of the %s database is full", d.name))
+			}
 		}
 	}
 	if stalled := s.stalled.Load(); stalled != nil && *stalled != "" {

@@ -107,7 +107,7 @@ where ` + ageKey + ` = $1`
 
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.now()
-	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load()}
+	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
 	var behind []behindCursor
 	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
 	err := s.journal.read(ctx, func(t *tx) error {

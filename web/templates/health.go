@@ -22,6 +22,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	add := func(level, format string, args ...any) {
 		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
 	}
+	judgeDisks(s, now, add)
 	if s.OtherJournal || s.Campaigns.Diverged > 0 {
 		judgeJournal(s, add)
 	}
@@ -64,7 +65,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		return Health{Level: "ok", Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
 	}
 	worst := found[0]
-	if s.Campaigns.Total == 0 && !s.OtherJournal {
+	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.DisksFull) == 0 {
 		worst = Health{Level: worst.Level, Sentence: allCurrent(0)}
 		found = append([]Health{{}}, found...)
 	}
@@ -102,6 +103,18 @@ func pausedProjections(held []outbox.HeldProjection) (paused []outbox.HeldProjec
 		}
 	}
 	return paused
+}
+
+// judgeDisks tells of databases that nothing can be written to.
+func judgeDisks(s outbox.Summary, now time.Time, add func(level, format string, args ...any)) {
+	for _, d := range s.DisksFull {
+		meanwhile := "nothing is applied, and appended events wait"
+		if d.Database == "journal" {
+			meanwhile = "appends and acts are refused with status 507, and nothing is applied"
+		}
+		add("bad", "The disk of the %s database has been full for %s: %s. Make room there; all goes on by itself then, without a restart.",
+			d.Database, outbox.Age(now.Sub(d.Since)), meanwhile)
+	}
 }
 
 // judgeJournal tells of projections that have events that the journal does not.

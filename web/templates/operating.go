@@ -57,6 +57,8 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	worked := false
 	judgeWorker(s, now, func(string, string, ...any) { worked = true })
 	switch {
+	case len(s.DisksFull) > 0:
+		return GuideDisk
 	case s.OtherJournal, s.Campaigns.Diverged > 0:
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
