@@ -336,7 +336,7 @@ func (s *Store) SelfCheck(ctx context.Context, at Round, campaigns int) (next Ro
 	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
 	if err == nil || errors.Is(err, outbox.ErrDamaged) {
 		more, laggingErr := s.checkLagging(ctx, &next)
-		found, err = append(found, more...), cmp.Or(laggingErr, s.shortenLeases(ctx), err)
+		found, err = append(found, more...), cmp.Or(laggingErr, s.shortenWaits(ctx), err)
 	}
 	for _, f := range found {
 		if f.Drifted {

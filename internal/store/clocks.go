@@ -97,33 +97,45 @@ func (b *clockBounds) bounded() int64 {
 	return 0
 }
 
-// overdrawnLeases are the leases of publishers and of runs, each as a query for
-// one that ends after a time, and the statement that shortens all of them.
-var overdrawnLeases = [][2]string{
-	{`select topic from publisher_progress where lease_owner <> '' and lease_expires_at > $1 limit 1`,
-		`update publisher_progress set lease_expires_at = $2 where lease_owner <> '' and lease_expires_at > $1`},
-	{`select kind from runs where finished_at is null and lease_owner <> '' and lease_expires_at > $1 limit 1`,
-		`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`},
+// overdrawn are what publishers and runs have to wait for: a query for one that
+// ends after $1, and the statement that shortens all of them, to $2.
+type overdrawn struct {
+	query, shorten string
+	longest        time.Duration // that it may take from now
 }
 
-// shortenLeases is shorten for publishers and runs.
-func (s *Store) shortenLeases(ctx context.Context) error {
-	ends := s.now() + s.options.Lease.Microseconds()
-	for _, of := range overdrawnLeases {
-		found := false
+func (s *Store) allOverdrawn() []overdrawn {
+	return []overdrawn{
+		{`select topic from publisher_progress where lease_owner <> '' and lease_expires_at > $1 limit 1`,
+			`update publisher_progress set lease_expires_at = $2 where lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
+		{`select kind from runs where finished_at is null and lease_owner <> '' and lease_expires_at > $1 limit 1`,
+			`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
+		// The settings of a publisher, and what its destination asked for, are in
+		// how long it was to wait from its error on. Whoever holds it looks again
+		// when its acts have changed.
+		{`select topic from publisher_progress where retry_at is not null and last_error_at > $1 limit 1`,
+			`update publisher_progress set retry_at = $2 + (retry_at - last_error_at), last_error_at = $2, acts = acts + 1 where retry_at is not null and last_error_at > $1`, 0},
+	}
+}
+
+// shortenWaits is shorten for publishers and runs.
+func (s *Store) shortenWaits(ctx context.Context) error {
+	now := s.now()
+	for _, of := range s.allOverdrawn() {
+		ends, found := now+of.longest.Microseconds(), false
 		err := s.journal.read(ctx, func(t *tx) (err error) {
 			var one string
-			found, err = t.one([]any{&one}, of[0], ends+clockTolerance)
+			found, err = t.one([]any{&one}, of.query, ends+clockTolerance)
 			return err
 		})
 		if err == nil && found {
 			err = s.journal.write(ctx, func(t *tx) error {
-				_, err := t.exec(of[1], ends+clockTolerance, ends)
+				_, err := t.exec(of.shorten, ends+clockTolerance, ends)
 				return err
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("shorten leases: %w", err)
+			return fmt.Errorf("shorten leases and waits: %w", err)
 		}
 	}
 	return nil

@@ -191,7 +191,7 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 		err = s.startOwed(ctx)
 	}
 	if err == nil {
-		err = s.shortenLeases(ctx)
+		err = s.shortenWaits(ctx)
 	}
 	if total.Diverged > 0 {
 		s.summary.forget()
