@@ -85,7 +85,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
 	if c.JSON {
 		return a.printJSON(row)
 	}
-	fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s rows wait behind it\n", row.CampaignID, row.Seq, row.EventType, thousands(row.BlockedBehind))
+	fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 	return nil
 }
 
@@ -97,7 +97,8 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store) error {
 	if c.JSON {
 		return a.printJSON(done)
 	}
-	fmt.Fprintf(a.out, "requeued %s dead rows, %s of them heads; %s rows waited behind those\n", thousands(done.Requeued), thousands(done.Heads), thousands(done.Released))
+	fmt.Fprintf(a.out, "requeued %s, %s of them heads; %s waited behind those\n",
+		outbox.Count(done.Requeued, "dead row", "dead rows"), thousands(done.Heads), outbox.Count(done.Released, "row", "rows"))
 	return nil
 }
 
@@ -145,7 +146,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 		if c.JSON {
 			return a.printJSON(row)
 		}
-		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %d attempts have failed\n", row.CampaignID, row.Seq, row.EventType, row.AttemptCount)
+		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %s failed\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
 		return nil
 	})
 }
@@ -207,7 +208,7 @@ func (c *gapsCmd) repair(ctx context.Context, a *app, st *store.Store) error {
 	if c.JSON {
 		return a.printJSON(done)
 	}
-	fmt.Fprintf(a.out, "repaired %s campaigns: %s rows written, %s rows of applied events removed, %s campaigns diverged\n",
-		thousands(done.Campaigns), thousands(done.Inserted), thousands(done.Removed), thousands(done.Diverged))
+	fmt.Fprintf(a.out, "repaired %s: %s written, %s of applied events removed, %s diverged\n", outbox.Count(done.Campaigns, "campaign", "campaigns"),
+		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
 	return nil
 }

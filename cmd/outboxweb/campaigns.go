@@ -127,7 +127,8 @@ func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 		if c.JSON {
 			return a.printJSON(done)
 		}
-		fmt.Fprintf(a.out, "replayed campaign %s: %s rows written, %s rows of applied events removed\n", c.Campaign, thousands(done.Inserted), thousands(done.Removed))
+		fmt.Fprintf(a.out, "replayed campaign %s: %s written, %s of applied events removed\n", c.Campaign,
+			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
 		return nil
 	})
 }

@@ -62,7 +62,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	if c.JSON {
 		err = a.printJSON(t)
 	} else {
-		fmt.Fprintf(a.out, "%s campaigns tried: %s would stay as they are, %s would change, %s cannot be folded\n", thousands(t.Campaigns), thousands(t.Unchanged), thousands(t.Changed), thousands(t.Failed))
+		fmt.Fprintf(a.out, "%s tried: %s would stay as before, %s would change, %s cannot be folded\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), thousands(t.Unchanged), thousands(t.Changed), thousands(t.Failed))
 	}
 	if err == nil && t.Changed+t.Failed > 0 {
 		return errFound
@@ -169,7 +169,7 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 	if c.FirstSeq > 0 {
 		from = fmt.Sprintf("; live rows and fold part at event %d", c.FirstSeq)
 	}
-	fmt.Fprintf(a.out, "%s: %s rows added, %s changed, %s removed%s\n", p.Projection, thousands(c.Added), thousands(c.Changed), thousands(c.Removed), from)
+	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), thousands(c.Changed), thousands(c.Removed), from)
 	for _, row := range c.Samples {
 		fmt.Fprintf(a.out, "  %s\n", rowChangeText(row))
 	}

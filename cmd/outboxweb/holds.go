@@ -127,7 +127,7 @@ func (c *projectionHold) change(ctx context.Context, a *app, past string,
 		}
 		fmt.Fprintf(a.out, "%s projection %s %s; it is %s\n", past, h.Projection, where, h.State)
 		if h.Behind > 0 {
-			fmt.Fprintf(a.out, "%s campaigns wait for a replay\n", thousands(h.Behind))
+			fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
 		}
 		if h.BlockedByRun > 0 {
 			fmt.Fprintf(a.out, "the replay starts when run %d has ended\n", h.BlockedByRun)

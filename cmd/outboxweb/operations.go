@@ -26,7 +26,8 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store) err
 	if c.JSON {
 		return a.printJSON(op)
 	}
-	fmt.Fprintf(a.out, "started operation %d: %s dead rows, %s of them heads; %s rows wait behind those\n", op.ID, thousands(op.Totals.Chosen), thousands(op.Heads), thousands(op.Released))
+	fmt.Fprintf(a.out, "started operation %d: %s, %s of them heads; %s behind those\n", op.ID,
+		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), thousands(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"))
 	fmt.Fprintf(a.out, "follow it with: outboxweb operations show %d\n", op.ID)
 	return nil
 }
@@ -205,7 +206,7 @@ func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		return a.printJSON(op)
 	}
-	fmt.Fprintf(a.out, "cancelled operation %d: %s rows left as they were, %s under way\n", op.ID, thousands(op.Totals.Left), thousands(op.Totals.Unwatched))
+	fmt.Fprintf(a.out, "cancelled operation %d: %s left as before, %s under way\n", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), thousands(op.Totals.Unwatched))
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
+
+	"outboxweb/internal/outbox"
 )
 
 // progress is a bar on one line of a terminal. It draws nothing when its
@@ -59,13 +61,4 @@ func (p *progress) end() {
 }
 
 // thousands writes a number the way people read one: 1,234,567.
-func thousands(n int64) string {
-	digits := fmt.Sprint(max(n, -n))
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	if n < 0 {
-		return "-" + digits
-	}
-	return digits
-}
+func thousands(n int64) string { return outbox.Number(n) }

@@ -90,7 +90,7 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	if len(warnings) > 0 {
 		sum = fmt.Sprintf("%d warnings", len(warnings))
 	}
-	fmt.Fprintf(a.out, "%d projections, %s\n", len(set.Projections()), sum)
+	fmt.Fprintf(a.out, "%s, %s\n", outbox.Count(int64(len(set.Projections())), "projection", "projections"), sum)
 	return nil
 }
 

@@ -305,8 +305,8 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 		if seek.Capped {
 			least = "at least "
 		}
-		fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s events repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
-			least, thousands(seek.Repeats), least, thousands(seek.Skips))
+		fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
+			least, outbox.Count(seek.Repeats, "event", "events"), least, thousands(seek.Skips))
 		return nil
 	})
 }

@@ -313,7 +313,7 @@ func (a *app) printResults(d runDetail) error {
 	}
 	a.printNotCompared(left)
 	if more := d.Counts.Drifted + d.Counts.Failed + d.Counts.NotCompared - int64(len(d.Results)); more > 0 {
-		fmt.Fprintf(a.out, "and %s campaigns more; all of them are at /runs/%d\n", thousands(more), d.ID)
+		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
 }
@@ -477,20 +477,30 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	return runError(run)
 }
 
+func driftedOf(n, total int64) string {
+	of := thousands(n) + " of " + outbox.Count(total, "campaign", "campaigns")
+	if n == 1 {
+		return of + " has drifted from its journal"
+	}
+	return of + " have drifted from their journal"
+}
+
 // printVerdict says in a line what a verify found, and then what drifted.
 func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
-		fmt.Fprintf(a.out, "run %d is %s after %s of %s campaigns: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), thousands(run.Campaigns.Total), run.Error)
+		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s campaigns have drifted from their journal; outboxweb runs start rebuild mends them\n", thousands(run.Counts.Drifted), thousands(run.Campaigns.Done))
+		fmt.Fprintf(a.out, "%s; outboxweb runs start rebuild fixes that\n", driftedOf(run.Counts.Drifted, run.Campaigns.Done))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "%s of %s campaigns match their journal, and nothing differs; %s not compared in full: %s events folded\n", thousands(run.Counts.Matched),
-			thousands(run.Campaigns.Done), wasOrWere(run.Counts.NotCompared), thousands(run.Events.Done))
+		fmt.Fprintf(a.out, "%s of %s match their journal, and nothing differs; %s not compared in full: %s folded\n", thousands(run.Counts.Matched),
+			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), wasOrWere(run.Counts.NotCompared), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
+	case run.Campaigns.Done == 1:
+		fmt.Fprintf(a.out, "the only campaign matches its journal: %s folded\n", outbox.Count(run.Events.Done, "event", "events"))
 	default:
-		fmt.Fprintf(a.out, "all %s campaigns match their journal: %s events folded\n", thousands(run.Campaigns.Done), thousands(run.Events.Done))
+		fmt.Fprintf(a.out, "all %s campaigns match their journal: %s folded\n", thousands(run.Campaigns.Done), outbox.Count(run.Events.Done, "event", "events"))
 	}
 	d, err := readRun(ctx, st, run)
 	if err != nil {

@@ -100,12 +100,12 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 		wrong   bool
 		says    []string
 	}{
-		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"all 1 campaigns match their journal: 2 events folded"}},
+		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the only campaign matches its journal: 2 events folded"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
-			[]string{"1 of 2 campaigns have drifted from their journal", "c-1 campaigns drift 1 4 5 6 7"}},
+			[]string{"1 of 2 campaigns has drifted from its journal", "c-1 campaigns drift 1 4 5 6 7"}},
 		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"is interrupted after 1 of 2 campaigns: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
-			[]string{"is failed after 1 of 2 campaigns: 1 of 1 campaigns could not be done", "c-1 failed 0 no such column"}},
+			[]string{"is failed after 1 of 2 campaigns: 1 of 1 campaign could not be done", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
 		if err := d.printVerdict(t.Context(), d.st, run); err != nil {

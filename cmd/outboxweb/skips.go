@@ -43,7 +43,7 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		return a.printJSON(row)
 	}
-	fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s rows wait behind it\n", row.CampaignID, row.Seq, row.EventType, thousands(row.BlockedBehind))
+	fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 	return nil
 }
 

@@ -108,13 +108,10 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 
 // driftText says that live rows differ; empty when none are known to.
 func (c Campaign) driftText() string {
-	switch c.Drifted {
-	case 0:
+	if c.Drifted == 0 {
 		return ""
-	case 1:
-		return "The rows of 1 projection differ from the journal, as last verified; a rebuild fixes them"
 	}
-	return fmt.Sprintf("The rows of %d projections differ from the journal, as last verified; a rebuild fixes them", c.Drifted)
+	return "The rows of " + Count(c.Drifted, "projection", "projections") + " differ from the journal, as last verified; a rebuild fixes them"
 }
 
 // Why is the sentence of Explain.
@@ -158,18 +155,9 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 func (c Campaign) whyDiverged() string {
 	why := "Diverged: " + c.Diverged
 	if n := c.LagEvents(); n > 0 {
-		why += ", and " + eventsWait(n)
+		why += ", and " + Count(n, "event waits", "events wait") + " for that to be decided"
 	}
 	return why + "; " + RightJournalFirst
-}
-
-// eventsWait tells of the events that are not applied to a campaign that has
-// diverged.
-func eventsWait(n int64) string {
-	if n == 1 {
-		return "1 event waits for that to be decided"
-	}
-	return fmt.Sprintf("%d events wait for that to be decided", n)
 }
 
 func (c Campaign) whyUnqueued(now time.Time) string {
@@ -184,17 +172,10 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	case c.LagEvents() == 0:
 		return everythingApplied
 	case mode == ModeInline:
-		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", eventsAre(c.LagEvents()))
+		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", Count(c.LagEvents(), "event is", "events are"))
 	default:
-		return fmt.Sprintf("%d events have neither been applied nor have a row; the self-check of a running worker repairs the gap within a minute", c.Gap())
+		return Count(c.Gap(), "event has neither been applied nor has a row", "events have neither been applied nor have a row") + "; the self-check of a running worker repairs the gap within a minute"
 	}
-}
-
-func eventsAre(n int64) string {
-	if n == 1 {
-		return "1 event is"
-	}
-	return fmt.Sprintf("%d events are", n)
 }
 
 // SilentAfter is how long events may be ready without a sign of life of any
@@ -216,17 +197,14 @@ func deadSince(t, now time.Time) string {
 	if t.IsZero() {
 		return "is dead"
 	}
-	return "has been dead for " + Age(now.Sub(t))
+	return "has been dead for " + Age(now.Sub(t)) + ", since its last attempt,"
 }
 
 func rowsWait(n int64) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "nothing waits"
-	case 1:
-		return "1 row waits"
 	}
-	return fmt.Sprintf("%d rows wait", n)
+	return Count(n, "row waits", "rows wait")
 }
 
 func orDash(s string) string {

@@ -194,22 +194,14 @@ func (h Holding) Fate(now time.Time, whose string) string {
 	}
 }
 
-func campaigns(n int64) string {
-	if n == 1 {
-		return "1 campaign"
-	}
-	return fmt.Sprintf("%d campaigns", n)
-}
+func campaigns(n int64) string { return Count(n, "campaign", "campaigns") }
 
 // publishers says how many it holds; empty when none.
 func (h Holding) publishers() string {
-	switch len(h.Publishers) {
-	case 0:
+	if len(h.Publishers) == 0 {
 		return ""
-	case 1:
-		return "1 publisher"
 	}
-	return fmt.Sprintf("%d publishers", len(h.Publishers))
+	return Count(int64(len(h.Publishers)), "publisher", "publishers")
 }
 
 // Add counts a campaign in. Those whose lease ends first must be added first.

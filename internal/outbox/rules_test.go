@@ -325,3 +325,20 @@ func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
 		t.Errorf("dead: %+v", e)
 	}
 }
+
+func TestCount_isRightForOne(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0 rows", 1: "1 row", 2: "2 rows", 12345: "12,345 rows", -1234: "-1,234 rows"} {
+		if got := outbox.Count(n, "row", "rows"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestExplain_saysFromWhenAHeadIsDead(t *testing.T) {
+	t.Parallel()
+	c := outbox.Campaign{HighWaterSeq: 2, HeadSeq: 1, HeadStatus: outbox.Dead, HeadNextAttempt: noon.Add(-3 * time.Minute), Counts: outbox.Counts{Pending: 1, Dead: 1}}
+	if why := c.Why(noon, outbox.Surroundings{}); !strings.HasPrefix(why, "Event 1 has been dead for 3 min, since its last attempt, and 1 row waits behind it;") {
+		t.Errorf("%q", why)
+	}
+}

@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Summary is the state of the whole system at one moment.
 type Summary struct {
@@ -46,10 +43,8 @@ func (s Summary) OtherJournalText() string {
 		return "the journal is empty, but the projections have events: " + lostJournal
 	case s.Campaigns.Diverged == 0:
 		return "the projections have events that the journal does not have: " + lostJournal
-	case s.Campaigns.Diverged == 1:
-		return "1 campaign contradicts the journal, its projections have events that the journal does not have: " + lostJournal
 	}
-	return fmt.Sprintf("%d campaigns contradict the journal, their projections have events that the journal does not have: ", s.Campaigns.Diverged) + lostJournal
+	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that it does not have: " + lostJournal
 }
 
 const lostJournal = "check that --journal-db names the right database, and put the right journal back; only if it is lost, rebuild, as the runbook says under “Databases restored from different days”"

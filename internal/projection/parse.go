@@ -243,7 +243,7 @@ func (r *parser) body(tokens []token) error {
 		}
 		return nil
 	}
-	if err := refuseRollback(tokens); err != nil {
+	if err := r.refuseRollback(tokens); err != nil {
 		return err
 	}
 	statements := split(tokens)
@@ -260,8 +260,9 @@ func (r *parser) body(tokens []token) error {
 }
 
 // refuseRollback refuses SQLite's ways of rolling back the whole transaction,
-// with which an event would undo those of other campaigns.
-func refuseRollback(tokens []token) error {
+// with which an event would undo those of other campaigns. The error quotes what
+// stands in the file.
+func (r *parser) refuseRollback(tokens []token) error {
 	for i, t := range tokens {
 		if i < 2 || !t.is("rollback") {
 			continue
@@ -271,7 +272,8 @@ func refuseRollback(tokens []token) error {
 			{"insert or", "insert or abort"}, {"update or", "update or abort"}, {"on conflict", "on conflict abort"}, {"raise (", "raise(abort, …)"},
 		} {
 			if strings.EqualFold(first.text+" "+before.text, way.text) {
-				return faultf(t.line, "%s rollback would undo the events of other campaigns too; write %s", way.text, way.instead)
+				written := strings.Join(strings.Fields(r.src[first.start:t.end]), " ")
+				return faultf(t.line, "%q would undo the events of other campaigns too; write %s", written, way.instead)
 			}
 		}
 	}

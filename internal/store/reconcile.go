@@ -170,23 +170,35 @@ func (s *Store) repairAll(ctx context.Context) (outbox.Repaired, error) {
 // nothing. Campaigns of which something cannot be read are passed over; the error
 // is outbox.ErrDamaged then and names each.
 func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
-	var total outbox.Repaired
+	total, _, err := s.ReconcileNaming(ctx, 0)
+	return total, err
+}
+
+// ReconcileNaming is Reconcile that names the first campaigns that it changed, at
+// most so many.
+func (s *Store) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
 	var damaged []error
+	note := func(id string) {
+		if len(named) < most {
+			named = append(named, id)
+		}
+	}
 	for after := ""; ; {
 		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
+			note(f.CampaignID)
 		}
 		if errors.Is(err, outbox.ErrDamaged) {
 			damaged = append(damaged, err)
 		} else if err != nil {
-			return total, fmt.Errorf("reconcile: %w", err)
+			return total, named, fmt.Errorf("reconcile: %w", err)
 		}
 		if after = last; after == "" {
 			break
 		}
 	}
-	err := s.adoptStrays(ctx, &total)
+	err = s.adoptStrays(ctx, &total, note)
 	if err == nil {
 		err = s.startOwed(ctx)
 	}
@@ -197,9 +209,9 @@ func (s *Store) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 		s.summary.forget()
 	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
-		return total, fmt.Errorf("reconcile: %w", err)
+		return total, named, fmt.Errorf("reconcile: %w", err)
 	}
-	return total, nil
+	return total, named, nil
 }
 
 // Found is a campaign that did not fit its rows or its watermark, and what was

@@ -317,7 +317,7 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 		status = outbox.RunFailed
 	}
 	if status == outbox.RunFailed && why == "" && r.Counts.Failed > 0 {
-		why = fmt.Sprintf("%d of %d campaigns could not be done; see what failed, mend it and resume the run", r.Counts.Failed, r.Campaigns.Done)
+		why = fmt.Sprintf("%s of %s could not be done; see what failed, fix it and resume the run", outbox.Number(r.Counts.Failed), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
 	}
 	if why == "" && (status == outbox.RunFailed || status == outbox.RunInterrupted) {
 		return "", "", errors.New("it needs a reason")

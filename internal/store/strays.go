@@ -122,7 +122,7 @@ func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
 
 // adoptStrays gives campaigns their rows: those whose events are in the journal,
 // and, marked as diverged, those that only the projections know.
-func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired) error {
+func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
 	return s.eachStray(ctx, func(strays []stray) error {
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
@@ -142,6 +142,9 @@ func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired) error {
 				return err
 			}
 			total.Add(repaired)
+			for _, x := range page {
+				note(x.id)
+			}
 		}
 		return nil
 	})

@@ -1,9 +1,13 @@
 package worker_test
 
 import (
-	"slices"
-	"sync"
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
+
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
 )
 
 func TestWorker_appliesWhatLostItsRows(t *testing.T) {
@@ -12,23 +16,21 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 		running bool
 		logs    string
 	}{
-		"before it starts": {false, "reconciled"},
-		"while it runs":    {true, "the self-check repaired a campaign"},
+		"before it starts": {false, "level=INFO msg=reconciled campaigns=1 named=[c] rows_inserted=5"},
+		"while it runs":    {true, `level=WARN msg="the self-check repaired a campaign" campaign=c counts_corrected=true`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			var messages []string
-			b := open(t, define(t, ledger), logging(func(message string) {
-				mu.Lock()
-				defer mu.Unlock()
-				messages = append(messages, message)
-			}))
+			var log bytes.Buffer
+			stop := func() {}
+			b := open(t, define(t, ledger), func(_ *store.Options, c *worker.Config) {
+				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			})
 			applied := func(campaign string, seq int64) func() bool {
 				return func() bool { return b.campaign(t, campaign).AppliedSeq == seq }
 			}
 			if scene.running {
-				b.start(t)
+				stop = b.start(t)
 				b.mustAppend(t, noted("first"))
 				eventually(t, "the worker works", applied("first", 1))
 			}
@@ -42,13 +44,12 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !scene.running {
-				b.start(t)
+				stop = b.start(t)
 			}
 			eventually(t, "all events are applied", applied("c", 5))
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Contains(messages, scene.logs) {
-				t.Errorf("logged %q, want %q", messages, scene.logs)
+			stop()
+			if !strings.Contains(log.String(), scene.logs) {
+				t.Errorf("logged\n%s\nwant %q", log.String(), scene.logs)
 			}
 		})
 	}

@@ -349,7 +349,7 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 		_, _ = r.send(ctx, nil)
 		return r.finish(ctx, outbox.RunFailed, explainFault(err))
 	case r.failed > 0:
-		return r.finish(ctx, outbox.RunFailed, fmt.Sprintf("%d campaigns could not be done; their results and the log say why", r.failed))
+		return r.finish(ctx, outbox.RunFailed, outbox.Count(int64(r.failed), "campaign could not be done; its result and the log say why", "campaigns could not be done; their results and the log say why"))
 	}
 	if err := r.markBuilt(ctx); err != nil {
 		return err

@@ -257,14 +257,18 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	return min(poll, max(wait, time.Millisecond))
 }
 
+// reconciledNamed is how many of the campaigns that it changed a reconcile names in
+// the log.
+const reconciledNamed = 5
+
 // reconcile brings rows and watermarks in line.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
-	repaired, err := w.Store.Reconcile(ctx)
+	repaired, named, err := w.Store.ReconcileNaming(ctx, reconciledNamed)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return false, err
 	}
 	if repaired.Campaigns > 0 {
-		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
+		w.Logger.Info("reconciled", "campaigns", repaired.Campaigns, "named", named, "rows_inserted", repaired.Inserted, "rows_removed", repaired.Removed, "diverged", repaired.Diverged)
 	}
 	if err == nil {
 		err = w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged)
@@ -312,7 +316,7 @@ func (w *Worker) selfCheck() func(context.Context) (bool, error) {
 			w.troubles.damaged(err)
 		}
 		for _, f := range found {
-			w.Logger.Warn("the self-check repaired a campaign", "campaign", f.CampaignID, "drifted", f.Drifted, "mistimed", f.Mistimed,
+			w.Logger.Warn("the self-check repaired a campaign", "campaign", f.CampaignID, "counts_corrected", f.Drifted, "times_corrected", f.Mistimed,
 				"rows_inserted", f.Repaired.Inserted, "rows_removed", f.Repaired.Removed, "diverged", f.Repaired.Diverged > 0)
 		}
 		return false, err

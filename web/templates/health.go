@@ -52,7 +52,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 		add("warn", "%s failed and will be retried.", count(s.Counts.Failed, "row", "rows"))
 	}
 	if s.Drift > 0 {
-		add("warn", "The self-check found and repaired %s.", count(s.Drift, "campaign that did not match its rows", "campaigns that did not match their rows"))
+		add("warn", "The self-check corrected the counts of %s since the start.", count(s.Drift, "campaign", "campaigns"))
 	}
 	if n := s.Campaigns.Paused; n > 0 {
 		add("warn", "%s paused.", ofTotal(n, s.Campaigns.Total))
@@ -205,9 +205,4 @@ func ofTotal(n, total int64) string {
 	return fmt.Sprintf("%s of %s are", num(n), count(total, "campaign", "campaigns"))
 }
 
-func count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return num(n) + " " + many
-}
+func count(n int64, one, many string) string { return outbox.Count(n, one, many) }

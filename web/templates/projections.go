@@ -139,7 +139,7 @@ func holdSentence(a outbox.Act) string {
 	case h.Behind > 0 && h.BlockedByRun > 0:
 		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for the end of run %d.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
 	case h.Behind > 0:
-		return fmt.Sprintf("Resumed projection %s %s; %s wait for a replay.", h.Projection, where, count(h.Behind, "campaign", "campaigns"))
+		return fmt.Sprintf("Resumed projection %s %s; %s for a replay.", h.Projection, where, count(h.Behind, "campaign waits", "campaigns wait"))
 	}
 	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
 }

@@ -117,17 +117,7 @@ func statusMeaning(s outbox.Status) string {
 }
 
 // num writes a number with its thousands apart: 44,200.
-func num(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
-}
+func num(n int64) string { return outbox.Number(n) }
 
 func rate(perSecond float64) string {
 	switch {
