@@ -121,7 +121,7 @@ func personText(err error) string {
 	case errors.Is(err, outbox.ErrFull):
 		return "the disk of the database is full, so nothing was changed; make room there and try again"
 	case errors.Is(err, outbox.ErrDamaged):
-		return "a part of the database is damaged and cannot be read; outboxweb check lists what is affected"
+		return "a part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook says how to get out of it, under “A database is damaged”"
 	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return "the database is busy or cannot be reached just now; try again in a moment"
 	}

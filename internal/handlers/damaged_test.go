@@ -1,0 +1,47 @@
+package handlers
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+)
+
+// A page of the table that every list reads takes the lists away; the answer
+// says where the way out stands.
+func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
+	t.Parallel()
+	pair := dbtest.Files(t.TempDir())
+	before := newSiteOn(t, pair)
+	before.seed("c-1", "noted")
+	journal := dbtest.Open(t, pair.Journal)
+	var root int64
+	if err := journal.QueryRow(`select rootpage from sqlite_master where name = 'campaigns'`).Scan(&root); err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(pair.Dir, "journal.db"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(make([]byte, 4096), (root-1)*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := newSiteOn(t, pair)
+	const says = "a part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook says how to get out of it, under “A database is damaged”"
+	for _, at := range []string{"/", "/campaigns"} {
+		s.get(at).want(t, 500, says[1:], `href="/operating`)
+	}
+	s.get("/api/v1/campaigns").want(t, 500, says)
+	s.get("/operating").want(t, 200, `id="a-database-is-damaged"`, "A database is damaged")
+	s.get("/readyz").want(t, 200)
+}
