@@ -109,9 +109,22 @@ func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
 		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
 	})
 	s.awaitReady(t, http.StatusServiceUnavailable, "the disk of the journal database is full")
+	overview := func(says bool, at, text string) {
+		t.Helper()
+		eventually(t, patience, fmt.Sprintf("%s says %q: %v", at, text, says), func() (bool, string) {
+			a := do(t, s, http.MethodGet, at, nil)
+			return a.status == http.StatusOK && strings.Contains(string(a.body), text) == says, fmt.Sprintf("%d %s", a.status, a.body)
+		})
+	}
+	overview(true, "/", "The disk of the journal database has been full for")
+	overview(true, "/api/v1/summary", `"disks_full":[{"database":"journal","since":"`)
+	overview(true, "/metrics", `outboxweb_disk_full{database="journal"} 1`)
 	lift()
 	appendTo(t, s, "", "table", seats("ana"))
 	s.awaitReady(t, http.StatusOK, `"ready":true`)
+	overview(false, "/", "has been full for")
+	overview(true, "/api/v1/summary", `"disks_full":[]`)
+	overview(true, "/metrics", `outboxweb_disk_full{database="journal"} 0`)
 	if code := s.stop(t); code != 0 {
 		t.Errorf("the server ended with %d\n%s", code, s.stderr)
 	}

@@ -102,11 +102,11 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	if _, err := d.st.PauseProjection(t.Context(), order("a bug"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
-	d.says("verify", "all 2 campaigns match their journal")
+	d.says("verify", "the live rows of 2 campaigns match the journal")
 	d.append("c-1", 3)
 	const left = "not compared: events 3 to 5 of campaign c-1 in projection names, paused"
 	d.says("check", "nothing wrong found", left)
-	d.says("verify", "1 of 2 campaigns match their journal", "1 was not compared in full", left)
+	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not compared in full", left)
 	d.says("report", "projections names is paused for 1 campaign")
 	if _, err := d.st.ResumeProjection(t.Context(), order("fixed"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
@@ -119,6 +119,6 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
-	d.says("verify", "1 of 2 campaigns match their journal", behind)
+	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", behind)
 	d.says("report", "projections names is behind in 1 campaign, and no run catches it up")
 }

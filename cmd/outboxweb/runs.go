@@ -477,30 +477,20 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	return runError(run)
 }
 
-func driftedOf(n, total int64) string {
-	of := thousands(n) + " of " + outbox.Count(total, "campaign", "campaigns")
-	if n == 1 {
-		return of + " has drifted from its journal"
-	}
-	return of + " have drifted from their journal"
-}
-
 // printVerdict says in a line what a verify found, and then what drifted.
 func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s; outboxweb runs start rebuild fixes that\n", driftedOf(run.Counts.Drifted, run.Campaigns.Done))
+		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", thousands(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "%s of %s match their journal, and nothing differs; %s not compared in full: %s folded\n", thousands(run.Counts.Matched),
+		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, and nothing differs; %s not compared in full: %s folded\n", thousands(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), wasOrWere(run.Counts.NotCompared), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
-	case run.Campaigns.Done == 1:
-		fmt.Fprintf(a.out, "the only campaign matches its journal: %s folded\n", outbox.Count(run.Events.Done, "event", "events"))
 	default:
-		fmt.Fprintf(a.out, "all %s campaigns match their journal: %s folded\n", thousands(run.Campaigns.Done), outbox.Count(run.Events.Done, "event", "events"))
+		fmt.Fprintf(a.out, "the live rows of %s match the journal: %s folded\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
 	}
 	d, err := readRun(ctx, st, run)
 	if err != nil {

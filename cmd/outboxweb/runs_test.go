@@ -100,9 +100,9 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 		wrong   bool
 		says    []string
 	}{
-		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the only campaign matches its journal: 2 events folded"}},
+		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal: 2 events folded"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
-			[]string{"1 of 2 campaigns has drifted from its journal", "c-1 campaigns drift 1 4 5 6 7"}},
+			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 7"}},
 		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"is interrupted after 1 of 2 campaigns: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
 			[]string{"is failed after 1 of 2 campaigns: 1 of 1 campaign could not be done", "c-1 failed 0 no such column"}},
@@ -160,7 +160,7 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 	if out := d.out.String(); strings.Contains(strings.ToLower(out), "drift") {
 		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
 	}
-	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED 1 1 0 0", "c-1 campaigns differed before 1 the end of its log")
+	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 the end of its log")
 }
 
 func TestFollowRun_endsWithTheRun(t *testing.T) {
