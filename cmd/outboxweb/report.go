@@ -102,7 +102,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
-	fmt.Fprintf(t, "lag\t%s events, %s\n", thousands(s.Lag.Events), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
+	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
 		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
 	for _, line := range heldLines(s.Held) {

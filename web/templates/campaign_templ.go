@@ -406,7 +406,7 @@ func campaignState(p Page, v CampaignView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if v.Campaign.Diverged != "" && v.Campaign.LagEvents() > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "&#32;that no projection has,")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "&#32;that no projection has")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -53,6 +53,9 @@ func cellText(c outbox.Campaign, l outbox.EventLine) string {
 // milestones names the watermark, the head and the last event.
 func milestones(c outbox.Campaign) string {
 	text := "The watermark is at " + num(c.AppliedSeq)
+	if c.Diverged != "" {
+		text = "The watermark is at " + num(c.ProjectionsSeq) + " of another journal"
+	}
 	if c.HeadSeq > 0 {
 		text += ", the head at " + num(c.HeadSeq)
 	}
