@@ -303,8 +303,7 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 		f.Drifted = !c.due.Valid && c.mistimed(now)
 		if held = c.free(now); held == nil {
 			f.Repaired, err = s.repairCampaign(t, c, now)
-			arriving := s.options.Mode == outbox.ModeInline && before.bare()
-			f.Drifted = f.Drifted || before.leaseOwner == "" && !arriving && (f.Repaired.Campaigns > 0 || c.drifted(before))
+			f.Drifted = f.Drifted || !s.leftBehind(before, f.Repaired) && (f.Repaired.Campaigns > 0 || c.drifted(before))
 		}
 		if !f.Drifted && !f.Mistimed || err != nil {
 			return err
@@ -314,6 +313,15 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 		return t.save(c, now)
 	})
 	return f, cmp.Or(err, held)
+}
+
+// leftBehind reports whether what was repaired is what a process leaves that
+// dies: a lease, inline events, or rows of events that it applied and did not come
+// to settle.
+func (s *Store) leftBehind(before campaignRow, r outbox.Repaired) bool {
+	arriving := s.options.Mode == outbox.ModeInline && before.bare()
+	unsettled := before.crashes > 0 && r.Removed > 0 && r.Inserted == 0 && r.Diverged == 0
+	return before.leaseOwner != "" || arriving || unsettled
 }
 
 // clockTolerance is how far, in microseconds, the clocks of instances may be
