@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -39,20 +42,38 @@ func tinyDisk(t *testing.T) string {
 }
 
 // limitFiles keeps the files of a process from growing beyond some bytes, until
-// lift is called.
+// the limit is lifted.
 func limitFiles(t *testing.T, pid int, bytes uint64) (lift func()) {
+	t.Helper()
+	return limit(t, pid, syscall.RLIMIT_FSIZE, bytes)
+}
+
+// limitMemory lets a process have so many bytes of address space more than it has.
+func limitMemory(t *testing.T, pid int, more uint64) {
+	t.Helper()
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit(t, pid, syscall.RLIMIT_AS, pages*uint64(os.Getpagesize())+more)
+}
+
+func limit(t *testing.T, pid int, resource uintptr, most uint64) (lift func()) {
 	t.Helper()
 	set := func(limit *syscall.Rlimit, former *syscall.Rlimit) {
 		t.Helper()
-		const fileSize = syscall.RLIMIT_FSIZE
-		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), fileSize, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0); errno != 0 {
-			t.Fatalf("limit the files of process %d: %v", pid, errno)
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0); errno != 0 {
+			t.Fatalf("limit process %d: %v", pid, errno)
 		}
 	}
 	var former, limit syscall.Rlimit
 	set(nil, &former)
 	limit = former
-	limit.Cur = bytes
+	limit.Cur = most
 	set(&limit, nil)
 	return func() { set(&former, nil) }
 }

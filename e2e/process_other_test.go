@@ -23,3 +23,7 @@ func limitFiles(t *testing.T, _ int, _ uint64) (lift func()) {
 	t.Skip("the files of another process are limited on Linux only")
 	return nil
 }
+
+func limitMemory(t *testing.T, _ int, _ uint64) {
+	t.Skip("the memory of another process is limited on Linux only")
+}

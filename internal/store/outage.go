@@ -8,9 +8,10 @@ import (
 
 // Outage reports whether an error is one of the database as a whole, such as a
 // disk that fails or a file that may not be written, whatever was asked of it.
+// Memory that does not suffice for a statement is that statement's.
 func Outage(err error) bool {
 	switch sqliteCode(err) & 0xff {
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB:
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB:
 		return true
 	}
 	code := pgCode(err)
