@@ -169,22 +169,23 @@ type state struct {
 }
 
 var (
-	rowsDesc      = desc("rows", "Outbox rows by status.", "status")
-	oldestDesc    = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
-	retryableDesc = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
-	lagDesc       = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
-	campaignsDesc = desc("campaigns", "Campaigns in the journal.")
-	blockedDesc   = desc("blocked_campaigns", "Campaigns whose head is dead.")
-	divergedDesc  = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
-	driftedDesc   = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
-	pausedDesc    = desc("paused_campaigns", "Campaigns that an operator has paused.")
-	heldDesc      = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
-	skippedDesc   = desc("skipped_events", "Events that are skipped: passed over and never applied.")
-	runningDesc   = desc("operations_running", "Requeues of many rows that are under way.")
-	openDesc      = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
-	driftDesc     = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
-	diskDesc      = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
-	workerDesc    = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
+	rowsDesc       = desc("rows", "Outbox rows by status.", "status")
+	oldestDesc     = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
+	retryableDesc  = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
+	lagDesc        = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
+	campaignsDesc  = desc("campaigns", "Campaigns in the journal.")
+	blockedDesc    = desc("blocked_campaigns", "Campaigns whose head is dead.")
+	divergedDesc   = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
+	driftedDesc    = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
+	pausedDesc     = desc("paused_campaigns", "Campaigns that an operator has paused.")
+	heldDesc       = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
+	skippedDesc    = desc("skipped_events", "Events that are skipped: passed over and never applied.")
+	runningDesc    = desc("operations_running", "Requeues of many rows that are under way.")
+	openDesc       = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
+	driftDesc      = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
+	diskDesc       = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
+	unreadableDesc = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
+	workerDesc     = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -193,7 +194,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
-		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc} {
+		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc, unreadableDesc} {
 		ch <- d
 	}
 }
@@ -204,8 +205,10 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	sum, err := s.summary(ctx)
 	if err != nil {
 		slog.Error("scrape: read the summary", "err", err)
+		ch <- prometheus.MustNewConstMetric(unreadableDesc, prometheus.GaugeValue, 1)
 		return
 	}
+	ch <- prometheus.MustNewConstMetric(unreadableDesc, prometheus.GaugeValue, 0)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -61,6 +61,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_campaign_row_drift 1`,
 		`outboxweb_worker_running 1`,
 		`outboxweb_disk_full{database="journal"} 0`,
+		`outboxweb_state_unreadable 0`,
 		`outboxweb_disk_full{database="projections"} 1`,
 		`outboxweb_events_applied_total 3`,
 		`outboxweb_apply_failures_total 1`,

@@ -66,8 +66,7 @@ func processAlive(pid int) bool {
 func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
-	next := w.counted(time.Now())
-	next.Trouble, next.Stalled = w.troubles.sentence()
+	next := w.troubled()
 	w.tellStall(next)
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
@@ -91,6 +90,13 @@ func (w *Worker) tellStall(i outbox.InstanceState) {
 	if w.Metrics != nil {
 		w.Metrics.Stalled.Set(gauge)
 	}
+}
+
+// troubled is counted, with what keeps the worker from applying.
+func (w *Worker) troubled() outbox.InstanceState {
+	next := w.counted(time.Now())
+	next.Trouble, next.Stalled = w.troubles.sentence()
+	return next
 }
 
 // counted is the state with the counters of now and the rates since the last

@@ -210,3 +210,17 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	b.mustStand(t, "slow too", 1, outbox.Failed, 2)
 	b.mustBeSound(t)
 }
+
+// What is known of processes cannot be read: that keeps nobody from applying.
+func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger))
+	b.start(t)()
+	b.mustAppend(t, notes("a", 3)...)
+	page := column[int](t, b.journal, `select rootpage from sqlite_master where name = 'instances'`)[0]
+	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
+	b.start(t)
+	eventually(t, "everything is applied", func() bool {
+		return slices.Equal(column[int](t, b.projections, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})
+	})
+}

@@ -161,7 +161,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // start says that the worker is there and brings rows and watermarks in line
 // before anything is applied. Whatever keeps it from that is logged and tried
-// again until ctx ends: a disk that is full today has room tomorrow.
+// again until ctx ends: a disk that is full today has room tomorrow. While it
+// lasts, probes are told that nothing is applied.
 func (w *Worker) start(ctx context.Context) {
 	for _, first := range []struct {
 		name string
@@ -169,12 +170,14 @@ func (w *Worker) start(ctx context.Context) {
 	}{{"arrive", w.arrive}, {"reconcile", w.reconcile}} {
 		for ctx.Err() == nil {
 			_, err := first.step(ctx)
-			if err == nil {
-				break
-			}
-			if ctx.Err() == nil {
+			if err != nil && ctx.Err() == nil {
 				w.Logger.Error("worker step failed; it is tried again", "step", first.name, "error", err)
 			}
+			if err == nil || errors.Is(err, outbox.ErrDamaged) { // what can be read is applied all the same
+				break
+			}
+			w.troubles.note(err)
+			w.tellStall(w.troubled())
 			pause := time.NewTimer(faultPause)
 			select {
 			case <-ctx.Done():
