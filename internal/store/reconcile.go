@@ -423,9 +423,9 @@ func (p *page) drifted(c *campaignRow) bool {
 }
 
 // drifted reports whether a repair found that the campaign's row, as it was
-// before, did not tell what its rows are.
+// before, did not tell what its rows are, or where the journal ends.
 func (c *campaignRow) drifted(before campaignRow) bool {
-	return c.counts != before.counts || c.head != before.head || c.headStatus != before.headStatus ||
+	return c.highWater != before.highWater || c.counts != before.counts || c.head != before.head || c.headStatus != before.headStatus ||
 		c.headNext != before.headNext || c.oldest != before.oldest || c.skips != before.skips
 }
 
@@ -709,7 +709,13 @@ func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err er
 	if err != nil {
 		return w, "", err
 	}
-	if reason, err = t.divergence(c, w); err != nil {
+	if w.AppliedSeq > c.highWater {
+		err = t.endAtLastEvent(c)
+	}
+	if err == nil {
+		reason, err = t.divergence(c, w)
+	}
+	if err != nil {
 		return w, "", err
 	}
 	if reason == "" {
@@ -723,6 +729,18 @@ func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err er
 	}
 	c.skips = int64(len(standing))
 	return w, cmp.Or(reason, contradiction(standing, marks, w.AppliedSeq)), nil
+}
+
+// endAtLastEvent sets where a campaign's row says that the journal ends, when there
+// are later events.
+func (t *tx) endAtLastEvent(c *campaignRow) error {
+	var seq int64
+	var hash string
+	if _, err := t.one([]any{&seq, &hash}, selectLastEvent, c.id); err != nil || seq <= c.highWater {
+		return err
+	}
+	c.highWater, c.chainHash = seq, hash
+	return nil
 }
 
 // endLease takes an expired lease away, with the rows it held, and raises the

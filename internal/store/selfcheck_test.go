@@ -114,6 +114,10 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 	t.Parallel()
 	scenes := map[string]func(f *fixture){
+		"the end of the journal": func(f *fixture) {
+			f.drain()
+			f.raw(`update campaigns set high_water_seq = 2 where campaign_id = 'a'`)
+		},
 		"counts": func(f *fixture) { f.raw(`update campaigns set pending = 9, dead = 1 where campaign_id = 'a'`) },
 	}
 	for name, lose := range losses {
