@@ -471,10 +471,23 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	} else {
 		err = a.printVerdict(ctx, st, run)
 	}
-	if err != nil {
+	if err == nil {
+		err = runError(run)
+	}
+	if err != nil || !c.All {
 		return err
 	}
-	return runError(run)
+	return vouchedFor(ctx, st)
+}
+
+// vouchedFor is an error when the journal lacks what the projections have: that
+// what it has agrees with them says little then.
+func vouchedFor(ctx context.Context, st *store.Store) error {
+	s, err := st.Summary(ctx)
+	if err == nil && s.OtherJournal {
+		err = errors.New(s.OtherJournalText())
+	}
+	return err
 }
 
 // printVerdict says in a line what a verify found, and then what drifted.

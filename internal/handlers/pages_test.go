@@ -217,7 +217,7 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 		{"empty beside full projections", outbox.Summary{Worker: worker, OtherJournal: true}, "bad", "Check --journal-db"},
 		{"empty beside full projections, as the worker found", outbox.Summary{Worker: worker, OtherJournal: true, Campaigns: outbox.CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check --journal-db"},
 		{"full of other events beside full projections", outbox.Summary{Worker: worker, OtherJournal: true, Events: 3, Campaigns: outbox.CampaignCounts{Total: 9, Diverged: 8}}, "bad",
-			"8 campaigns contradict the journal: the projections have events that it does not have. Check --journal-db, and put the right journal back. Rebuild only if it is lost"},
+			"8 campaigns contradict the journal: the projections have events that it does not have. Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile"},
 		{"of other campaigns, and no worker has looked", outbox.Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: outbox.CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check --journal-db"},
 		{"full disk of the journal", outbox.Summary{Worker: worker, AsOf: now, DisksFull: []outbox.FullDisk{{Database: "journal", Since: long}}, Campaigns: outbox.CampaignCounts{Total: 9, Blocked: 2}}, "bad",
 			"The disk of the journal database has been full for 2 min: appends and acts are refused with status 507, and nothing is applied. Make room there; all goes on by itself then, without a restart."},

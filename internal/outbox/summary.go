@@ -47,7 +47,7 @@ func (s Summary) OtherJournalText() string {
 	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that it does not have: " + lostJournal
 }
 
-const lostJournal = "check that --journal-db names the right database, and put the right journal back; only if it is lost, rebuild, as the runbook says under “Databases restored from different days”"
+const lostJournal = "check that --journal-db names the right database, and put the right journal back; if this is the right one, they were applied from another one meanwhile, or it has lost them: only then rebuild, as the runbook says under “Databases restored from different days”"
 
 // RightJournalFirst is what to do about a campaign that has diverged: a rebuild
 // made beside the wrong journal takes good rows away. It goes into sentences,

@@ -236,8 +236,12 @@ func (s *Store) Ready(ctx context.Context) []string {
 	case errors.Is(err, outbox.ErrDamaged): // which holds up what it concerns, and no more
 	case err != nil:
 		reasons = append(reasons, "the databases cannot be read")
-	case sum.WrongJournal():
+	case sum.WrongJournal() || sum.OtherJournal && s.wrong.Load():
+		s.wrong.Store(true)
 		reasons = append(reasons, sum.OtherJournalText())
+	}
+	if err == nil && !sum.OtherJournal {
+		s.wrong.Store(false)
 	}
 	return reasons
 }

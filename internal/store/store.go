@@ -63,6 +63,7 @@ type Store struct {
 	histories [2]snapshot[outbox.History]
 	drift     atomic.Int64
 	opened    int64                  // when, in microseconds
+	wrong     atomic.Bool            // the journal was told to be the wrong one, and is not known to be right
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
 	fits      atomic.Bool            // the projections were seen to be of this journal, as far as strange tells
 	clocks    clocks

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -78,6 +79,36 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mustAlarm("once all fit", false, false)
+}
+
+// A process that was not ready for its journal does not become so because others
+// append to it.
+func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b"} {
+		f.append(id, 2)
+	}
+	f.drain()
+	f.loseJournal(nil)
+	f.reconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
+	if reasons := f.Ready(f.ctx); len(reasons) != 1 {
+		t.Fatalf("the reasons are %q, want one", reasons)
+	}
+	for i := range 5 {
+		f.append(fmt.Sprint("new-", i), 1)
+	}
+	f.drain()
+	patience := time.Now().Add(time.Minute)
+	for total := int64(0); total != 7; { // what was read once is kept for a while
+		s, err := f.Summary(f.ctx)
+		if total = s.Campaigns.Total; err != nil || time.Now().After(patience) {
+			t.Fatalf("%d campaigns, %v", total, err)
+		}
+	}
+	if reasons := f.Ready(f.ctx); len(reasons) != 1 {
+		t.Errorf("the reasons are %q once most campaigns are of this journal, want one", reasons)
+	}
 }
 
 func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {

@@ -119,7 +119,7 @@ func judgeDisks(s outbox.Summary, now time.Time, add func(level, format string, 
 
 // judgeJournal tells of projections that have events that the journal does not.
 func judgeJournal(s outbox.Summary, add func(level, format string, args ...any)) {
-	const first = "Check --journal-db, and put the right journal back. Rebuild only if it is lost: that removes what the projections have of its events."
+	const first = "Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile, or it has lost them. Only then rebuild: that removes what the projections have of those events."
 	n := s.Campaigns.Diverged
 	switch {
 	case s.Events == 0 && n == s.Campaigns.Total:
