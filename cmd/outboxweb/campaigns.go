@@ -18,7 +18,7 @@ type campaignsCmd struct {
 }
 
 type campaignsListCmd struct {
-	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, drifted, lagging or current."`
+	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	Limit int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
 	JSON  bool   `name:"json" help:"Print one JSON document."`
 }

@@ -103,8 +103,8 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
 	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
-	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted\n", thousands(s.Campaigns.Total),
-		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted))
+	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", thousands(s.Campaigns.Total),
+		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted), thousands(s.Campaigns.Unverifiable))
 	for _, line := range heldLines(s.Held) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}

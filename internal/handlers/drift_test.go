@@ -55,6 +55,42 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
 }
 
+func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	s.seed("c-2", "a")
+	s.work()
+	m := metrics.New(s.store.Summary)
+	const reason = "event 2 is not the one that was appended: its content no longer matches its hash"
+	note := func(v outbox.Verification) {
+		t.Helper()
+		v.CampaignID, v.Projection, v.Seq = "c-1", "campaigns", 2
+		if err := s.store.NoteVerifications(context.Background(), []outbox.Verification{v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note(outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
+	s.comes("/api/v1/summary", `"unverifiable":1`)
+	s.comes("/", "1 campaign could not be verified")
+	s.get("/").want(t, 200, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").lacks(t, "campaigns are current")
+	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
+		lacks(t, "Never verified", "Everything is applied.")
+	s.get("/campaigns?state=unverifiable").want(t, 200, `data-testid="campaign-c-1"`).lacks(t, `data-testid="campaign-c-2"`)
+	s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"campaign_id":"c-1"`, `"unverifiable":1`, `"state":"unverifiable"`, `"total":1`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)", `"unverifiable":1`)
+	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
+	if body := scraped(t, m); !strings.Contains(body, "\noutboxweb_unverifiable_campaigns 1\n") {
+		t.Error("the gauge that the alarm watches does not tell of the campaign")
+	}
+	note(outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
+	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)", "in the background")
+
+	note(outbox.Verification{Verdict: outbox.VerdictMatch})
+	s.comes("/api/v1/summary", `"unverifiable":0`)
+	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
+}
+
 func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)

@@ -50,7 +50,7 @@ func rowFilter(r *http.Request) (outbox.RowFilter, error) {
 type campaignsQuery struct {
 	paging
 	ordering
-	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing drifted lagging current"`
+	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing unverifiable drifted lagging current"`
 	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age"`
 	Q     string `json:"q" validate:"text,maxbytes=200"`
 }

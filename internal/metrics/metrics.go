@@ -169,23 +169,24 @@ type state struct {
 }
 
 var (
-	rowsDesc       = desc("rows", "Outbox rows by status.", "status")
-	oldestDesc     = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
-	retryableDesc  = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
-	lagDesc        = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
-	campaignsDesc  = desc("campaigns", "Campaigns in the journal.")
-	blockedDesc    = desc("blocked_campaigns", "Campaigns whose head is dead.")
-	divergedDesc   = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
-	driftedDesc    = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
-	pausedDesc     = desc("paused_campaigns", "Campaigns that an operator has paused.")
-	heldDesc       = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
-	skippedDesc    = desc("skipped_events", "Events that are skipped: passed over and never applied.")
-	runningDesc    = desc("operations_running", "Requeues of many rows that are under way.")
-	openDesc       = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
-	driftDesc      = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
-	diskDesc       = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
-	unreadableDesc = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
-	workerDesc     = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
+	rowsDesc         = desc("rows", "Outbox rows by status.", "status")
+	oldestDesc       = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
+	retryableDesc    = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
+	lagDesc          = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
+	campaignsDesc    = desc("campaigns", "Campaigns in the journal.")
+	blockedDesc      = desc("blocked_campaigns", "Campaigns whose head is dead.")
+	divergedDesc     = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
+	driftedDesc      = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
+	unverifiableDesc = desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not fold, such as one with an event that was changed or deleted.")
+	pausedDesc       = desc("paused_campaigns", "Campaigns that an operator has paused.")
+	heldDesc         = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
+	skippedDesc      = desc("skipped_events", "Events that are skipped: passed over and never applied.")
+	runningDesc      = desc("operations_running", "Requeues of many rows that are under way.")
+	openDesc         = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
+	driftDesc        = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
+	diskDesc         = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
+	workerDesc       = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
+	unreadableDesc   = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -193,7 +194,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc,
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc, unverifiableDesc,
 		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc, unreadableDesc} {
 		ch <- d
 	}
@@ -226,6 +227,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(blockedDesc, float64(sum.Campaigns.Blocked))
 	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
 	gauge(driftedDesc, float64(sum.Campaigns.Drifted))
+	gauge(unverifiableDesc, float64(sum.Campaigns.Unverifiable))
 	gauge(pausedDesc, float64(sum.Campaigns.Paused))
 	if sum.Held != nil {
 		forAll, campaigns := sum.PausedProjections()

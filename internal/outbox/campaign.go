@@ -37,7 +37,11 @@ type Campaign struct {
 	ProjectionsSeq   int64     // of a campaign that diverged, the last event the projections have of another journal; known where a campaign is shown by itself
 	Skips            int64     // events that are passed over and never applied
 	Drifted          int64     // projections whose live rows differ from the journal, as last verified; known where campaigns are shown
-	UpdatedAt        time.Time
+	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be folded; likewise
+	// Unverified is the first of them; nil when there is none, and where campaigns
+	// are listed.
+	Unverified *Verification
+	UpdatedAt  time.Time
 }
 
 // State is a campaign's condition in one word.
@@ -45,17 +49,18 @@ type State string
 
 // The states, worst first. A campaign is in the first one that fits.
 const (
-	StateDiverged State = "diverged" // its watermark contradicts the journal
-	StateBlocked  State = "blocked"  // its head is dead
-	StatePaused   State = "paused"   // an operator stopped it
-	StateFailing  State = "failing"  // its head failed and will be retried
-	StateDrifted  State = "drifted"  // live rows differ from the journal, as last verified
-	StateLagging  State = "lagging"  // events wait to be applied
-	StateCurrent  State = "current"  // everything is applied
+	StateDiverged     State = "diverged"     // its watermark contradicts the journal
+	StateBlocked      State = "blocked"      // its head is dead
+	StatePaused       State = "paused"       // an operator stopped it
+	StateFailing      State = "failing"      // its head failed and will be retried
+	StateUnverifiable State = "unverifiable" // the last verify could not fold the journal
+	StateDrifted      State = "drifted"      // live rows differ from the journal, as last verified
+	StateLagging      State = "lagging"      // events wait to be applied
+	StateCurrent      State = "current"      // everything is applied
 )
 
 // States lists every state, worst first.
-var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateDrifted, StateLagging, StateCurrent}
+var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateUnverifiable, StateDrifted, StateLagging, StateCurrent}
 
 // ParseState reads a state by its name; the empty name stands for any.
 func ParseState(name string) (State, error) {
@@ -67,7 +72,7 @@ func ParseState(name string) (State, error) {
 			return s, nil
 		}
 	}
-	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, drifted, lagging or current", name)
+	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, unverifiable, drifted, lagging or current", name)
 }
 
 // State is the campaign's condition.
@@ -81,6 +86,8 @@ func (c Campaign) State() State {
 		return StatePaused
 	case c.HeadStatus == Failed:
 		return StateFailing
+	case c.Unverifiable > 0:
+		return StateUnverifiable
 	case c.Drifted > 0:
 		return StateDrifted
 	case c.LagEvents() > 0:

@@ -19,8 +19,9 @@ type CampaignView struct {
 	Gap            int64      `json:"gap"`
 	Lease          *Lease     `json:"lease"`
 	Paused         *Pause     `json:"paused"`
-	Skips          int64      `json:"skips"`   // events that are passed over and never applied
-	Drifted        int64      `json:"drifted"` // projections whose live rows differ from the journal, as last verified
+	Skips          int64      `json:"skips"`        // events that are passed over and never applied
+	Drifted        int64      `json:"drifted"`      // projections whose live rows differ from the journal, as last verified
+	Unverifiable   int64      `json:"unverifiable"` // projections that the last verify could not compare, since the journal could not be folded
 	State          State      `json:"state"`
 	Explanation
 }
@@ -32,7 +33,8 @@ func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
 		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips, Drifted: c.Drifted,
-		State: c.State(), Explanation: c.Explain(now, around),
+		Unverifiable: c.Unverifiable,
+		State:        c.State(), Explanation: c.Explain(now, around),
 	}
 	if !c.HeadNextAttempt.IsZero() {
 		v.NextAttemptAt = &c.HeadNextAttempt

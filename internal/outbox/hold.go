@@ -94,10 +94,10 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 		}
 	}
 	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
-	if drift := c.driftText(); drift != "" && c.LagEvents() == 0 && hold == HoldEmpty {
-		e.Why = drift
-	} else if drift != "" {
-		e.Why += ". " + drift
+	if found := c.verifyText(); found != "" && c.LagEvents() == 0 && hold == HoldEmpty {
+		e.Why = found
+	} else if found != "" {
+		e.Why += ". " + found
 	}
 	if until > 0 {
 		at := time.UnixMicro(until).UTC()
@@ -106,12 +106,19 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	return e
 }
 
-// driftText says that live rows differ; empty when none are known to.
-func (c Campaign) driftText() string {
-	if c.Drifted == 0 {
-		return ""
+// verifyText says what the last verify found wrong; empty when it found nothing.
+func (c Campaign) verifyText() string {
+	var found []string
+	switch {
+	case c.Unverified != nil:
+		found = append(found, "C"+strings.TrimPrefix(c.Unverified.Failure(), "c"))
+	case c.Unverifiable > 0:
+		found = append(found, "The last verify could not fold the journal")
 	}
-	return "The rows of " + Count(c.Drifted, "projection", "projections") + " differ from the journal, as last verified; a rebuild fixes them"
+	if c.Drifted > 0 {
+		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differ from the journal, as last verified; a rebuild fixes them")
+	}
+	return strings.Join(found, ". ")
 }
 
 // Why is the sentence of Explain.

@@ -87,8 +87,9 @@ type Verdict string
 
 // The verdicts. A run has none until it ends; a replay has none at all.
 const (
-	VerdictMatch Verdict = "match"
-	VerdictDrift Verdict = "drift" // of a rebuild: the rows were others before it
+	VerdictMatch  Verdict = "match"
+	VerdictDrift  Verdict = "drift"  // of a rebuild: the rows were others before it
+	VerdictFailed Verdict = "failed" // of a verification alone: the journal could not be folded
 )
 
 // Progress is how much of something is done.
@@ -239,6 +240,9 @@ type RunResult struct {
 	Projections []ProjectionResult `json:"projections"`
 	Error       string             `json:"error"` // in full; empty unless failed
 	At          time.Time          `json:"at"`
+	// Unsound is the event of the journal for which a verify could not be made;
+	// 0 when it was none. It is not kept: Verifications are made of it.
+	Unsound int64 `json:"-"`
 }
 
 // ProjectionResult is what became of one projection in one campaign of a run.
@@ -376,16 +380,26 @@ type RunLine struct {
 	Text       string    `json:"text"`        // errors in full, with their stack where there is one
 }
 
-// Verifications are what the result says about live rows as they are; the zero
-// run stands for the background. A comparison as of an earlier event says
-// nothing about them; rows that were rebuilt are those of the fold. Where one
-// projection failed the others count.
+// Verifications are what the result says about live rows as they are; a run with
+// nothing but projections stands for the background. A comparison as of an
+// earlier event says nothing about them; rows that were rebuilt are those of the
+// fold. A verify that an event kept from folding the journal has failed, for all
+// of its projections or for the one that refused the event.
 func (r RunResult) Verifications(run Run) []Verification {
+	var all []Verification
+	if r.Unsound > 0 {
+		for _, name := range run.Projections {
+			all = append(all, r.failed(run, name, r.Unsound, r.Error))
+		}
+		return all
+	}
 	if run.UntilSeq > 0 || run.Kind == RunReplay {
 		return nil
 	}
-	var all []Verification
 	for _, p := range r.Projections {
+		if p.ErrorSeq > 0 && run.Kind != RunRebuild {
+			all = append(all, r.failed(run, p.Projection, p.ErrorSeq, fmt.Sprintf("event %d cannot be folded: %s", p.ErrorSeq, p.Error)))
+		}
 		unchanged := run.Kind == RunRebuild && p.Generation == 0 && r.Outcome == OutcomeFailed
 		if p.Error != "" || p.Verdict == "" || unchanged {
 			continue
@@ -404,13 +418,18 @@ func (r RunResult) Verifications(run Run) []Verification {
 	return all
 }
 
+// failed is a verification that could not be made.
+func (r RunResult) failed(run Run, projection string, seq int64, why string) Verification {
+	return Verification{CampaignID: r.CampaignID, Projection: projection, At: r.At, Seq: seq, Verdict: VerdictFailed, RunID: run.ID, Error: why}
+}
+
 // Verification is when a projection of a campaign was last compared with its
 // journal, by a run or in the background.
 type Verification struct {
 	CampaignID string    `json:"campaign_id"`
 	Projection string    `json:"projection"`
 	At         time.Time `json:"at"`
-	Seq        int64     `json:"seq"`
+	Seq        int64     `json:"seq"` // compared up to here; of a failed one, the event at fault
 	Verdict    Verdict   `json:"verdict"`
 	RunID      int64     `json:"run_id"` // 0 for one in the background
 	Digest     string    `json:"digest"` // of the fold
@@ -418,6 +437,17 @@ type Verification struct {
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`
 	FirstSeq   int64     `json:"first_seq"`
+	Error      string    `json:"error"` // why it failed; empty when it did not
+}
+
+// Failure says of a failed verification when, why and in which run: "could not be
+// verified at 2026-05-07T09:00:00Z: event 2 is missing from the journal (run 7)".
+func (v Verification) Failure() string {
+	by := "in the background"
+	if v.RunID > 0 {
+		by = fmt.Sprintf("run %d", v.RunID)
+	}
+	return fmt.Sprintf("could not be verified at %s: %s (%s)", v.At.UTC().Format(time.RFC3339), v.Error, by)
 }
 
 // DryRun is what applying events would do, found out in scratch tables.

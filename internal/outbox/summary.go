@@ -77,14 +77,15 @@ type Oldest struct {
 // CampaignCounts counts campaigns by condition; one campaign may count in
 // several.
 type CampaignCounts struct {
-	Total    int64 `json:"total"`
-	Lagging  int64 `json:"lagging"` // with at least one unapplied event
-	Blocked  int64 `json:"blocked"` // with a dead head
-	Paused   int64 `json:"paused"`
-	Diverged int64 `json:"diverged"`
-	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as last verified
-	Leased   int64 `json:"leased"`
-	Skips    int64 `json:"skips"` // skipped events, in all campaigns together
+	Total        int64 `json:"total"`
+	Lagging      int64 `json:"lagging"` // with at least one unapplied event
+	Blocked      int64 `json:"blocked"` // with a dead head
+	Paused       int64 `json:"paused"`
+	Diverged     int64 `json:"diverged"`
+	Drifted      int64 `json:"drifted"`      // live rows differ from the journal, as last verified
+	Unverifiable int64 `json:"unverifiable"` // the last verify could not fold the journal
+	Leased       int64 `json:"leased"`
+	Skips        int64 `json:"skips"` // skipped events, in all campaigns together
 }
 
 // Lag is how far the projections are behind the journal, over all campaigns.

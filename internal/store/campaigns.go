@@ -13,13 +13,13 @@ import (
 // journal has been told. An unknown one is outbox.ErrNotFound.
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
 	var c *campaignRow
-	var drifted int64
+	var view outbox.Campaign
 	err := s.journal.read(ctx, func(t *tx) (err error) {
 		if c, err = t.existingCampaign(id); err != nil {
 			return err
 		}
-		_, err = t.one([]any{&drifted}, `select count(*) from verifications where campaign_id = $1 and verdict = 'drift'`, id)
-		return err
+		view = c.view()
+		return t.noteFound(&view)
 	})
 	if err != nil {
 		return outbox.Campaign{}, err
@@ -28,8 +28,6 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
-	view := c.view()
-	view.Drifted = drifted
 	if mark.AppliedSeq > c.highWater && view.Diverged == "" { // or events were appended and applied since
 		view.Diverged, err = s.Divergence(ctx, id, mark)
 	}
@@ -80,14 +78,17 @@ const (
 	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
 )
 
-// driftedColumn counts the projections of a campaign that have drifted.
-const driftedColumn = `, (select count(*) from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict = 'drift')`
+// foundColumns count the projections of a campaign that have drifted, and those
+// that could not be verified.
+const foundColumns = `,
+  (select count(*) from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict = 'drift'),
+  (select count(*) from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict = 'failed')`
 
 // byKey is the query of an order by a key. The keys are sorted first and the
 // rows fetched after, so that the sort carries two columns and not all of them.
 func byKey(key string) ways {
 	return bothWays(`
-select ` + campaignColumns + driftedColumn + `
+select ` + campaignColumns + foundColumns + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
   from campaigns
@@ -109,7 +110,7 @@ var (
 	campaignsByLag = byKey(lagKey)
 	campaignsByAge = byKey(ageKey)
 	campaignsByID  = bothWays(`
-select ` + campaignColumns + driftedColumn + `
+select ` + campaignColumns + foundColumns + `
 from campaigns
 where campaign_id {>} $2
   and cast($1 as bigint) = 0
@@ -118,16 +119,21 @@ order by campaign_id{desc}
 limit $4`)
 )
 
+// scanFound reads a campaign with its foundColumns.
+func scanFound(row scanner) (c *campaignRow, drifted, unverifiable int64, err error) {
+	c = new(campaignRow)
+	err = row.Scan(append(c.dest(), &drifted, &unverifiable)...)
+	return c, drifted, unverifiable, err
+}
+
 func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 	l := &list[outbox.Campaign]{
 		name: string(f.Sort), query: campaignsByID, args: []any{f.Q}, down: f.Reverse,
 		low: []any{int64(0), ""}, high: []any{int64(0), beyondTexts},
 		scan: func(rows scanner) (outbox.Campaign, error) {
-			var c campaignRow
-			var drifted int64
-			err := rows.Scan(append(c.dest(), &drifted)...)
+			c, drifted, unverifiable, err := scanFound(rows)
 			view := c.view()
-			view.Drifted = drifted
+			view.Drifted, view.Unverifiable = drifted, unverifiable
 			return view, err
 		},
 	}
@@ -168,6 +174,7 @@ select count(*), coalesce(sum(case when ($1 = '' or $1 = case
     when head_status = 'dead' then 'blocked'
     when paused_at is not null then 'paused'
     when head_status = 'failed' then 'failing'
+    when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'failed') then 'unverifiable'
     when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'drift') then 'drifted'
     when high_water_seq > applied_seq then 'lagging'
     else 'current' end)

@@ -66,7 +66,7 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	if err := f.NoteVerifications(f.ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}}); err != nil {
+	if err := f.NoteVerifications(f.ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
 		t.Fatal(err)
 	}
 	everything := f.visitCampaigns(outbox.CampaignFilter{Limit: 200})

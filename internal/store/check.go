@@ -364,8 +364,8 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 	seen := 0
 	err := s.journal.read(ctx, func(t *tx) error {
 		return t.each(func(rows scanner) error {
-			c, drifted := new(campaignRow), int64(0)
-			if err := rows.Scan(append(c.dest(), &drifted)...); err != nil {
+			c, _, _, err := scanFound(rows)
+			if err != nil {
 				return err
 			}
 			at.lag, at.lagging, seen = c.applied-c.highWater, c.id, seen+1

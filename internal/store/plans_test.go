@@ -56,6 +56,7 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"SCAN runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"SCAN verifications USING", "verdict = 'drift'", "what is not as it should be, up to the limit"},
+	{"SCAN verifications USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},

@@ -34,6 +34,7 @@ var postgresScans = []scan{
 	{"scan by runs_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
+	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
@@ -118,7 +119,7 @@ insert into run_log (run_id, at, campaign_id, text)
 select 100 + i % 50, i, 'x-' || i, 'boom'
 from generate_series(1, 5000) i`, `
 insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq)
-select 'x-' || i, 'p-' || n, i, 3, case when i % 200 = 0 then 'drift' else 'match' end, 100, '', 0, 0, 0, 0
+select 'x-' || i, 'p-' || n, i, 3, case when i % 200 = 0 then 'drift' when i % 300 = 0 then 'failed' else 'match' end, 100, '', 0, 0, 0, 0
 from generate_series(1, 5000) i, generate_series(1, 3) n`, `
 insert into instances (id, host, pid, version, mode, started_at, last_seen)
 select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i

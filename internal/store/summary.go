@@ -92,6 +92,11 @@ select count(distinct campaign_id)
 from verifications
 where verdict = 'drift'`
 
+const countUnverifiable = `
+select count(distinct campaign_id)
+from verifications
+where verdict = 'failed'`
+
 // retryable is true of campaigns whose next event workers try by themselves.
 const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and diverged = ''`
 
@@ -120,6 +125,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 			return err
 		}
 		if _, err := t.one([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
+			return err
+		}
+		if _, err := t.one([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
 			return err
 		}
 		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, now); err != nil {

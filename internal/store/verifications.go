@@ -10,22 +10,23 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq`
+const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error`
 
 func scanVerification(row scanner) (outbox.Verification, error) {
 	var v outbox.Verification
 	var when int64
-	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq)
+	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error)
 	v.At = at(when)
 	return v, err
 }
 
 const upsertVerification = `
-insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, projection) do update
 set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = excluded.run_id, digest = excluded.digest,
-  added = excluded.added, changed = excluded.changed, removed = excluded.removed, first_seq = excluded.first_seq
+  added = excluded.added, changed = excluded.changed, removed = excluded.removed, first_seq = excluded.first_seq,
+  error = excluded.error
 where excluded.at >= verifications.at`
 
 // noteVerifications writes verifications in the order of their keys, so that
@@ -38,7 +39,7 @@ func (t *tx) noteVerifications(all []outbox.Verification) error {
 	})
 	var b batch
 	for _, v := range all {
-		b.exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq)
+		b.exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, stored(v.Error))
 	}
 	if err := t.runAll(&b); err != nil {
 		return fmt.Errorf("note verifications: %w", err)
@@ -66,6 +67,14 @@ select ` + verificationColumns + `
 from verifications
 where campaign_id = $1
 order by projection`
+
+	firstFailed = `
+select ` + verificationColumns + `
+from verifications
+where campaign_id = $1
+  and verdict = 'failed'
+order by projection
+limit 1`
 
 	verificationsDrifted = `
 select ` + verificationColumns + `
@@ -100,6 +109,23 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 	})
 	return all, err
 }
+
+// noteFound fills in what the last verify of a campaign found wrong.
+func (t *tx) noteFound(c *outbox.Campaign) error {
+	if _, err := t.one([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
+		return err
+	}
+	all, err := t.verifications(firstFailed, c.CampaignID)
+	if len(all) > 0 {
+		c.Unverified = &all[0]
+	}
+	return err
+}
+
+const countFound = `
+select count(*) filter (where verdict = 'drift'), count(*) filter (where verdict = 'failed')
+from verifications
+where campaign_id = $1`
 
 func (t *tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
 	all := []outbox.Verification{}

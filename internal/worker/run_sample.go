@@ -14,8 +14,8 @@ const verifyChoice = 500
 
 // verifyNext returns a step that verifies one campaign each time, going round
 // all of them. What differs is noted for the pages, the metrics and the log; it
-// is an operator's to mend. One that cannot be verified is come back to after
-// the others.
+// is an operator's to mend, and so is what cannot be verified. A campaign that
+// keeps changing is come back to after the others.
 func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 	after := ""
 	tried := make(map[string]bool) // in vain
@@ -65,5 +65,6 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 	case outbox.OutcomeDrift:
 		w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID)
 	}
-	return result.Verifications(outbox.Run{}), nil
+	names, _ := w.Set.Needs()
+	return result.Verifications(outbox.Run{Projections: names}), nil
 }

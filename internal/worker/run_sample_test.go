@@ -2,7 +2,7 @@ package worker_test
 
 import "testing"
 
-// What cannot be folded has no verification, and is the stalest for ever.
+// What cannot be verified must not keep the others out.
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	b := open(t, define(t, trail))

@@ -43,7 +43,7 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: result.Seq, Projections: []outbox.ProjectionResult{},
 				Error: fmt.Sprintf("the campaign keeps changing; it was looked at %d times", try)}, nil
 		case unsound != nil:
-			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
+			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Unsound: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
 		}
 		return result, err
 	}
@@ -90,7 +90,7 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: fold.Seq, Projections: []outbox.ProjectionResult{}}
 	compared := until == 0 || until == mark.AppliedSeq
 	if compared && mark.AppliedSeq > 0 && fold.Hash != mark.AppliedHash {
-		result.Outcome = outbox.OutcomeFailed
+		result.Outcome, result.Unsound = outbox.OutcomeFailed, mark.AppliedSeq
 		result.Error = fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst)
 		return result, nil, nil
 	}

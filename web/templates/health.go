@@ -29,6 +29,9 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	if n := s.Campaigns.Blocked; n > 0 {
 		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
 	}
+	if n := s.Campaigns.Unverifiable; n > 0 {
+		add("bad", "%s not be verified, so nobody knows whether the live rows are right.", count(n, "campaign could", "campaigns could"))
+	}
 	if n := s.Campaigns.Drifted; n > 0 {
 		add("bad", "%s drifted: live rows differ from the journal, as last verified.", count(n, "campaign has", "campaigns have"))
 	}

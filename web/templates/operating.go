@@ -15,17 +15,18 @@ type Guide string
 
 // The guides that pages lead to; a test looks for each in the runbook.
 const (
-	GuideLag      Guide = "lag-rises"
-	GuideFailed   Guide = "try-a-failed-head-at-once"
-	GuideDead     Guide = "dead-heads-grow"
-	GuideCanary   Guide = "follow-it-and-say-that-you-have-seen-the-end"
-	GuideWorker   Guide = "a-worker-hangs-or-none-is-seen"
-	GuideDiverged Guide = "databases-restored-from-different-days"
-	GuideWrong    Guide = "a-projection-is-wrong"
-	GuideAside    Guide = "a-projection-is-quarantined"
-	GuideFile     Guide = "a-projection-file-changes"
-	GuideDisk     Guide = "disk-full"
-	GuideUpgrade  Guide = "before-and-after-an-upgrade"
+	GuideLag          Guide = "lag-rises"
+	GuideFailed       Guide = "try-a-failed-head-at-once"
+	GuideDead         Guide = "dead-heads-grow"
+	GuideCanary       Guide = "follow-it-and-say-that-you-have-seen-the-end"
+	GuideWorker       Guide = "a-worker-hangs-or-none-is-seen"
+	GuideDiverged     Guide = "databases-restored-from-different-days"
+	GuideUnverifiable Guide = "when-a-campaign-cannot-be-verified"
+	GuideWrong        Guide = "a-projection-is-wrong"
+	GuideAside        Guide = "a-projection-is-quarantined"
+	GuideFile         Guide = "a-projection-file-changes"
+	GuideDisk         Guide = "disk-full"
+	GuideUpgrade      Guide = "before-and-after-an-upgrade"
 
 	GuidePublisher Guide = "a-publisher-does-not-deliver"
 )
@@ -63,6 +64,8 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
 		return GuideDead
+	case s.Campaigns.Unverifiable > 0:
+		return GuideUnverifiable
 	case s.Campaigns.Drifted > 0:
 		return "" // the section that names the campaigns leads there
 	case worked && s.Mode != outbox.ModeShadow:
@@ -82,6 +85,8 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 		return GuideDead
 	case outbox.StateFailing:
 		return GuideFailed
+	case outbox.StateUnverifiable:
+		return GuideUnverifiable
 	case outbox.StateDrifted:
 		return GuideWrong
 	case outbox.StateLagging:

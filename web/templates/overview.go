@@ -34,9 +34,13 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns with a dead head", ""},
 		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns that an operator stopped", ""},
 		{outbox.StateDiverged, s.Campaigns.Diverged, "Campaigns whose projections were built from another journal", ""},
+		{outbox.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not fold", "count-unverifiable"},
 		{outbox.StateDrifted, s.Campaigns.Drifted, "Campaigns whose live rows differ from the journal, as last verified", "count-drifted"},
 	}
 	for _, x := range states {
+		if x.state == outbox.StateUnverifiable && x.n == 0 {
+			continue // the strip has whole rows without it
+		}
 		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
 			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
 	}

@@ -293,8 +293,11 @@ func runPace(r outbox.Run) string {
 
 // runVerdict is the badge of a verdict, as one of an outcome.
 func runVerdict(v outbox.Verdict) string {
-	if v == outbox.VerdictDrift {
+	switch v {
+	case outbox.VerdictDrift:
 		return outbox.OutcomeDrift
+	case outbox.VerdictFailed:
+		return outbox.OutcomeFailed
 	}
 	return outbox.OutcomeMatch
 }

@@ -80,6 +80,8 @@ func stateGlyph(s outbox.State) string {
 		return "‖"
 	case outbox.StateFailing:
 		return "↻"
+	case outbox.StateUnverifiable:
+		return "✕"
 	case outbox.StateDrifted:
 		return "≠"
 	case outbox.StateLagging:

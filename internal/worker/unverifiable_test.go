@@ -1,0 +1,105 @@
+package worker_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// mustBeUnverifiable makes sure that a verify which could not be made is told of
+// wherever state is, with the run that tried it.
+func (b *bench) mustBeUnverifiable(t *testing.T, campaign string, seq, run int64, reason string) {
+	t.Helper()
+	all, err := b.Verifications(t.Context(), campaign)
+	if err != nil || len(all) != 1 || all[0].Verdict != "failed" || all[0].Seq != seq || all[0].RunID != run || !strings.Contains(all[0].Error, reason) {
+		t.Errorf("verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaign, all, err, seq, run, reason)
+	}
+	c := b.campaign(t, campaign)
+	why := c.Why(c.UpdatedAt, outbox.Surroundings{})
+	if c.State() != outbox.StateUnverifiable || !strings.Contains(why, reason) || run > 0 && !strings.Contains(why, fmt.Sprintf("(run %d)", run)) {
+		t.Errorf("campaign %q is %s: %s", campaign, c.State(), why)
+	}
+}
+
+func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		change string
+		seq    int64
+		reason string
+	}{
+		{`update events set payload = '{"amount":1000}' where campaign_id = 'a' and seq = 2`, 2, "event 2 is not the one that was appended"},
+		{`delete from events where campaign_id = 'a' and seq = 2`, 2, "event 2 is missing from the journal"},
+		{`delete from events where campaign_id = 'a' and seq = 3`, 3, "event 3 is missing from the journal"},
+	} {
+		b := open(t, define(t, trail))
+		b.mustAppend(t, append(notes("a", 3), notes("b", 2)...)...)
+		b.drain(t)
+		kept := column[string](t, b.journal, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
+		b.tamper(t, tt.change)
+		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+		if run.Status != outbox.RunFailed {
+			t.Errorf("run %d is %s", run.ID, run.Status)
+		}
+		b.mustBeUnverifiable(t, "a", tt.seq, run.ID, tt.reason)
+		if c := b.campaign(t, "b"); c.State() != outbox.StateCurrent {
+			t.Errorf("campaign b is %s", c.State())
+		}
+		if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Unverifiable != 1 {
+			t.Errorf("the summary counts %d (%v)", sum.Campaigns.Unverifiable, err)
+		}
+		step := b.worker.VerifyNext()
+		for range 2 {
+			if _, err := step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.mustBeUnverifiable(t, "a", tt.seq, 0, tt.reason)
+		if !strings.Contains(tt.change, "update") {
+			continue
+		}
+		b.tamper(t, `update events set payload = '`+kept+`' where campaign_id = 'a' and seq = 2`)
+		b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent {
+			t.Errorf("after a verify that could be made campaign a is %s", c.State())
+		}
+	}
+}
+
+// An event that one projection refuses when it is folded says nothing about the others.
+func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, ledger))
+	b.mustAppend(t, opened("a", 10), noted("a"))
+	b.drain(t)
+	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+	result := b.result(t, run, "a")
+	i := slices.IndexFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "trail" })
+	result.Outcome, result.Error = outbox.OutcomeFailed, "event 2 cannot be folded: no seat"
+	result.Projections[i].Error, result.Projections[i].ErrorSeq, result.Projections[i].Seq = "no seat", 2, 1
+	all := result.Verifications(run)
+	for _, v := range all {
+		want := outbox.VerdictMatch
+		if v.Projection == "trail" {
+			want = "failed"
+		}
+		if v.Verdict != want || v.Verdict == "failed" && (v.Seq != 2 || v.Error != "event 2 cannot be folded: no seat") {
+			t.Errorf("%+v", v)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%d verifications", len(all))
+	}
+}
+
+// A campaign that many events came to meanwhile can be verified all the same.
+func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T) {
+	t.Parallel()
+	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; it was looked at 5 times"}
+	if all := result.Verifications(outbox.Run{Kind: outbox.RunVerify, Projections: []string{"trail"}}); len(all) != 0 {
+		t.Errorf("verifications are %+v", all)
+	}
+}
