@@ -51,6 +51,10 @@ type Event struct {
 	// hashed; nil when none does. An event with one is never applied.
 	Skipped *Skip `json:"skipped,omitempty"`
 
+	// Altered tells that the content does not match EventHash: somebody changed
+	// the journal. Only where one event is read is that looked at.
+	Altered bool `json:"altered,omitzero"`
+
 	// Redacted names what is hidden of the event, such as "payload.password" or
 	// "payload" for all of it. It is nil where nothing was looked for, and then
 	// not part of the JSON.
@@ -180,7 +184,7 @@ func (e *Event) Normalize(maxPayload int) error {
 	if len(e.Redacted) > 0 {
 		return Invalid("redacted", "this event was read with something hidden (%s), and is not the one that it was; append it as it truly is", strings.Join(e.Redacted, ", "))
 	}
-	e.Skipped, e.Redacted = nil, nil // that is not for a writer to say
+	e.Skipped, e.Altered, e.Redacted = nil, false, nil // that is not for a writer to say
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
 		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")

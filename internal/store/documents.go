@@ -27,7 +27,8 @@ where campaign_id = $1
   and seq = $2`
 
 // eventWithin reads an event without its documents longer than limit bytes,
-// which are nil, and how long all of them are. It says when it is skipped.
+// which are nil, and how long all of them are. It says when it is skipped, and
+// when its content does not match its hash.
 func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	err = t.each(func(row scanner) error {
 		found = true
@@ -38,6 +39,9 @@ func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 		one := []outbox.Event{e}
 		err = t.readSkips(one)
 		e = one[0]
+		if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= limit {
+			tellAltered(&e, sizes)
+		}
 	}
 	return e, sizes, found, err
 }

@@ -85,7 +85,21 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 		}
 		return err
 	})
+	if err == nil {
+		tellAltered(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
+	}
 	return e, err
+}
+
+// hashedWithin is how long each document of an event may be, in bytes, for its
+// content to be held against its hash wherever the event is read. Of a longer one
+// verify and check tell.
+const hashedWithin = 64 << 10
+
+func tellAltered(e *outbox.Event, sizes outbox.Sizes) {
+	if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= hashedWithin {
+		e.Altered = e.ContentHash() != e.EventHash
+	}
 }
 
 // missingEvent says what is missing: the campaign, or only the event.

@@ -1,0 +1,52 @@
+package handlers
+
+import (
+	"strings"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+)
+
+// tamper changes the journal behind the program's back.
+func (s *site) tamper(statement string) {
+	s.t.Helper()
+	db := dbtest.Open(s.t, s.pair.Journal)
+	of := ""
+	if strings.HasPrefix(s.pair.Journal, "postgres") {
+		of = " on events"
+	}
+	for _, text := range []string{"drop trigger if exists events_refuse_update" + of, statement} {
+		if _, err := db.Exec(text); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b", "c")
+	s.work()
+	const says = "Its content does not match its hash: it was changed after it was appended."
+	s.get("/campaigns/c-1/events/2").want(t, 200, "applied").lacks(t, says)
+	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200).lacks(t, `"altered"`)
+	s.tamper(`update events set payload = '{"amount":1000}' where campaign_id = 'c-1' and seq = 2`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, says, "#when-a-campaign-cannot-be-verified")
+	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"altered":true`)
+	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
+
+	// Of a document that is shown only on demand nothing is said.
+	s.tamper(`update events set payload = '{"a":"` + strings.Repeat("x", 64<<10) + `"}' where campaign_id = 'c-1' and seq = 3`)
+	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
+	s.get("/api/v1/campaigns/c-1/events/3").want(t, 200).lacks(t, `"altered"`)
+}
+
+func TestRow_ofAnEventWhoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	s.tamper(`update events set entity_id = 'somebody else' where campaign_id = 'c-1' and seq = 2`)
+	s.get("/rows/c-1/2").want(t, 200, "Its content does not match its hash")
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"altered":true`)
+	s.get("/api/v1/rows/c-1/1").want(t, 200).lacks(t, `"altered"`)
+}
