@@ -127,18 +127,21 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	t.Flush()
 }
 
-// heldLines say which projections are paused or behind.
+// heldLines say which projections are paused, quarantined or behind.
 func heldLines(held []outbox.HeldProjection) []string {
 	switch {
 	case held == nil:
-		return []string{"what is paused or behind cannot be read"}
+		return []string{"what is paused, quarantined or behind cannot be read"}
 	case len(held) == 0:
-		return []string{"none is paused or behind"}
+		return []string{"none is paused, quarantined or behind"}
 	}
 	var lines []string
 	for _, h := range held {
 		if where := h.PausedWhere(); where != "" {
 			lines = append(lines, fmt.Sprintf("%s is paused %s", h.Projection, where))
+		}
+		if h.Quarantined > 0 {
+			lines = append(lines, fmt.Sprintf("%s is quarantined for %s after a failure", h.Projection, h.Campaigns(h.Quarantined)))
 		}
 		if h.Behind > 0 {
 			lines = append(lines, fmt.Sprintf("%s is behind in %s%s", h.Projection, h.Campaigns(h.Behind), h.CatchUp()))

@@ -29,6 +29,19 @@ func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
 	s.get("/").want(t, 200, "All 2 campaigns are current.")
 }
 
+func TestOverview_namesWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.beat("w", "test")
+	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 0\n")
+	s.quarantine()
+	s.comes("/", "Projection campaigns is quarantined for 1 campaign")
+	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined").
+		lacks(t, "Nothing: every campaign", "All 2 campaigns are current.")
+	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
+	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
+}
+
 func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
@@ -86,7 +99,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	if _, err := dbtest.Open(t, s.pair.Projections).Exec(`drop table projection_versions`); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/").want(t, 200, "Whether a projection is paused cannot be read just now.").lacks(t, "every projection may run")
+	s.get("/").want(t, 200, "Whether a projection is paused or quarantined cannot be read just now.").lacks(t, "every projection may run")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
-	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{")
+	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{", "outboxweb_quarantined_projections ")
 }

@@ -180,6 +180,7 @@ var (
 	unverifiableDesc = desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not fold, such as one with an event that was changed or deleted.")
 	pausedDesc       = desc("paused_campaigns", "Campaigns that an operator has paused.")
 	heldDesc         = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
+	quarantinedDesc  = desc("quarantined_projections", "Projections, once for each campaign, that are set aside after a failure until a run catches them up; those paused for all campaigns are not counted.")
 	skippedDesc      = desc("skipped_events", "Events that are skipped: passed over and never applied.")
 	runningDesc      = desc("operations_running", "Requeues of many rows that are under way.")
 	openDesc         = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
@@ -195,7 +196,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc, unverifiableDesc,
-		pausedDesc, heldDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc, unreadableDesc} {
+		pausedDesc, heldDesc, quarantinedDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc, unreadableDesc} {
 		ch <- d
 	}
 }
@@ -233,6 +234,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		forAll, campaigns := sum.PausedProjections()
 		gauge(heldDesc, float64(forAll), "all")
 		gauge(heldDesc, float64(campaigns), "campaign")
+		gauge(quarantinedDesc, float64(sum.QuarantinedProjections()))
 	}
 	gauge(skippedDesc, float64(sum.Campaigns.Skips))
 	gauge(runningDesc, float64(sum.Operations.Running))

@@ -23,7 +23,7 @@ type Summary struct {
 	Drift        int64           `json:"drift"`      // campaigns the self-check found not to match their rows, and repaired, since this process started
 	Instances    []InstanceState `json:"instances"`
 	Operations   OperationCounts `json:"operations"`
-	// Held are the projections that are paused or behind, by name; nil while the
+	// Held are the projections that are paused, quarantined or behind, by name; nil while the
 	// projections database cannot be read.
 	Held []HeldProjection `json:"held_projections"`
 }
@@ -110,14 +110,15 @@ type WorkerSummary struct {
 	Fenced   int64      `json:"fenced_total"`
 }
 
-// HeldProjection is a projection that an operator has paused, or that is behind
-// since it was resumed.
+// HeldProjection is a projection that an operator has paused, that is set aside
+// after a failure, or that is behind since it was resumed.
 type HeldProjection struct {
 	Projection string `json:"projection"`
 	// Paused says who stopped it for all campaigns; nil when nobody did.
 	Paused          *Pause `json:"paused"`
 	PausedCampaigns int64  `json:"paused_campaigns"` // for which it is paused one by one; not counted while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it waits for a replay; not counted while it is paused for all
+	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is set aside after a failure; not counted while it is paused for all
 	CountsCapped    bool   `json:"counts_capped"`    // there are more than the counts say
 	// RunID is an active run that catches it up, and BlockedByRun one that
 	// catches nothing up and at whose end a replay starts; 0 when there is none.
@@ -135,6 +136,15 @@ func (s Summary) PausedProjections() (forAll, campaigns int64) {
 		}
 	}
 	return forAll, campaigns
+}
+
+// QuarantinedProjections counts the projections that are set aside after a
+// failure, once for each campaign.
+func (s Summary) QuarantinedProjections() (campaigns int64) {
+	for _, h := range s.Held {
+		campaigns += h.Quarantined
+	}
+	return campaigns
 }
 
 // BehindCounts counts the projections that were resumed behind a campaign's

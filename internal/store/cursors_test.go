@@ -238,3 +238,19 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		t.Errorf("failures %q, want a new one for the event that was passed before", got)
 	}
 }
+
+func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster", "history")
+	for _, id := range []string{"a", "b"} {
+		f.append(id, 3)
+		f.drain()
+		f.fails("history", id, 3, quarantine("history"))
+	}
+	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2})
+	if _, err := f.PauseProjection(f.ctx, ana("a bug"), "roster", "a", loaded); err != nil {
+		t.Fatal(err)
+	}
+	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2}, outbox.HeldProjection{Projection: "roster", PausedCampaigns: 1})
+}

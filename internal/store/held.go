@@ -18,8 +18,8 @@ const heldSample = 20
 // of the journal without it.
 const heldLimit = 2 * time.Second
 
-// held lists the projections that are paused or behind, by name, and of each that
-// is behind the first campaigns. Which runs those depend on is for tellRuns to say.
+// held lists the projections that are paused, quarantined or behind, by name, and
+// of each that is behind the first campaigns. Which runs those depend on is for tellRuns to say.
 func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 		for _, name := range names {
 			n := counts[name]
 			h := outbox.HeldProjection{Projection: name, Paused: versions[name].pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
-				CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
-			if h.Paused != nil || h.PausedCampaigns+h.Behind > 0 {
+				Quarantined: n[outbox.CursorQuarantined], CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
+			if h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0 {
 				all = append(all, h)
 			}
 			if h.Behind > 0 {
@@ -56,7 +56,7 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 		return t.runAll(&behind)
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for projections that are paused or behind: %w", err)
+		return nil, nil, fmt.Errorf("look for projections that are paused, quarantined or behind: %w", err)
 	}
 	return all, sample, nil
 }

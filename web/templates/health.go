@@ -29,12 +29,7 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	if n := s.Campaigns.Blocked; n > 0 {
 		add("bad", "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
 	}
-	if n := s.Campaigns.Unverifiable; n > 0 {
-		add("bad", "%s not be verified, so nobody knows whether the live rows are right.", count(n, "campaign could", "campaigns could"))
-	}
-	if n := s.Campaigns.Drifted; n > 0 {
-		add("bad", "%s drifted: live rows differ from the journal, as last verified.", count(n, "campaign has", "campaigns have"))
-	}
+	judgeRows(s, add)
 	judgeWorker(s, now, add)
 	for _, i := range s.Instances {
 		switch {
@@ -79,6 +74,19 @@ func Judge(s outbox.Summary, now time.Time) Health {
 	return worst
 }
 
+// judgeRows tells of live rows that are not, or may not be, those of the journal.
+func judgeRows(s outbox.Summary, add func(level, format string, args ...any)) {
+	if n := s.Campaigns.Unverifiable; n > 0 {
+		add("bad", "%s not be verified, so nobody knows whether the live rows are right.", count(n, "campaign could", "campaigns could"))
+	}
+	if n := s.Campaigns.Drifted; n > 0 {
+		add("bad", "%s drifted: live rows differ from the journal, as last verified.", count(n, "campaign has", "campaigns have"))
+	}
+	for _, h := range quarantinedProjections(s.Held) {
+		add("bad", "Projection %s is quarantined for %s after a failure.", h.Projection, h.Campaigns(h.Quarantined))
+	}
+}
+
 // judgeHeld tells of projections that are paused or behind.
 func judgeHeld(held []outbox.HeldProjection, add func(level, format string, args ...any)) {
 	paused := pausedProjections(held)
@@ -97,6 +105,15 @@ func judgeHeld(held []outbox.HeldProjection, add func(level, format string, args
 			add(level, "Projection %s is behind in %s%s.", h.Projection, h.Campaigns(h.Behind), h.CatchUp())
 		}
 	}
+}
+
+func quarantinedProjections(held []outbox.HeldProjection) (quarantined []outbox.HeldProjection) {
+	for _, h := range held {
+		if h.Quarantined > 0 {
+			quarantined = append(quarantined, h)
+		}
+	}
+	return quarantined
 }
 
 func pausedProjections(held []outbox.HeldProjection) (paused []outbox.HeldProjection) {

@@ -68,6 +68,8 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideUnverifiable
 	case s.Campaigns.Drifted > 0:
 		return "" // the section that names the campaigns leads there
+	case len(quarantinedProjections(s.Held)) > 0:
+		return GuideAside
 	case worked && s.Mode != outbox.ModeShadow:
 		return GuideWorker
 	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
