@@ -26,7 +26,12 @@ type digests struct {
 	CampaignID  string            `json:"campaign_id"`
 	AppliedSeq  int64             `json:"applied_seq"`
 	Projections map[string]string `json:"projections"`
-	Full        string            `json:"full"` // over all that are listed
+	// Seqs are the events that the digests of single projections are of: one that
+	// is paused, quarantined or behind stands before AppliedSeq.
+	Seqs map[string]int64 `json:"seqs"`
+	Full string           `json:"full"` // over all that are listed
+
+	states map[string]string // of the projections that do not follow
 }
 
 // Run prints the digests of the live rows, or of a fold.
@@ -49,7 +54,11 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	fmt.Fprintf(a.out, "campaign %s at seq %d\n", d.CampaignID, d.AppliedSeq)
 	t := table(a.out)
 	for _, name := range slices.Sorted(maps.Keys(d.Projections)) {
-		fmt.Fprintf(t, "%s\t%s\n", name, d.Projections[name])
+		fmt.Fprintf(t, "%s\t%s", name, d.Projections[name])
+		if state := d.states[name]; state != "" {
+			fmt.Fprintf(t, "\tat seq %d, %s", d.Seqs[name], state)
+		}
+		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "full\t%s\n", d.Full)
 	return t.Flush()
@@ -83,7 +92,19 @@ func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection
 	}
 	d := digests{CampaignID: c.Campaign, AppliedSeq: fold.Seq}
 	d.Projections, d.Full, err = fold.Digests(ctx, c.only()...)
+	d.tellSeqs(nil)
 	return d, err
+}
+
+// tellSeqs says of which event each digest is, by where the projections stand.
+func (d *digests) tellSeqs(stands map[string]store.Stand) {
+	d.Seqs, d.states = make(map[string]int64), make(map[string]string)
+	for name := range d.Projections {
+		d.Seqs[name] = d.AppliedSeq
+		if s, known := stands[name]; known && s.State != outbox.CursorLive {
+			d.Seqs[name], d.states[name] = min(s.AppliedSeq, d.AppliedSeq), s.State
+		}
+	}
 }
 
 // only is the projections to digest; none means all.
@@ -104,7 +125,7 @@ func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 			return digests{}, err
 		}
 		d := digests{CampaignID: id, AppliedSeq: before.AppliedSeq}
-		if d.Projections, d.Full, err = readDigests(ctx, st, set, id, only); err != nil {
+		if err := d.read(ctx, st, set, only); err != nil {
 			return digests{}, err
 		}
 		after, err := st.Campaign(ctx, id)
@@ -118,16 +139,20 @@ func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 	return digests{}, fmt.Errorf("campaign %q advances too fast to be digested; pause it or try again", id)
 }
 
-// readDigests reads the digests of the live rows from one snapshot.
-func readDigests(ctx context.Context, st *store.Store, set *projection.Set, id string, only []string) (map[string]string, string, error) {
-	snapshot, err := st.ProjectionsSnapshot(ctx)
+// read reads the digests of the live rows from one snapshot.
+func (d *digests) read(ctx context.Context, st *store.Store, set *projection.Set, only []string) error {
+	live, err := st.Live(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("digest campaign %q: %w", id, err)
+		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
 	}
-	defer snapshot.Rollback()
-	one, full, err := set.Digests(ctx, snapshot, id, only...)
+	defer live.Close()
+	stands, err := live.Stands(ctx, d.CampaignID)
+	if err == nil {
+		d.Projections, d.Full, err = set.Digests(ctx, live, d.CampaignID, only...)
+	}
+	d.tellSeqs(stands)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-		err = fmt.Errorf("digest campaign %q: %w", id, err)
+		err = fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
 	}
-	return one, full, err
+	return err
 }

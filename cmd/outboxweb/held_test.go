@@ -122,3 +122,23 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", behind)
 	d.says("report", "projections names is behind in 1 campaign, and no run catches it up")
 }
+
+func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t)
+	d.append("c-1", 2)
+	if _, err := d.st.PauseProjection(t.Context(), order("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
+		t.Fatal(err)
+	}
+	d.append("c-1", 1)
+	d.says("digest --campaign c-1", "campaign c-1 at seq 3 log sha256:", "at seq 2, paused")
+	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 3 log sha256:")
+	d.says("digest --campaign c-1 --json", `"seqs": { "log": 3, "names": 2 }`)
+	d.says("runs start rebuild --campaign c-1 --wait", "is completed")
+	d.says("runs show 1", "NOT COMPARED 0 0 0 0 1", "digests at seq 3", "at seq 2, paused", "not compared: event 3 of campaign c-1 in projection names, paused")
+	run, err := d.st.Run(t.Context(), 1)
+	if err != nil || run.Verdict != "" || run.Counts.NotCompared != 1 {
+		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
+	}
+	d.says("verify", "1 was not compared in full")
+}

@@ -204,6 +204,19 @@ type runDetail struct {
 	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
 }
 
+// leftOutText says where a projection stands of which a run over one campaign
+// left events out: "	at seq 2, paused"; empty for any other.
+func (d runDetail) leftOutText(projection string) string {
+	for _, r := range d.Results {
+		for _, p := range r.Projections {
+			if p.Projection == projection && p.LeftOut != "" && r.CampaignID == d.CampaignID {
+				return fmt.Sprintf("\tat seq %d, %s", p.Seq, p.LeftOut)
+			}
+		}
+	}
+	return ""
+}
+
 func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
 	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
@@ -245,7 +258,7 @@ func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJ
 		if i == 0 {
 			fmt.Fprintf(a.out, "\ndigests at seq %d\n", d.Seq)
 		}
-		fmt.Fprintf(t, "%s\t%s\n", name, d.Digests[name])
+		fmt.Fprintf(t, "%s\t%s%s\n", name, d.Digests[name], d.leftOutText(name))
 	}
 	if err := errors.Join(t.Flush(), a.printResults(d)); err != nil {
 		return err

@@ -215,7 +215,7 @@ const (
 	OutcomeDrift       = "drift"
 	OutcomeReplayed    = "replayed"
 	OutcomeFailed      = "failed"
-	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind has not all events
+	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind has not all events; of a rebuild too, which leaves a paused one where it is
 )
 
 // OutcomeName is an outcome in the words of what a run of this kind did: rows
@@ -255,7 +255,7 @@ type ProjectionResult struct {
 	// Seq is where the projection stands now; a projection that failed again
 	// may stand before the campaign's.
 	Seq int64 `json:"seq"`
-	// LeftOut is why a verify has not compared all of the campaign's events: the
+	// LeftOut is why a verify or a rebuild has not compared all of the campaign's events: the
 	// state of the cursor, CursorPaused or CursorQuarantined when it was compared up
 	// to Seq, CursorBehind when it was not at all. Empty otherwise.
 	LeftOut string `json:"left_out"`
@@ -268,7 +268,7 @@ type ProjectionResult struct {
 	ErrorSeq int64  `json:"error_seq"`
 }
 
-// NotCompared are events that a verify has not compared with the live rows of a
+// NotCompared are events that a verify or a rebuild has not compared with the live rows of a
 // projection, since it was not told of them.
 type NotCompared struct {
 	CampaignID string `json:"campaign_id"`
@@ -278,7 +278,7 @@ type NotCompared struct {
 	UntilSeq   int64  `json:"until_seq"`
 }
 
-// NotCompared lists what the verify left out of the comparison, in load order.
+// NotCompared lists what the run left out of the comparison, in load order.
 func (r RunResult) NotCompared() (all []NotCompared) {
 	for _, p := range r.Projections {
 		if p.LeftOut == "" {

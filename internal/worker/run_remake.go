@@ -295,9 +295,12 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 		}
 		if p.Verdict != "" && p.Digest != p.Before {
 			p.Verdict = outbox.VerdictDrift
-			if m.result.Outcome == outbox.OutcomeMatch {
+			if m.result.Outcome != outbox.OutcomeFailed {
 				m.result.Outcome = outbox.OutcomeDrift
 			}
+		}
+		if state == outbox.CursorPaused {
+			leaveOut(&m.result, &p, stand, m.fold.Seq)
 		}
 		m.swap.Projections = append(m.swap.Projections, store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
 		m.result.Projections = append(m.result.Projections, p)

@@ -103,3 +103,28 @@ func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T
 		t.Errorf("verifications are %+v", all)
 	}
 }
+
+// A projection that is paused stays where it is, and does not hide that another's
+// rows were wrong.
+func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, ledger))
+	b.mustAppend(t, opened("a", 10), noted("a"))
+	b.drain(t)
+	b.mustPause(t, "ledger", "a")
+	b.mustAppend(t, noted("a"))
+	b.drain(t)
+	rebuild := outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
+	run := b.mustRun(t, rebuild)
+	if run.Verdict != "" || run.Counts.NotCompared != 1 || run.Status != outbox.RunCompleted {
+		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
+	}
+	result := b.result(t, run, "a")
+	if left := result.NotCompared(); len(left) != 1 || left[0].Projection != "ledger" || left[0].FromSeq != 3 || left[0].UntilSeq != 3 {
+		t.Errorf("not compared are %+v", left)
+	}
+	b.meddle(t, `delete from trail where seq = 1`)
+	if run := b.mustRun(t, rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
+		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
+	}
+}

@@ -65,6 +65,8 @@ func resultSentence(v RunResultView) string {
 		return "Its projections are level, as far as events could be applied."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
 		return "Its rows were others than those of the journal, and are those of the journal now."
+	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeNotCompared:
+		return "Rebuilt. No rows changed. A paused projection lacks events."
 	case v.Run.Kind == outbox.RunRebuild:
 		return "Its rows were made anew and are as they were before."
 	case v.Result.Outcome == outbox.OutcomeDrift:

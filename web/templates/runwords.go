@@ -59,7 +59,7 @@ func runLeft(r outbox.Run) string {
 	case outbox.RunVerify:
 		return "A verify changes no rows."
 	case outbox.RunRebuild:
-		return "Campaigns that were not done keep the rows they had."
+		return "Campaigns that were not done keep the rows they had, and so do projections that failed; the others of a failed campaign may have been rebuilt."
 	default:
 		return "Campaigns that were not done are as they were."
 	}
@@ -74,6 +74,8 @@ func runOutcome(r outbox.Run) string {
 		return "Brought level: " + total + "."
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
 		return "The rows are those of the journal now; they were others before."
+	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
+		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + " a paused projection lacks events."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
 		return "The rows of " + total + " are those of the journal, and were before."
 	case r.Kind == outbox.RunRebuild:
