@@ -62,6 +62,7 @@ type walker struct {
 	r      *Redactor
 	s      string
 	nested int
+	pairs  map[int]bool // where objects begin that say the name of a secret
 	out    strings.Builder
 	kept   int // what of s is in out, or was replaced
 	frames []frame
@@ -74,7 +75,7 @@ type frame struct {
 	object bool
 	key    string // of the member that the walk is at
 	index  int
-	named  bool // a member before said the name of a secret, whose value is another
+	named  bool // a member says the name of a secret, whose value is another
 }
 
 // walk reads the document s. It has no recursion, so that no nesting is too deep.
@@ -83,10 +84,11 @@ func (r *Redactor) walk(s string, nested int) *walker {
 	if !json.Valid([]byte(s)) {
 		return w
 	}
+	w.pairs = r.pairs(s)
 	for i := 0; i < len(s); {
 		switch c := s[i]; {
 		case c == '{' || c == '[':
-			w.frames = append(w.frames, frame{object: c == '{'})
+			w.frames = append(w.frames, frame{object: c == '{', named: w.pairs[i]})
 			i++
 			if c == '{' {
 				i = w.name(i)
@@ -132,7 +134,7 @@ func (w *walker) name(i int) int {
 		w.replace(i, end, top.key)
 	}
 	i = skipSpace(w.s, skipSpace(w.s, end)+1) // past the colon
-	if top.named = top.named || w.names(name, i); !w.r.HidesName(name) && !(top.named && saysValue[strings.ToLower(name)]) {
+	if !w.r.HidesName(name) && !(top.named && saysValue[strings.ToLower(name)]) {
 		return i
 	}
 	end = valueEnd(w.s, i)
@@ -146,9 +148,41 @@ var (
 	saysValue = map[string]bool{"value": true, "values": true}
 )
 
-// names reports whether a member says the name of a secret; its value is at i.
-func (w *walker) names(member string, i int) bool {
-	return w.s[i] == '"' && saysName[strings.ToLower(member)] && w.r.HidesName(decoded(w.s[i:stringEnd(w.s, i)]))
+// pairs are the positions at which the objects of valid JSON begin that have a
+// member that says the name of a secret.
+func (r *Redactor) pairs(s string) map[int]bool {
+	found := map[int]bool{}
+	var open []int // the objects and arrays around i
+	for i := 0; i < len(s); {
+		switch s[i] {
+		case '{', '[':
+			open = append(open, i)
+			i++
+		case '}', ']':
+			open = open[:len(open)-1]
+			i++
+		case '"':
+			end := stringEnd(s, i)
+			if r.saysSecret(s, i, end) {
+				found[open[len(open)-1]] = true
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	return found
+}
+
+// saysSecret reports whether the string from i to end is the name of a member
+// that says the name of a secret, such as "name": "password".
+func (r *Redactor) saysSecret(s string, i, end int) bool {
+	colon := skipSpace(s, end)
+	if colon >= len(s) || s[colon] != ':' || !saysName[strings.ToLower(decoded(s[i:end]))] {
+		return false
+	}
+	value := skipSpace(s, colon+1)
+	return s[value] == '"' && r.HidesName(decoded(s[value:stringEnd(s, value)]))
 }
 
 func (w *walker) string(from, to int) {

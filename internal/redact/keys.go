@@ -17,7 +17,8 @@ var builtinKeys = []string{
 }
 
 // trailing are words that say something of a secret and are passed over behind
-// it: password_hash, tokenValue, secret2. What counts it or dates it is another
+// it: password_hash, tokenValue, secret2. A pattern may itself end in one, as
+// connection string does. What counts it or dates it is another
 // thing: token_count, password_changed_at.
 var trailing = map[string]bool{
 	"hash": true, "hashed": true, "digest": true, "salt": true, "value": true, "values": true, "string": true, "text": true, "raw": true, "plain": true,
@@ -53,9 +54,21 @@ func (n names) match(name string) bool {
 		name = name[len(name)-maxName:]
 	}
 	words := wordsOf(name)
-	for len(words) > 1 && (trailing[words[len(words)-1]] || isNumber(words[len(words)-1])) {
+	for len(words) > 0 {
+		if n.end(words) {
+			return true
+		}
+		last := words[len(words)-1]
+		if !trailing[last] && !isNumber(last) {
+			return false
+		}
 		words = words[:len(words)-1]
 	}
+	return false
+}
+
+// end reports whether the last of some words are those of a pattern.
+func (n names) end(words []string) bool {
 	for k := 1; k <= min(maxWords, len(words)); k++ {
 		if n[strings.Join(words[len(words)-k:], " ")] {
 			return true

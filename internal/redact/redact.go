@@ -60,7 +60,9 @@ func New(c Config) (*Redactor, error) {
 		if len(words) == 0 || len(words) > maxWords {
 			return nil, outbox.Invalid("redact-key", "%q is no name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
 		}
-		r.keys.add(words)
+		if r.keys.add(words); !r.keys.match(key) {
+			return nil, outbox.Invalid("redact-key", "%q can never match: only the last %d bytes of a name count; give a shorter one", key, maxName)
+		}
 		longest := slices.MaxFunc(words, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 		if len(longest) < triggerLeast || !isASCII(longest) {
 			r.always = true

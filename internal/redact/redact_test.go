@@ -89,6 +89,23 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 		{"set password='it''s so' where", "set password='[redacted]' where"},
 		{"AccountName=a;AccountKey=abc==;x", "AccountName=a;AccountKey=[redacted];x"},
 		{"tokens: [a, b] and token: [c", "tokens: [a, b] and token: [c"},
+		{"connection_string=abc;Pooling=1", "connection_string=[redacted];Pooling=1"},
+		{"user[password]=hunterdeux&user[name]=ana", "user[password]=[redacted]&user[name]=ana"},
+		{"a[0][password][]=hunterdeux&b=1", "a[0][password][]=[redacted]&b=1"},
+		{"a[password][0][x]=hunterdeux", "a[password][0][x]=[redacted]"},
+		{`a["password"] = "hunter deux" b`, `a["password"] = "[redacted]" b`},
+		{"user%5Bpassword%5D=hunterdeux&b=1", "user%5Bpassword%5D=[redacted]&b=1"},
+		{"u%5Bpassword%5D%5B%5D=hunterdeux&b=1", "u%5Bpassword%5D%5B%5D=[redacted]&b=1"},
+		{"next=%2F%3Fuser%255Bpassword%255D%3Dhunterdeux%26c", "next=%2F%3Fuser%255Bpassword%255D%3D[redacted]%26c"},
+		{"[password] [x] name", "[password] [x] name"},
+		{`<x:Password Type="y">hunterdeux</x:Password> <a>b</a>`, `<x:Password Type="y">[redacted]</x:Password> <a>b</a>`},
+		{"<password\n\ttype='a>b'\n>hunterdeux</password>", "<password\n\ttype='a>[redacted]</password>"},
+		{`<password type="a/>b">hunterdeux</password>`, `<password type="a/>[redacted]</password>`},
+		{`<password a="b"/>shown<b/>`, `<password a="b"/>shown<b/>`},
+		{"<password><![CDATA[hunter<deux]]></password>", "<password><![CDATA[[redacted]]]></password>"},
+		{"<password>\n  <![CDATA[hunter<deux]]>\n</password>", "<password>\n  <![CDATA[[redacted]]]>\n</password>"},
+		{`<user x:password = "hunterdeux" id='1' pwd='hunterdeux'/>`, `<user x:password = "[redacted]" id='1' pwd='[redacted]'/>`},
+		{"<password <b>x</b>", "<password <b>x</b>"},
 		{"", ""},
 	} {
 		if got := Builtin().Text(c.text); got != c.want {
@@ -99,7 +116,7 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	r, err := New(Config{Keys: []string{"Card Number", "ssn"}})
+	r, err := New(Config{Keys: []string{"Card Number", "ssn", "patient data", "bank 2", "raw header", "header"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +128,9 @@ func TestNames(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY": true, "authorization": true, "Proxy-Authorization": true, "Cookie": true, "set-cookie": true, "credentials": true,
 		"pass_word": true, "userPassWord": true, "PIN code": true, "account_key": true,
 		"cvv": true, "CVV2": true, "session_key": true, "sessionSecret": true, "bearer": true, "card_number": true, "SSN": true, "pincode": true,
+		"connection string": true, "ConnectionStrings": true, "DB_CONNECTION_STRING": true, "connectionString2": true, "patientData": true, "patient_data_raw": true,
+		"bank2": true, "BANK_2": true, "raw-header": true, "x_header": true, "headerText": true,
+		"patient": false, "data": false, "bank": false, "bank_21": false, "connection": false, "string": false,
 		"token_count": false, "tokens": false, "max_tokens": false, "secretary": false, "author": false, "authorized": false, "monkey": false, "key": false,
 		"passenger": false, "compass": false, "password_changed_at": false, "cookies_enabled": false, "tokenizer": false, "public_key": false, "session_id": false,
 		"opinion": false, "secret_santa": false, "": false, "-": false, "number": false, "identity": false,
@@ -170,7 +190,7 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 
 func TestText_takesTimeInProportion(t *testing.T) {
 	t.Parallel()
-	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\"} {
+	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\", "token]", "token[", "token[]", "token[]=[", "token%5D", "%5Btoken%5D=", "<token ", "<a:token ", "<token a='>", "<token><![CDATA["} {
 		// Were it the square, 16 times as much would take 256 times as long.
 		const part = 16
 		small, large := strings.Repeat(piece, (1<<20)/part/len(piece)), strings.Repeat(piece, (1<<20)/len(piece))
@@ -192,6 +212,34 @@ func TestJSON_pairsOfNameAndValue(t *testing.T) {
 	got, paths := Builtin().JSON(json.RawMessage(given))
 	if string(got) != want || !slices.Equal(paths, []string{"[0].value", "[2].Values"}) {
 		t.Errorf("got  %s\nwant %s\nplaces %q", got, want, paths)
+	}
+}
+
+func TestJSON_pairsOfValueAndName(t *testing.T) {
+	t.Parallel()
+	given := `[{"value":"hunterdeux","name":"DB_PASSWORD"},{"Value":{"value":["x"],"name":"level"},"a":"password","KEY":"connection string"},` +
+		`{"value":7,"key":"level"},{"value":{"value":"hunterdeux","field":"p\u0061ssword"},"name":"level"},{"name":"token","x":[{"value":8}]}]`
+	want := `[{"value":"[redacted]","name":"DB_PASSWORD"},{"Value":"[redacted]","a":"password","KEY":"connection string"},` +
+		`{"value":7,"key":"level"},{"value":{"value":"[redacted]","field":"p\u0061ssword"},"name":"level"},{"name":"token","x":[{"value":8}]}]`
+	got, paths := Builtin().JSON(json.RawMessage(given))
+	if string(got) != want || !slices.Equal(paths, []string{"[0].value", "[1].Value", "[3].value.value"}) {
+		t.Errorf("got  %s\nwant %s\nplaces %q", got, want, paths)
+	}
+}
+
+func TestJSON_takesTimeInProportion(t *testing.T) {
+	t.Parallel()
+	for _, member := range []string{`"value"`, `"name":"token","x"`, `"x":"password","value"`} {
+		document := func(depth int) json.RawMessage {
+			return json.RawMessage(strings.Repeat("{"+member+":", depth) + "1" + strings.Repeat(`,"name":"level"}`, depth))
+		}
+		// Were it the square, 16 times as much would take 256 times as long.
+		const part = 16
+		small, large := document(9600/part), document(9600)
+		one, all := cputest.Least(t, 20, func() { Builtin().JSON(small) }), cputest.Least(t, 5, func() { Builtin().JSON(large) })
+		if all > 5*part*one {
+			t.Errorf("of %s, %d bytes take %s and %d bytes %s", member, len(small), one, len(large), all)
+		}
 	}
 }
 
@@ -218,7 +266,7 @@ func TestNew_givenPatterns(t *testing.T) {
 	if got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"x":["DE12345678901234567890"]}`)); string(got) != `{"IBAN":"[redacted]","x":["[redacted]"]}` || len(paths) != 2 {
 		t.Errorf("got %s, %q", got, paths)
 	}
-	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
+	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Keys: []string{strings.Repeat("x", maxName+1)}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
 		var refusal *outbox.Refusal
 		if _, err := New(bad); !errors.As(err, &refusal) || refusal.Field == "" {
 			t.Errorf("%+v is not refused: %v", bad, err)

@@ -232,7 +232,7 @@ func matchAssignment(m *matching, at, n int) (int, int, bool) {
 		end++
 	}
 	name := m.s[begin:end]
-	sign, from := m.sign(end)
+	sign, from := m.sign(m.brackets(end))
 	if sign == 0 {
 		return m.unsigned(begin, end)
 	}
@@ -267,24 +267,64 @@ func (m *matching) random(i int) bool {
 	return looksRandom(start.s[from:to])
 }
 
+// brackets is the position after the brackets behind a name that ends at i, as
+// in user[password], password[] and user[password][0], also percent-encoded.
+func (m *matching) brackets(i int) int {
+	limit := min(len(m.s), i+nameReach)
+	for at := i; at < limit; {
+		c, next := m.s[at], at+1
+		if c == '%' {
+			if c, next = m.escape(at); next == 0 {
+				return i
+			}
+		}
+		switch {
+		case c == ']':
+			i = next
+		case c != '[' && c != '\\' && !isQuote(c) && !isURLByte(c):
+			return i
+		}
+		at = next
+	}
+	return i
+}
+
 // unsigned matches the value of a name without a sign behind it: that of an
 // element of XML, and of a flag in a command line.
 func (m *matching) unsigned(begin, end int) (from, to int, ok bool) {
-	if end+1 >= len(m.s) || m.s[end] != '>' && m.s[end] != ' ' {
+	if end+1 >= len(m.s) || m.s[end] != '>' && !isSpace(m.s[end]) {
 		return 0, 0, false
 	}
 	switch name := m.s[begin:end]; {
-	case m.s[end] == '>' && m.opensElement(begin) && m.r.HidesName(name):
-		to = strings.IndexByte(m.s[end:], '<') + end
-		if to < end {
-			to = len(m.s)
-		}
-		return end + 1, to, to > end+1
+	case m.opensElement(begin) && m.r.HidesName(name):
+		return m.element(end)
 	case m.s[end] == ' ' && strings.HasPrefix(name, "--") && m.s[end+1] != '-' && m.s[end+1] != ' ' && m.r.HidesName(name):
 		from, to = m.value(end + 1)
 		return from, to, to > from
 	}
 	return 0, 0, false
+}
+
+// element is the extent of the text of an element of XML that begins behind the
+// name that ends at i, or behind its attributes.
+func (m *matching) element(i int) (from, to int, ok bool) {
+	const cdata = "<![CDATA["
+	end := strings.IndexAny(m.s[i:], "<>")
+	if end < 0 || m.s[i+end] == '<' {
+		return 0, 0, false
+	}
+	if attributes := m.s[i : i+end]; strings.HasSuffix(attributes, "/") && strings.Count(attributes, `"`)%2 == 0 {
+		return 0, 0, false // an element without a text
+	}
+	from, sign := i+end+1, "<"
+	if start := skipSpace(m.s, from); strings.HasPrefix(m.s[start:], cdata) {
+		from, sign = start+len(cdata), "]]>"
+	}
+	to = len(m.s)
+	if length := strings.Index(m.s[from:], sign); length >= 0 {
+		to = from + length
+	}
+	return from, to, to > from
 }
 
 // opensElement reports whether the name at begin opens an element, maybe behind
