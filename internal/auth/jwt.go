@@ -78,25 +78,30 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	if len(text) > maxAssertion || !compact(text) {
 		return nil, deny(whyMalformed, "the assertion in the header %s is not a signed JWT of three parts and at most 16 KiB", a.config.Header)
 	}
+	if wrong := wrongHead(text); wrong != "" {
+		return nil, deny(whyMalformed, "the assertion in the header %s %s", a.config.Header, wrong)
+	}
 	ask := &asked{keys: a.keys}
 	token, err := oidc.NewVerifier(a.config.Issuer, ask, &a.verify).Verify(ctx, text)
-	switch expired := (*oidc.TokenExpiredError)(nil); {
+	switch {
 	case errors.Is(ask.err, errNoKeys):
 		return nil, putOff(ask.err, "the issuer's keys cannot be read just now, so that it cannot be told who signed; try again in a few seconds")
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with a key of the issuer's", a.config.Header)
 	case !ask.called:
 		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT that is signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
+	}
+	// The verifier takes a claim for another that differs in case.
+	claims, wrong := members(ask.signed, append([]string{a.config.UserClaim, a.config.GroupsClaim}, knownClaims...))
+	switch expired := (*oidc.TokenExpiredError)(nil); {
+	case wrong != "":
+		return nil, deny(whyMalformed, "the assertion in the header %s has claims that are not what they should be: their object %s", a.config.Header, wrong)
 	case errors.As(err, &expired):
 		return nil, deny(whyExpired, "the assertion in the header %s has expired, or does not say when it does", a.config.Header)
 	case err != nil:
 		return nil, a.refused(ask.signed)
 	case !slices.ContainsFunc(token.Audience, func(of string) bool { return slices.Contains(a.config.Audience, of) }):
 		return nil, deny(whyAudience, "the assertion in the header %s is for another audience", a.config.Header)
-	}
-	var claims map[string]any
-	if err := token.Claims(&claims); err != nil {
-		return nil, deny(whyMalformed, "the assertion in the header %s cannot be read", a.config.Header)
 	}
 	latest := float64(a.config.Now().Add(skew).Unix())
 	for _, name := range []string{"nbf", "iat"} {

@@ -270,6 +270,28 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"nothing after Bearer", "Bearer ", whyMalformed},
 		{"Bearer twice", "Bearer Bearer " + rs.sign(t, good()), whyMalformed},
 		{"critical header", withCritical(t, rs), whySignature},
+		{"critical header of nothing", withHeader(t, rs, "crit", []string{}), whyMalformed},
+		{"critical header that is null", withHeader(t, rs, "crit", nil), whyMalformed},
+		{"Crit", withHeader(t, rs, "Crit", []string{"x-new"}), whyMalformed},
+		{"Kid", withHeader(t, rs, "Kid", "x"), whyMalformed},
+		{"ALG", withHeader(t, rs, "ALG", "none"), whyMalformed},
+		{"kid with the sign of Kelvin", withHeader(t, rs, "\u212aid", "x"), whyMalformed},
+		{"kid twice", doubled(t, rs, `"kid":"r"`), whyMalformed},
+		{"AUD", changed("AUD", "outboxweb"), whyMalformed},
+		{"AUD of another's", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"aud": "them"}), `"AUD":"outboxweb"`)), whyMalformed},
+		{"Iss", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"iss": "them"}), `"Iss":"`+issuer+`"`)), whyMalformed},
+		{"EXP", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"exp": now.Unix() - 1}), fmt.Sprintf(`"EXP":%d`, now.Unix()+300))), whyMalformed},
+		{"NBF", changed("NBF", 0), whyMalformed},
+		{"iAt", changed("iAt", 0), whyMalformed},
+		{"Jti", changed("Jti", 0), whyMalformed},
+		{"sub with a long s", changed("\u017fub", "bea"), whyMalformed},
+		{"Email", changed("Email", "bea"), whyMalformed},
+		{"Email_Verified", changed("Email_Verified", true), whyMalformed},
+		{"groups with a long s", changed("group\u017f", "ops"), whyMalformed},
+		{"aud twice", rawSigned(t, rs, claimsAnd(t, good(), `"aud":"outboxweb"`)), whyMalformed},
+		{"aud twice, once escaped", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"aud": "them"}), `"\u0061ud":"outboxweb"`)), whyMalformed},
+		{"a claim of no meaning twice", rawSigned(t, rs, claimsAnd(t, good(), `"x":{"y":1,"y":2}`)), whyMalformed},
+		{"a list of claims", rawSigned(t, rs, "["+string(asJSON(t, good()))+"]"), whyMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantDenied(t, g, told, asserting(c.text), c.why, "ssertion") })
 	}
@@ -307,6 +329,29 @@ func withCritical(t testing.TB, s signer) string {
 	return signedBy(t, by, asJSON(t, good()))
 }
 
+// withHeader signs with another parameter in the header.
+func withHeader(t testing.TB, s signer, name string, value any) string {
+	t.Helper()
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signedBy(t, by, asJSON(t, good()))
+}
+
+// doubled has a member of the header, as it is written, a second time.
+func doubled(t testing.TB, s signer, member string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(s.sign(t, good()), ".")
+	return encoded([]byte(`{"alg":"RS256",`+member+`,`+member+`}`)) + "." + rest
+}
+
+// claimsAnd are claims with another member behind them, as it is written.
+func claimsAnd(t testing.TB, claims map[string]any, member string) string {
+	t.Helper()
+	return strings.TrimSuffix(string(asJSON(t, claims)), "}") + "," + member + "}"
+}
+
 func rawSigned(t testing.TB, s signer, payload string) string {
 	t.Helper()
 	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
@@ -334,11 +379,22 @@ func TestAssertion_claimsByPath(t *testing.T) {
 	s := newSigner(t, "e", jose.ES256)
 	c := jwtConfig(newKeyServer(t, s).URL)
 	c.UserClaim, c.GroupsClaim = "https://example.org/user", "custom.realm.groups"
-	g, _ := gate(t, c)
+	g, told := gate(t, c)
 	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "email": nil,
 		"custom": map[string]any{"realm": map[string]any{"groups": []string{"ops"}}}}))), "bea", outbox.RoleOperator, "ops")
 	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom": "none"}))), "bea", outbox.RoleViewer)
 	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom.realm.groups": "ops"}))), "bea", outbox.RoleOperator, "ops")
+	for _, claims := range []map[string]any{
+		{"https://example.org/USER": "bea"},
+		{"Custom.Realm.Groups": "ops"},
+		{"Custom": "none"},
+		{"custom": map[string]any{"Realm": map[string]any{"groups": []string{"ops"}}}},
+		{"custom": map[string]any{"realm": map[string]any{"Groups": []string{"ops"}}}},
+	} {
+		claims["https://example.org/user"] = "bea"
+		wantDenied(t, g, told, asserting(s.sign(t, good(claims))), whyMalformed, "could be taken for")
+	}
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "other": map[string]any{"Sub": 1, "AUD": 2}, "Email": "x"}))), "bea", outbox.RoleViewer)
 }
 
 func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
