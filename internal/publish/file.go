@@ -3,6 +3,7 @@ package publish
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,13 @@ import (
 // filePublisher appends events to a file, one CloudEvent a line. The file is
 // opened and locked for each batch, so that a process that holds the pair no
 // more, or a tool that moved the file away, is no trouble.
+//
+// Only a file that holds events of outboxweb is continued: whatever else the
+// path leads to by mistake is left as it is.
 type filePublisher struct {
 	settings fileSettings
 	timeout  time.Duration // of waiting for the lock
+	left     fs.FileInfo   // the file as this publisher left it; nil before its first batch
 }
 
 func (p *filePublisher) Publish(ctx context.Context, events []*Event) (int, error) {
@@ -58,7 +63,7 @@ func (p *filePublisher) append(ctx context.Context, lines []byte) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // what counts was synced; this also unlocks
-	size, err := endOfLines(f)
+	size, err := p.endOfLines(f, lines)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (p *filePublisher) append(ctx context.Context, lines []byte) error {
 		if f, err = p.lock(ctx); err != nil {
 			return err
 		}
-		if size, err = endOfLines(f); err != nil {
+		if size, err = p.endOfLines(f, lines); err != nil {
 			return err
 		}
 	}
@@ -81,10 +86,10 @@ func (p *filePublisher) append(ctx context.Context, lines []byte) error {
 		// A part of the lines would stand before the whole of them.
 		return errors.Join(err, f.Truncate(size))
 	}
-	if size == 0 {
-		return syncDirectory(p.settings.path)
+	if p.left, err = f.Stat(); err != nil || size > 0 {
+		return err
 	}
-	return nil
+	return syncDirectory(p.settings.path)
 }
 
 func write(f *os.File, lines []byte) error {
@@ -101,10 +106,7 @@ func (p *filePublisher) lock(ctx context.Context) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	for {
-		if info, err := os.Stat(p.settings.path); err == nil && !info.Mode().IsRegular() {
-			return nil, errors.New("it is no regular file")
-		}
-		f, err := os.OpenFile(p.settings.path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0o600)
+		f, err := openRegular(p.settings.path)
 		if err != nil {
 			return nil, err
 		}
@@ -121,13 +123,47 @@ func (p *filePublisher) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
+// openRegular opens a regular file, or makes it. What is none is not even
+// opened, since to open a device may do something; a link that takes its place
+// in that moment is not followed.
+func openRegular(path string) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, notRegular(info.Mode())
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, notRegular(fs.ModeSymlink)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func notRegular(mode fs.FileMode) error {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return errors.New("it is a symbolic link, and links are not followed; give the publisher the path of the file itself, or remove the link")
+	case mode.IsDir():
+		return errors.New("it is a directory; give the publisher the path of a file in it")
+	}
+	return errors.New("it is a device, a named pipe or a socket; give the publisher the path of a regular file")
+}
+
 // isAt reports whether the path still names the file.
 func isAt(f *os.File, path string) (bool, error) {
 	opened, err := f.Stat()
 	if err != nil {
 		return false, err
 	}
-	named, err := os.Stat(path)
+	named, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -156,39 +192,110 @@ func waitForLock(ctx context.Context, f *os.File) error {
 }
 
 // lineStart is how each line begins that this package writes.
-const lineStart = `{"specversion":"1.0",`
+const lineStart = `{"specversion":"1.0","id":"`
 
-// endOfLines cuts off a last line that a crash left unfinished, and returns
-// the size of the file. A file that ends in anything else is not ours to cut.
-func endOfLines(f *os.File) (int64, error) {
+// longestLine is longer than any line that this package writes, in bytes: an
+// event comes in a request of 16 MiB at the most.
+const longestLine = 32 << 20
+
+var errForeign = errors.New("its last line is not an event that outboxweb wrote, so nothing is written to it; give the publisher another path, or move the file away")
+
+// endOfLines makes sure that the file is one of outboxweb's, cuts off a last line
+// that a crash left unfinished, and returns the size of the file. A file of
+// something else is errForeign and stays as it is. next is what is to be written.
+func (p *filePublisher) endOfLines(f *os.File, next []byte) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return 0, err
 	}
 	size := info.Size()
-	var last [1]byte
-	if _, err := f.ReadAt(last[:], size-1); err != nil {
-		return 0, err
-	}
-	if last[0] == '\n' {
+	if p.left != nil && os.SameFile(info, p.left) && size == p.left.Size() {
 		return size, nil
 	}
-	start, err := lastLine(f, size)
+	whole, err := lastLine(f, size) // the end of the whole lines
 	if err != nil {
 		return 0, err
 	}
-	head := make([]byte, min(size-start, int64(len(lineStart))))
-	if _, err := f.ReadAt(head, start); err != nil {
+	if whole > 0 {
+		start, err := lastLine(f, whole-1)
+		if err != nil {
+			return 0, err
+		}
+		if err := foreignUnless(isEvent(f, start, whole)); err != nil {
+			return 0, err
+		}
+	}
+	if whole == size {
+		return size, nil
+	}
+	if err := foreignUnless(isUnfinished(f, whole, size, next)); err != nil {
 		return 0, err
 	}
-	// After a power failure there may be zeros where data had not arrived.
-	if !strings.HasPrefix(lineStart, string(bytes.TrimRight(head, "\x00"))) {
-		return 0, errors.New("it ends in a line that is not an event of outboxweb and has no end; give another path, or end the line")
-	}
-	return start, f.Truncate(start)
+	return whole, f.Truncate(whole)
 }
 
-// lastLine is where the last line of a file begins that has no end.
+func foreignUnless(ours bool, err error) error {
+	if err == nil && !ours {
+		return errForeign
+	}
+	return err
+}
+
+// isEvent reports whether a line of a file, with its end, is an event that this
+// package wrote: a CloudEvent whose id is the position of the event in it, or a
+// made-up one.
+func isEvent(f io.ReaderAt, start, end int64) (bool, error) {
+	if end-start > longestLine {
+		return false, nil
+	}
+	line := make([]byte, end-start)
+	if _, err := f.ReadAt(line, start); err != nil {
+		return false, err
+	}
+	var e struct {
+		ID, Type string
+		Data     struct {
+			Position  int64
+			EventType string `json:"event_type"`
+		}
+	}
+	if !bytes.HasPrefix(line, []byte(lineStart)) || json.Unmarshal(line, &e) != nil || e.Type != e.Data.EventType {
+		return false, nil
+	}
+	return e.Type == TestType || e.Data.Position > 0 && e.ID == strconv.FormatInt(e.Data.Position, 10), nil
+}
+
+// isUnfinished reports whether what stands from start to the end of a file is a
+// line that this package began. Behind whole lines of ours that is any beginning
+// of one, or zeros, which there may be after a power failure where data had not
+// arrived. Where there is nothing else it must be of the same source as next.
+func isUnfinished(f io.ReaderAt, start, size int64, next []byte) (bool, error) {
+	head := make([]byte, min(size-start, 4096))
+	if _, err := f.ReadAt(head, start); err != nil {
+		return false, err
+	}
+	if start > 0 {
+		text := string(bytes.TrimRight(head, "\x00"))
+		return strings.HasPrefix(text, lineStart) || strings.HasPrefix(lineStart, text), nil
+	}
+	source := sourceOf(head)
+	return source != nil && bytes.Equal(source, sourceOf(next)), nil
+}
+
+// sourceOf is the source of an event as its line has it, nil where a text does
+// not begin like a line that tells it.
+func sourceOf(text []byte) []byte {
+	rest, found := bytes.CutPrefix(text, []byte(lineStart))
+	_, rest, told := bytes.Cut(rest, []byte(`","source":"`))
+	source, _, ended := bytes.Cut(rest, []byte(`","`))
+	if !found || !told || !ended {
+		return nil
+	}
+	return source
+}
+
+// lastLine is where the last line of the first size bytes of a file begins that
+// has no end there: behind the last end of a line, or at 0.
 func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	block := make([]byte, 64<<10)
 	for end := size; end > 0; {
