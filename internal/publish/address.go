@@ -3,21 +3,38 @@ package publish
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
-// privateNetworks are those that netip does not tell from the internet by
-// itself, or that lead to other addresses.
-var privateNetworks = func() []netip.Prefix {
-	var list []netip.Prefix
-	for _, text := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2001:db8::/32", "2002::/16", "fec0::/10",
-	} {
-		list = append(list, netip.MustParsePrefix(text))
+// specialNetworks are those of IANA's registries of special-purpose addresses
+// that netip does not tell from the internet by itself, or that lead to other
+// addresses, and one that a cloud keeps for its machines.
+var specialNetworks = prefixes(
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+	"168.63.129.16/32", // Azure's platform, for each machine there
+	"2001::/23",        // protocols, Teredo among them
+	"2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
+)
+
+var (
+	// global is what IANA gives out of IPv6 for the internet. All else is
+	// special or nobody's, such as 5f00::/16, and the addresses that are
+	// translated to IPv4 (::ffff:0:0:0/96) or embed one (::/96, 64:ff9b:1::/48).
+	global = netip.MustParsePrefix("2000::/3")
+	// translated leads to the IPv4 address in its last 32 bits: where a network
+	// has IPv6 alone, the whole internet of IPv4 is there (RFC 6052).
+	translated = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParsePrefix(text)
 	}
 	return list
-}()
+}
 
 // refusePrivate is the Control of a net.Dialer that goes to addresses of the
 // internet alone. It sees the address that a name was resolved to, so a name
@@ -35,13 +52,12 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if !a.IsGlobalUnicast() || a.IsPrivate() {
+	if translated.Contains(a) {
+		bytes := a.As16()
+		a = netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !global.Contains(a) {
 		return false
 	}
-	for _, network := range privateNetworks {
-		if network.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(specialNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
