@@ -136,3 +136,90 @@ func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
 		t.Errorf("got error %v, want that the database is busy", err)
 	}
 }
+
+// twoProjections makes the files of two, the first of which has more in its
+// schema.
+func twoProjections(t *testing.T, more string) string {
+	t.Helper()
+	const handler = "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
+	other := strings.NewReplacer("projection: p", "projection: q", "tables: t", "tables: u", "table t ", "table u ", "into t ", "into u ").Replace(head + handler)
+	return writeFiles(t, "p.sql", head+more+handler, "q.sql", other)
+}
+
+const bumps = `create function bump() returns trigger language plpgsql as $$
+declare
+  total bigint;
+begin
+  -- on: a comment
+  select count(*) into total from t where campaign_id = new.campaign_id for no key update;
+  if tg_op = 'UPDATE' then
+    insert into t (campaign_id, n) values (new.campaign_id, total) on conflict do nothing;
+  end if;
+  update only t set n = n + 1 where campaign_id = new.campaign_id returning n into total;
+  return new;
+end $$;
+`
+
+// A projection is cleared, rebuilt and paused alone, so its triggers must not
+// reach into another one's tables.
+func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
+	t.Parallel()
+	trigger := func(body string) string {
+		return "create trigger r after insert on t begin\n" + body + "\nend;\n"
+	}
+	runs := "create trigger r after insert or update of n on t for each row execute function bump();\n"
+	function := func(body string) string {
+		return "-- schema @postgres\ncreate function bump() returns trigger language plpgsql as $f$ begin\n" + body + "\nreturn new; end $f$;\n" + runs
+	}
+	const theirs = `changes table "u", which -- tables does not list; a projection changes its own tables only`
+	for _, c := range []struct{ name, more, says string }{
+		{"an insert", trigger("insert into u (campaign_id) values (new.campaign_id);"), "6: this trigger " + theirs},
+		{"or replace", trigger("insert or replace into u (campaign_id) values (new.campaign_id);"), theirs},
+		{"replace", trigger("replace into u (campaign_id) values (new.campaign_id);"), theirs},
+		{"an update", trigger("select 1;\nupdate or ignore U set n = 1;"), `7: this trigger changes table "u"`},
+		{"a delete", trigger("delete from \"u\" where campaign_id = new.campaign_id;"), theirs},
+		{"a schema before it", trigger("delete from main.u;"), `changes table "main.u"`},
+		{"the engine's table", trigger("update projection_watermarks set applied_seq = 0;"), `changes table "projection_watermarks"`},
+		{"an own table", trigger("update t set n = 1 where campaign_id = new.campaign_id;"), ""},
+		{"an own table, on update", "create trigger r after update of n on t when new.n > 1 begin update t set n = 1; end;\n", ""},
+		{"a function", function("update u set n = 1;"), "7: this function " + theirs},
+		{"a function that reads into a variable", "-- schema @postgres\n" + bumps + runs, ""},
+		{"a function in quotes", "-- schema @postgres\ncreate function f() returns int language sql as 'delete from u where n = ''1'' returning n';\n", "this function " + theirs},
+		{"a function with parameters", "-- schema @postgres\ncreate function f(a int) returns int language sql as $$ select $1 + 1 $$;\n", ""},
+		{"a text", function("execute format('update %I set n = 1', 'u');"), "7: this function makes a statement from a text"},
+		{"more than rows", function("truncate u;"), "7: this function does more than change rows: truncate"},
+		{"another language", "-- schema @postgres\ncreate function f() returns int language plperl as $$ 1 $$;\n", `function "f" is written in plperl`},
+		{"a body that hides", "-- schema @postgres\ncreate function f() returns int language sql as e'select 1';\n", "write the body of this function between $$ and $$"},
+		{"a function of nobody", "-- schema @postgres\n" + runs, `this trigger runs function "bump", which no schema above it in this file creates`},
+		{"a function of the database", "-- schema @postgres\ncreate trigger r before update on t for each row execute function suppress_redundant_updates_trigger();\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Check(t.Context(), twoProjections(t, c.more))
+			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+// What a function changes belongs to the projection that creates it.
+func TestCheck_keepsFunctionsApart(t *testing.T) {
+	t.Parallel()
+	p := head + "-- schema @postgres\n" + bumps + "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
+	q := strings.NewReplacer("projection: p", "projection: q", "tables: t", "tables: u", "table t ", "table u ", " t ", " u ").Replace(p)
+	caller := strings.NewReplacer("projection: p", "projection: q", "tables: t", "tables: u", "table t ", "table u ").Replace(head) +
+		"-- on: a @sqlite\ninsert into u (campaign_id) values (:campaign_id);\n-- on: a @postgres\ninsert into u (campaign_id, n) values (:campaign_id, bump());\n"
+	for says, second := range map[string]string{
+		`q.sql:6: function "bump" also belongs to projection "p"`: q,
+		`q.sql:8: function "bump" belongs to projection "p"`:      caller,
+		"": strings.ReplaceAll(q, "bump", "bump_u"),
+	} {
+		for _, names := range [][]string{{"p.sql", "q.sql"}, {"z.sql", "q.sql"}} { // whichever is read first
+			_, err := Check(t.Context(), writeFiles(t, names[0], p, names[1], second))
+			if says == "" && err != nil || says != "" && names[0] == "p.sql" && (err == nil || !strings.Contains(err.Error(), says)) || says != "" && err == nil {
+				t.Errorf("error %v, want %q", err, says)
+			}
+		}
+	}
+}

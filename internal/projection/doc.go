@@ -34,7 +34,8 @@
 //
 //   - schema creates the tables, and indexes and triggers on them. Every table
 //     has a column campaign_id, so that one campaign can be cleared and rebuilt
-//     alone.
+//     alone. Triggers change the projection's own tables only; on PostgreSQL
+//     they run functions that the same file creates in sql or plpgsql.
 //   - on: lists event types. The statements run in order for each event of
 //     these types. A type is written in full, or is * for all, or prefix.* for
 //     all that begin with "prefix.". Several sections may name one type; each

@@ -79,6 +79,7 @@ var (
 // lexer cuts a file into tokens.
 type lexer struct {
 	src    string
+	body   bool // of a function: without directives and bindings, and with parameters of its own
 	pos    int
 	line   int
 	tokens []token
@@ -87,6 +88,10 @@ type lexer struct {
 // lex reads a whole file. The error is a *lineError.
 func lex(src string) ([]token, error) {
 	l := &lexer{src: src, line: 1}
+	return l.all()
+}
+
+func (l *lexer) all() ([]token, error) {
 	for l.pos < len(l.src) {
 		if err := l.next(); err != nil {
 			return nil, err
@@ -149,6 +154,8 @@ func (l *lexer) comment() error {
 	rest = strings.TrimRight(rest, " \t\r")
 	before := l.src[strings.LastIndexByte(l.src[:l.pos], '\n')+1 : l.pos]
 	switch {
+	case l.body:
+		l.skip(l.pos + len(rest))
 	case before != "" && strings.TrimSpace(before) == "" && indented.MatchString(rest):
 		return faultf(l.line, "a header or section begins at the start of its line, not behind blanks")
 	case before != "":
@@ -226,6 +233,10 @@ func (l *lexer) dollar() error {
 		l.add(punct, end)
 		return nil
 	}
+	if l.body {
+		l.add(number, end)
+		return nil
+	}
 	return faultf(l.line, "%s is a numbered parameter; name the value instead, such as :campaign_id or :payload.name", l.src[l.pos:end])
 }
 
@@ -236,7 +247,7 @@ func (l *lexer) colon() error {
 		l.add(punct, l.pos+2)
 		return nil
 	}
-	if len(rest) < 2 || !isNameStart(rest[1]) {
+	if l.body || len(rest) < 2 || !isNameStart(rest[1]) {
 		l.add(punct, l.pos+1)
 		return nil
 	}

@@ -72,6 +72,9 @@ func (s *Set) add(p *Projection) error {
 				}
 			}
 		}
+		if err := p.checkFunctions(other); err != nil {
+			return err
+		}
 	}
 	s.projections = append(s.projections, p)
 	s.triggers = s.triggers || p.triggers

@@ -41,7 +41,8 @@ type parser struct {
 	types   []string
 	digest  *digest
 
-	created []*table
+	created   []*table
+	functions []function // that schemas create, those for the other dialect among them
 }
 
 var (

@@ -32,6 +32,7 @@ func (r *parser) addSchema(statements [][]token) error {
 		if err != nil {
 			return err
 		}
+		r.noteCalls(tokens)
 		if !r.active {
 			continue
 		}
@@ -61,10 +62,15 @@ func (r *parser) checkSchema(tokens []token) (string, error) {
 			return object, err
 		}
 		return object, r.remember(t)
-	case "index", "trigger":
+	case "index":
 		return object, r.checkOn(tokens)
+	case "trigger":
+		if err := r.checkOn(tokens); err != nil {
+			return object, err
+		}
+		return object, r.checkTrigger(tokens)
 	case "function":
-		return object, nil
+		return object, r.checkFunction(tokens)
 	}
 	return "", faultf(first.line, "a schema creates tables, indexes and triggers, not %s", object)
 }

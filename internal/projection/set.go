@@ -22,12 +22,14 @@ type Projection struct {
 	EventTypes       []string    // as written, wildcards too, each once
 	SchemaStatements []Statement // in order; running them again changes nothing
 
-	file     string
-	tables   []*table
-	sections []*section
-	digests  []*digest
-	triggers bool // the schema makes the database run code of its own
-	covers   bool // the digests are of all columns
+	file      string
+	tables    []*table
+	sections  []*section
+	digests   []*digest
+	functions []function // that its schema creates
+	calls     []function // that its statements may call
+	triggers  bool       // the schema makes the database run code of its own
+	covers    bool       // the digests are of all columns
 }
 
 // Set is the projections a process works with. It is safe for concurrent use.

@@ -119,6 +119,7 @@ func (r *parser) addHandler(statements [][]token) error {
 		if err := r.checkHandler(tokens, args); err != nil {
 			return err
 		}
+		r.noteCalls(tokens)
 		s.statements = append(s.statements, &handlerStatement{Statement: st, projection: r.p, args: args, bounded: bounded(tokens)})
 	}
 	if !r.active {
