@@ -49,10 +49,12 @@ type streams struct {
 	err io.Writer
 }
 
-// run parses args, runs the command and returns the exit code.
+// run parses args, runs the command and returns the exit code. Nothing is
+// written that a terminal would obey.
 func run(ctx context.Context, args []string, std streams) int {
 	var c cli
-	parser := newParser(&c, std)
+	parser := newParser(&c, std) // help asks the terminal how wide it is
+	std.out, std.err = visible{std.out}, visible{std.err}
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		fmt.Fprintln(std.err, "outboxweb:", usageSentence(err))

@@ -23,7 +23,11 @@ type progress struct {
 
 func (a *app) progress(label string) *progress {
 	p := &progress{label: label, start: time.Now()}
-	if f, ok := a.err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+	w := a.err
+	if v, ok := w.(visible); ok { // which would not let the bar draw itself anew
+		w = v.w
+	}
+	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		p.w = f
 	}
 	return p

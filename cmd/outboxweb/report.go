@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -91,8 +90,6 @@ func (c *reportCmd) rows(ctx context.Context, st *store.Store, status outbox.Sta
 	return rows, nil
 }
 
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
-
 func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
@@ -122,7 +119,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
 	for _, c := range blocked {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), c.Why(s.AsOf, s.Surroundings()))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
 	}
 	t.Flush()
 }

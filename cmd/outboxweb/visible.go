@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"io"
+	"text/tabwriter"
 	"unicode"
+	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
 )
 
-// visible writes JSON with what a terminal would obey, or would not show as it
-// stands, as the escapes that mean the same: JSON itself asks for those below the
-// space only. Each Write must be of whole characters.
+// visible writes what a terminal would obey, or would not show as it stands, as
+// JSON's escapes, which mean the same within JSON. Ends of lines and tabs stay,
+// and so do bytes that are no characters: they may be part of one that two
+// writes share.
 type visible struct{ w io.Writer }
 
 func (v visible) Write(text []byte) (int, error) {
@@ -18,12 +21,14 @@ func (v visible) Write(text []byte) (int, error) {
 		return v.w.Write(text)
 	}
 	var b bytes.Buffer
-	for _, r := range string(text) {
+	for rest := text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
 		if hides(r) {
 			b.WriteString(outbox.EscapeRune(r))
 		} else {
-			b.WriteRune(r)
+			b.Write(rest[:size])
 		}
+		rest = rest[size:]
 	}
 	if _, err := v.w.Write(b.Bytes()); err != nil {
 		return 0, err
@@ -32,5 +37,21 @@ func (v visible) Write(text []byte) (int, error) {
 }
 
 func hides(r rune) bool {
-	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
+
+// columns aligns what is written to it, cells with tabs between them, as it will
+// be seen.
+type columns struct {
+	visible
+	cells *tabwriter.Writer
+}
+
+// table makes columns that are written to w when they are flushed.
+func table(w io.Writer) columns {
+	cells := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	return columns{visible{cells}, cells}
+}
+
+// Flush writes the rows so far; those to come are aligned anew.
+func (c columns) Flush() error { return c.cells.Flush() }

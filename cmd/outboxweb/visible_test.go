@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
 )
 
 // A log as JSON says what was said, and has nothing that a terminal obeys.
@@ -26,5 +31,68 @@ func TestLogger_ofJSONShowsEverything(t *testing.T) {
 	}
 	if n, err := (visible{io.Discard}).Write([]byte("\u202e")); n != 3 || err != nil {
 		t.Errorf("it wrote %d, %v", n, err)
+	}
+}
+
+// obeyed is what a terminal would obey, or would turn the text around.
+const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
+
+// A journal may hold such names from before they were refused.
+func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	if _, err := d.st.PauseCampaign(t.Context(), order("why\x1b[2J "+obeyed), "c-1"); err != nil {
+		t.Fatal(err)
+	}
+	d.ended(outbox.RunVerify, outbox.RunFailed, "boom "+obeyed, outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: obeyed})
+	journal := dbtest.Open(t, d.JournalDB)
+	if _, err := journal.Exec("drop trigger events_refuse_update"); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "run_results"} {
+		if _, err := journal.Exec("update "+table+" set campaign_id = $1 where campaign_id = 'c-1'", "c-1"+obeyed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, change := range []string{
+		"update publisher_progress set last_error = $1, destination = $1", "update projection_apply_outbox set status = 'dead', event_type = $1, last_error = $1, fingerprint = $1", "update runs set reason = $1, requested_by = $1",
+	} {
+		if _, err := journal.Exec(change, obeyed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	databases := []string{"--journal-db", d.JournalDB, "--projections-db", d.ProjectionsDB}
+	for _, command := range [][]string{
+		{"report", "--limit", "50"}, {"campaigns", "list"}, {"publishers", "list"}, {"publishers", "show", "scenes/archive"}, {"failures", "list"}, {"failures", "projections"},
+		{"runs", "list"}, {"runs", "show", "1"}, {"gaps", "list"}, {"operations", "list"}, {"projections", "list"}, {"projections", "status"}, {"check"}, {"token", "list"},
+		{"digest", "--campaign", "c-1" + obeyed}, {"campaigns", "pause", "c-1" + obeyed}, {"campaigns", "resume", "none" + obeyed}, {"campaigns", "replay", "none" + obeyed}, {"skip", "none" + obeyed, "1"},
+		{"publishers", "show", obeyed}, {"publishers", "show", "a/" + obeyed}, {"failures", "note", obeyed, obeyed}, {"runs", "start", "verify", "--campaign", obeyed}, {obeyed}, {"report", "--" + obeyed},
+		{"report", "--status", obeyed}, {"append", obeyed}, {"projections", "check", obeyed}, {"--journal-db", obeyed, "report"}, {"--config", obeyed, "report"}, {"token", "create", "--note", obeyed},
+	} {
+		for _, more := range [][]string{nil, {"--json"}} {
+			var out, errs strings.Builder
+			run(t.Context(), slices.Concat(databases, command, more), streams{in: strings.NewReader(`{"event_type":"` + obeyed + `"}` + "\n{" + obeyed), out: &out, err: &errs})
+			for _, text := range []string{out.String(), errs.String()} {
+				if strings.ContainsFunc(text, hides) {
+					t.Errorf("%+q prints %+q", command, text)
+				}
+			}
+			if len(more) > 0 && strings.HasPrefix(out.String(), "{") && !json.Valid([]byte(out.String())) {
+				t.Errorf("%+q --json prints %s", command, out.String())
+			}
+			if more == nil && out.Len()+errs.Len() == 0 {
+				t.Errorf("%+q prints nothing", command)
+			}
+		}
+	}
+}
+
+func TestTable_alignsWhatIsSeen(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	rows := table(&out)
+	fmt.Fprint(rows, "a\u202e\tb\nlonger than that\tc\n")
+	if err := rows.Flush(); err != nil || out.String() != "a\\u202e           b\nlonger than that  c\n" {
+		t.Errorf("it is %q, %v", out.String(), err)
 	}
 }

@@ -218,7 +218,7 @@ func (w *webhook) explain(err error) error {
 // judge says what an answer means.
 func judge(response *http.Response, answer []byte, now time.Time) error {
 	status := response.StatusCode
-	text := strings.TrimSpace(response.Status)
+	text := oneLine([]byte(response.Status))
 	if shown := oneLine(answer); shown != "" {
 		text += ": " + shown
 	}

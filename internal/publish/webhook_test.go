@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -364,6 +366,25 @@ func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
 		t.Errorf("an error of %d bytes", n)
 	}
 	<-done
+}
+
+func TestWebhook_showsAStatusLineAsPrintableText(t *testing.T) {
+	t.Parallel()
+	server := newReceiver(t, func(w http.ResponseWriter, _ request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		if _, err := io.WriteString(connection, "HTTP/1.1 400 no\x1b[31m\u009b \x9b\u202ered\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			t.Error(err)
+		}
+	})
+	blame := refused(t, server.hook(t), 1, 1, 0, outbox.EventError, "answered 400 no [31m red")
+	if !utf8.ValidString(blame.Error()) || strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("it says %+q", blame)
+	}
 }
 
 func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
