@@ -264,9 +264,9 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	b.shows("projection aside", lists["/projections/aside?state=quarantined&limit=200"], hostile, sees)
 	b.shows("failures", lists["/failures?status=all&limit=200"], hostile, func(text string) string { return sees(asType(text)) })
 	b.shows("audit", lists["/audit?limit=200"], hostile, sees)
-	b.shows("audit", lists["/audit?limit=200"], hostileControls, sees)
+	b.shows("audit", lists["/audit?limit=200"], slices.Concat(hostileTurning, hostileControls), sees)
 
-	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u202egnp.exe\u202c", "שלום עולם"} // each on every page about it
+	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u200bzero\u200b", "שלום עולם"} // each on every page about it
 	every, step := 2, 1
 	if testing.Short() {
 		every, step, nasty = 12, 7, nasty[:1]

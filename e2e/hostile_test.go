@@ -38,11 +38,15 @@ var hostile = []string{
 	// other spellings
 	`+ADw-script+AD4-hostile(63)+ADw-/script+AD4-`, `&lt;script&gt;hostile(64)&lt;/script&gt;`, `&#x3c;img src=x onerror=hostile(65)&#x3e;`, `%3Cscript%3Ehostile(66)%3C/script%3E`, `\u003cscript\u003ehostile(67)\u003c/script\u003e`, `\x3cscript\x3ehostile(68)\x3c/script\x3e`, "\uff1cscript\uff1ehostile(69)\uff1c/script\uff1e", "<scr\u0131pt>hostile(70)</scr\u0131pt>",
 	// what turns, hides or piles up
-	"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "שלום עולם", "مرحبا 123 abc", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0", "a\u0085b\u009b31m",
+	"שלום עולם", "مرحبا 123 abc", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0",
 	// spreadsheets and databases
 	`=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example/71","x")`, `+1+1`, `-1+1`, `@SUM(1)`, " =1+1", "\u00a0=1+1", "＝1+1", "＋1", "－1", "＠x", "﹦1", "\u200b=1+1", `'=1`, `' or 1=1 --`, `"; drop table events; --`, `a;=1+1`, `null`, `undefined`, `NaN`, `__proto__`, `[object Object]`,
 	strings.Repeat("long", 50), strings.Repeat("é", 100), strings.Repeat("<b>", 66),
 }
+
+// hostileTurning are more that no id may have, for places where any line may
+// stand.
+var hostileTurning = []string{"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "a\u0085b\u009b31m"}
 
 // hostileControls are more, for places where line ends and the like may stand.
 var hostileControls = []string{
@@ -50,7 +54,10 @@ var hostileControls = []string{
 	"java\tscript:hostile(81)", "java\nscript:hostile(82)", "\x01javascript:hostile(83)", "<scr\x08ipt>hostile(84)</scr\x08ipt>", "\x02\x0b\x0c\x1f\x7f", "<img\x0csrc=x\x0conerror=hostile(85)>",
 }
 
-var hostileAnywhere = slices.Concat(hostile, hostileControls)
+var (
+	hostileLines    = slices.Concat(hostileTurning, hostile)
+	hostileAnywhere = slices.Concat(hostile, hostileTurning, hostileControls)
+)
 
 // asType is a text as the type of an event, which has neither spaces nor stars.
 func asType(text string) string { return strings.NewReplacer(" ", "/", "*", "×").Replace(text) }
@@ -65,8 +72,8 @@ func hostileProjections() map[string]string {
 	file := func(name, onFailure, field string) string {
 		var b strings.Builder
 		fmt.Fprintf(&b, "-- projection: %s\n-- tables: %[1]s_notes\n%s\n-- schema\ncreate table %[1]s_notes (\n  campaign_id text not null,\n  seq bigint not null,\n  note text not null,\n  n bigint,\n", name, onFailure)
-		for i, text := range hostile {
-			fmt.Fprintf(&b, "  constraint \"%s\" check (n <> %d),\n", strings.ReplaceAll(text, `"`, `""`), hostileColumn+i)
+		for i := range hostile {
+			fmt.Fprintf(&b, "  constraint \"%s\" check (n <> %d),\n", strings.ReplaceAll(hostileLines[i], `"`, `""`), hostileColumn+i)
 		}
 		fmt.Fprintf(&b, "  primary key (campaign_id, seq)\n);\n\n-- on: *\ninsert into %s_notes (campaign_id, seq, note, n) values (:campaign_id, :seq, :payload.note!, :payload.%s);\n", name, field)
 		return b.String()
@@ -83,7 +90,7 @@ func hostileEvents(i int) []map[string]any {
 		all[one] = map[string]any{"as text": one, "as JSON": js(map[string]any{one: one})}
 	}
 	tags := map[string]string{}
-	for _, one := range hostile {
+	for _, one := range hostileLines {
 		tags[one] = one
 	}
 	event := func(payload map[string]any) map[string]any {
@@ -140,6 +147,12 @@ topics:
 			t.Fatalf("events of campaign %q: %d %s", text, a.status, a.body)
 		}
 	}
+	for _, text := range hostileTurning {
+		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"event_type": "a", "payload": map[string]any{}})
+		if a.status != http.StatusUnprocessableEntity {
+			t.Errorf("an event of campaign %+q: %d %s", text, a.status, a.body)
+		}
+	}
 	s.awaitSummary(t, "each campaign has a dead head", func(sum summary) bool {
 		return sum.Counts.Dead == int64(len(hostile)) && sum.Counts.Processing+sum.Counts.Failed+int64(sum.Campaigns.Leased) == 0
 	})
@@ -158,7 +171,7 @@ func hostileActs(t *testing.T, s *server, d databases) {
 	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": together(hostileControls, 500)[0]})
 	awaitEnd(t, s, 1)
-	for i, reason := range together(hostile, 500) {
+	for i, reason := range together(hostileLines, 500) {
 		s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": hostile[i], "reason": reason})
 		awaitEnd(t, s, int64(i+2))
 	}
@@ -170,13 +183,13 @@ func hostileActs(t *testing.T, s *server, d databases) {
 		s.post(t, http.StatusOK, "/api/v1/failures/groups/note", map[string]any{"fingerprint": g.Fingerprint, "note": hostileAnywhere[i%len(hostileAnywhere)], "reason": hostileAnywhere[len(hostileAnywhere)-1-i%len(hostileAnywhere)]})
 	}
 	rows := []map[string]any{{"campaign_id": hostile[1], "seq": 2}, {"campaign_id": hostile[2], "seq": 2}}
-	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"rows": rows, "canary": true, "reason": together(hostile, 500)[0]})
+	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"rows": rows, "canary": true, "reason": together(hostileLines, 500)[0]})
 	awaitOperation(t, s, 1)
 	skipped := hostile[skippedCampaign]
-	s.post(t, http.StatusOK, "/api/v1/rows/"+url.PathEscape(skipped)+"/2/skip", map[string]any{"reason": together(hostile, 500)[1], "confirm": "skip " + skipped + " 2"})
-	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostile, 500)[2]})
+	s.post(t, http.StatusOK, "/api/v1/rows/"+url.PathEscape(skipped)+"/2/skip", map[string]any{"reason": together(hostileLines, 500)[1], "confirm": "skip " + skipped + " 2"})
+	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostileLines, 500)[2]})
 	s.post(t, http.StatusOK, "/api/v1/publishers/picked/file/pause", map[string]any{"reason": together(hostileControls, 500)[0]})
-	for i, reason := range hostileAnywhere[:len(hostile)] {
+	for i, reason := range hostileLines[:len(hostile)] {
 		s.pauseWith(t, hostile[i], reason, cmp.Or(strings.ToValidUTF8(strings.Map(printable, reason), ""), "key"))
 	}
 	for _, reason := range hostileControls {

@@ -8,15 +8,19 @@ import (
 	"outboxweb/web/templates"
 )
 
-// A name that would turn the page around is shown by its escapes, on whole pages
-// and in the parts that refresh; the form about it still sends the name.
+// A name that would turn the page around, from before such were refused, is shown
+// by its escapes, on whole pages and in the parts that refresh; the form about it
+// still sends the name.
 func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 	t.Parallel()
 	const name = "\u202egnp.exe\u200b"
 	s := newSite(t)
-	s.seed(name, "a", poison, "b")
+	s.seed("before", "a", poison, "b")
 	s.seed("שלום", "a")
 	s.work()
+	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "attempts"} {
+		s.tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
+	}
 	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
 	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/rows/" + url.PathEscape(name) + "/2"} {
 		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", templates.LiveTarget))} {

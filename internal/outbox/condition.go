@@ -104,13 +104,13 @@ func (i *ConditionItem) validate(field, name string) error {
 		if eventType == "" || strings.ContainsAny(eventType, " *") {
 			return Invalid(field+".event_types", "%s names the event type %q; a condition spells event types out, without spaces or *", name, eventType)
 		}
-		if checkText("event_type", eventType) != nil {
+		if checkStored("event_type", eventType) != nil {
 			return Invalid(field+".event_types", "%s names the event type %q, which no event can have", name, eventType)
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(i.Tags)) {
 		value := i.Tags[tag]
-		if EnvelopeTag(tag) && (value == "" || checkText(tag, value) != nil) {
+		if EnvelopeTag(tag) && (value == "" || checkStored(tag, value) != nil) {
 			return Invalid(field+".tags", "%s wants the tag %s to be %q, which the field of that name never is", name, tag, value)
 		}
 		if text := tag + value; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {

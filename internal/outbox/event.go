@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -192,7 +193,25 @@ func (e *Event) Normalize(maxPayload int) error {
 	return nil
 }
 
+// checkText judges a short field of an event that is about to be appended.
 func checkText(name, value string) error {
+	if err := checkStored(name, value); err != nil {
+		return err
+	}
+	for _, r := range value {
+		switch {
+		case r >= 0x80 && r <= 0x9f:
+			return Invalid(name, "%s contains the control character U+%04X", name, r)
+		case unicode.Is(unicode.Bidi_Control, r):
+			return Invalid(name, "%s contains the character U+%04X, which turns the direction of the text around it", name, r)
+		}
+	}
+	return nil
+}
+
+// checkStored judges a short field of an event that may be in the journal: from
+// before checkText asked for more.
+func checkStored(name, value string) error {
 	if len(value) > MaxIDLength {
 		return Invalid(name, "%s is %d bytes long; the limit is %d", name, len(value), MaxIDLength)
 	}
@@ -203,7 +222,7 @@ func checkText(name, value string) error {
 		case r == 0:
 			return Invalid(name, "%s contains a NUL character", name)
 		case r < 0x20 || r == 0x7f:
-			return Invalid(name, "%s contains a control character", name)
+			return Invalid(name, "%s contains the control character U+%04X", name, r)
 		}
 	}
 	return nil

@@ -169,6 +169,36 @@ func TestNormalize_namesTheField(t *testing.T) {
 	}
 }
 
+// Characters that a terminal obeys, or that turn what stands around them, are
+// refused where an event is named; a condition may still ask for events that
+// were named so before.
+func TestNormalize_refusesCharactersThatObscureAnId(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"campaign_id", "event_id", "event_type", "actor_type", "actor_id", "entity_type", "entity_id", "session_id", "request_id", "correlation_id", "causation_id"} {
+		for char, want := range map[string]string{
+			"\x1b": "the control character U+001B", "\x7f": "the control character U+007F", "\u0080": "the control character U+0080", "\u009b": "the control character U+009B", "\u009f": "the control character U+009F",
+			"\u061c": "the character U+061C, which turns", "\u200e": "U+200E", "\u200f": "U+200F", "\u202a": "U+202A", "\u202e": "U+202E", "\u2066": "U+2066", "\u2069": "U+2069",
+			"\u00a0": "", "\u200b": "", "\u200d": "", "\u2028": "", "\ufeff": "", "ש": "",
+		} {
+			text, err := json.Marshal(map[string]any{"campaign_id": "c", "event_type": "x", "payload": map[string]string{char: char}, "tags": map[string]string{char: char}, field: "a" + char})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := outbox.ParseEvent(text)
+			if err == nil {
+				err = e.Normalize(outbox.DefaultMaxPayload)
+			}
+			if want == "" && err == nil {
+				continue
+			}
+			var r *outbox.Refusal
+			if !errors.As(err, &r) || r.Field != field || !strings.HasPrefix(r.Detail, field+" contains ") || want == "" || !strings.Contains(r.Detail, want) {
+				t.Errorf("%s with %+q: %v, want %q", field, char, err, want)
+			}
+		}
+	}
+}
+
 func TestParseEvent_saysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
