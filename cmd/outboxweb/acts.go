@@ -69,8 +69,11 @@ func (c *requeueCmd) check() error {
 		return usagef("--limit must lie between 1 and 20000")
 	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 10_000):
 		return usagef("--limit must lie between 1 and 10000")
+	case c.Dead:
+		return nil
 	}
-	return nil
+	_, err := parseSeq(c.Seq)
+	return err
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {

@@ -188,13 +188,15 @@ type appender struct {
 
 func (a *app) newAppender(ctx context.Context) (*appender, error) {
 	ap := &appender{maxPayload: a.MaxPayload, warn: a.err}
+	o := a.storeOptions()
+	o.NoCreate = a.NoMigrate
 	var err error
 	if outbox.Mode(a.Mode) != outbox.ModeInline {
-		ap.store, err = a.openStore(ctx, a.storeOptions())
+		ap.store, err = a.openStore(ctx, o)
 		return ap, err
 	}
 	var set *projection.Set
-	if ap.store, set, err = a.openBoth(ctx); err != nil {
+	if ap.store, set, err = a.openBothWith(ctx, o); err != nil {
 		return nil, err
 	}
 	ap.worker = worker.New(worker.Config{Store: ap.store, Set: set, Metrics: metrics.New(ap.store.Summary),

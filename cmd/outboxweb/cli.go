@@ -51,7 +51,7 @@ type Common struct {
 	ProjectionFiles  []string `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
 	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
 	LogFormat        string   `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
-	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Refuse databases that are missing or of an older version."`
+	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Let serve and append create no databases, and serve migrate none; other commands never do."`
 	AuditOnly        []string `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
 	MaxPayload       int      `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
 	ReasonFrom       int64    `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Ask for a reason for acts that release this many rows or more: 1 for every act, 0 for none."`

@@ -13,22 +13,22 @@ import (
 
 // migrateCmd brings both databases to this program's version.
 type migrateCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
+	DryRun bool `help:"List the steps that would be applied, and change nothing."`
+	JSON   bool `name:"json" help:"Print one JSON document."`
 }
 
 // Run migrates, which opening the store does, and lists the steps.
 func (c *migrateCmd) Run(ctx context.Context, a *app) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	steps, err := st.Migrations(ctx)
+	steps, err := c.steps(ctx, a)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return a.printJSON(map[string]any{"migrations": steps})
+	}
+	if len(steps) == 0 {
+		_, err := fmt.Fprintln(a.out, "up to date: both databases have this program's version")
+		return err
 	}
 	t := table(a.out)
 	fmt.Fprintln(t, "DATABASE\tVERSION\tNAME\tAPPLIED")
@@ -40,6 +40,19 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", m.Database, m.Version, m.Name, applied)
 	}
 	return t.Flush()
+}
+
+// steps are those still to come for a dry run, and otherwise all, applied.
+func (c *migrateCmd) steps(ctx context.Context, a *app) ([]store.Migration, error) {
+	if c.DryRun {
+		return store.Plan(ctx, a.migratingOptions())
+	}
+	st, err := a.openStore(ctx, a.migratingOptions())
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	return st.Migrations(ctx)
 }
 
 // backupCmd copies both databases while they are in use.
@@ -71,7 +84,7 @@ type restoreCmd struct {
 
 // Run copies the backup to where --journal-db and --projections-db point.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
-	if err := store.Restore(ctx, c.Dir, a.storeOptions()); err != nil {
+	if err := store.Restore(ctx, c.Dir, a.migratingOptions()); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)

@@ -14,10 +14,19 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// storeOptions are the store's options as the common flags set them.
+// storeOptions are the store's options as the common flags set them, for a
+// command that works on databases as they are: it creates and migrates none.
 func (a *app) storeOptions() store.Options {
-	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoMigrate: a.NoMigrate,
+	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoCreate: true, NoMigrate: true,
 		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom}
+}
+
+// migratingOptions are storeOptions for a command that is told to bring both
+// databases to this program's version.
+func (a *app) migratingOptions() store.Options {
+	o := a.storeOptions()
+	o.NoCreate, o.NoMigrate = false, false
+	return o
 }
 
 // openStore opens both databases and registers the event types that

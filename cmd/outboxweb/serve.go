@@ -128,6 +128,7 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 // storeOptions are the store's options as serve needs them.
 func (c *serveCmd) storeOptions(a *app, publishers bool) store.Options {
 	o := a.storeOptions()
+	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
 	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && publishers)
 	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}

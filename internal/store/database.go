@@ -57,7 +57,7 @@ func parseURL(flag, raw string) (location, error) {
 		u, err := parsePostgresURL(flag, raw)
 		return location{postgres: u}, err
 	case !strings.HasPrefix(raw, "sqlite:"):
-		return location{}, outbox.Setup("--%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", flag, withoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
+		return location{}, outbox.Setup("--%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", flag, WithoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
 	}
 	path := strings.TrimPrefix(raw, "sqlite:")
 	if path == "" || strings.Contains(path, ":memory:") {
@@ -66,14 +66,15 @@ func parseURL(flag, raw string) (location, error) {
 	return location{path: path}, nil
 }
 
-// open opens the database, without its schema being in place yet.
+// open opens the database, which it creates where it is missing, without its
+// tables being in place yet.
 func (l location) open(ctx context.Context, name string, o Options) (*database, error) {
 	var d *database
 	var err error
 	if l.postgres != nil {
 		d, err = openPostgres(ctx, name, l.postgres, o)
 	} else {
-		d, err = openSQLite(ctx, name, l.path, o.NoMigrate)
+		d, err = openSQLite(ctx, name, l.path)
 	}
 	if err != nil {
 		return nil, err

@@ -93,7 +93,7 @@ const migrateTries = 5
 
 // migrate brings the schema to this program's version. Several processes may
 // start at once: one that loses the race to a step finds that step done.
-func (d *database) migrate(ctx context.Context, refuse bool) error {
+func (d *database) migrate(ctx context.Context) error {
 	provider, err := d.provider()
 	if err != nil {
 		return fmt.Errorf("read migrations of the %s database: %w", d.name, err)
@@ -109,18 +109,8 @@ func (d *database) migrate(ctx context.Context, refuse bool) error {
 			return d.failedTo("read the version of", err)
 		case err != nil:
 			continue
-		case have > 0:
-			if err := d.recognize(ctx); err != nil {
-				return err
-			}
-		}
-		switch {
-		case have > want:
-			return outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.place, have, want)
-		case have == want:
+		case have >= want:
 			return nil
-		case refuse:
-			return outbox.Setup("the %s database %s has version %d and needs %d, and --no-migrate forbids bringing it there; run outboxweb migrate", d.name, d.place, have, want)
 		}
 		err = d.patiently(ctx, func() error {
 			_, err := provider.Up(ctx)
@@ -149,7 +139,7 @@ func (d *database) recognize(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look at the %s database: %w", d.name, err)
 	case tables == 0:
-		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged?", d.place, d.name)
+		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged, or the same?", d.place, d.name)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\
 	}
 	o := optionsFor(f.pair)
 	o.NoMigrate = true
-	setup(t, o, "the journal database", "has version 7 and needs 11", "outboxweb migrate")
+	setup(t, o, "the journal database", "has version 7 and this program needs", "outboxweb migrate")
 	g := f.beside()
 	for _, c := range []struct {
 		item     outbox.ConditionItem

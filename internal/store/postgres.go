@@ -72,9 +72,9 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 func parsePostgresURL(flag, raw string) (*postgresURL, error) {
 	config, err := pgx.ParseConfig(raw)
 	if err != nil {
-		return nil, outbox.Setup("--%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", flag, withoutSecrets(raw))
+		return nil, outbox.Setup("--%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", flag, WithoutSecrets(raw))
 	}
-	u := &postgresURL{config: config, place: withoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
+	u := &postgresURL{config: config, place: WithoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
 	// A proxy that pools transactions keeps no setting of a session, and some
 	// refuse a connection that asks for one.
 	delete(config.RuntimeParams, "search_path")
@@ -90,8 +90,14 @@ func parsePostgresURL(flag, raw string) (*postgresURL, error) {
 	return u, nil
 }
 
-// withoutSecrets is a database URL as it may be shown.
-func withoutSecrets(raw string) string {
+// sameSchema reports whether two URLs plainly name one schema of one database.
+// Those that name none, or one server by two names, are told apart later.
+func sameSchema(a, b *postgresURL) bool {
+	return a.schema != "" && a.schema == b.schema && a.config.Database == b.config.Database && a.config.Host == b.config.Host && a.config.Port == b.config.Port
+}
+
+// WithoutSecrets is a database URL as it may be shown.
+func WithoutSecrets(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || strings.Contains(u.Opaque+u.Path, "password") { // the words of another kind of address
 		return "postgres://…"
@@ -111,7 +117,7 @@ func withoutSecrets(raw string) string {
 
 // withSearchPath is the URL with another schema.
 func withSearchPath(raw, schema string) string {
-	u, err := url.Parse(withoutSecrets(raw))
+	u, err := url.Parse(WithoutSecrets(raw))
 	if err != nil {
 		return raw
 	}
@@ -121,16 +127,48 @@ func withSearchPath(raw, schema string) string {
 	return u.String()
 }
 
-// openPostgres connects to the database, creating it and its schema unless
-// o.NoMigrate.
+// lookAtPostgres connects to the database for reading the version alone.
+func lookAtPostgres(ctx context.Context, name string, u *postgresURL) (*database, error) {
+	conn, err := connectFirst(ctx, name, u)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(background)
+	d := &database{name: name, place: u.place, dialect: postgresDialect(1), url: u}
+	exists, err := d.meet(ctx, conn, u)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		return nil, &missingError{"the schema " + d.schema + " of the " + name + " database " + u.place}
+	}
+	d.settings = d.setSchema()
+	pool := u.config.Copy()
+	pool.DefaultQueryExecMode = pgx.QueryExecModeExec
+	d.pool = stdlib.OpenDB(*pool)
+	return d, nil
+}
+
+// openPostgres connects to the database, and creates it and its schema where
+// they are missing.
 func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (*database, error) {
-	conn, err := connectFirst(ctx, name, u, o.NoMigrate)
+	conn, err := connectFirst(ctx, name, u)
+	if _, absent := errors.AsType[*missingError](err); absent {
+		if err := createDatabase(ctx, name, u); err != nil {
+			return nil, err
+		}
+		conn, err = connectFirst(ctx, name, u)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(background)
 	d := &database{name: name, place: u.place, dialect: postgresDialect(o.Concurrency), url: u}
-	if err := d.meet(ctx, conn, u, o.NoMigrate); err != nil {
+	exists, err := d.meet(ctx, conn, u)
+	if err == nil && !exists {
+		err = d.createSchema(ctx, conn)
+	}
+	if err != nil {
 		return nil, err
 	}
 	writer, reader := d.setTransactions(o)
@@ -148,22 +186,16 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 	return d, nil
 }
 
-// connectFirst makes the connection that decides whether the URL is right.
-func connectFirst(ctx context.Context, name string, u *postgresURL, mustExist bool) (*pgx.Conn, error) {
+// connectFirst makes the connection that decides whether the URL is right. It
+// returns a *missingError where there is no such database.
+func connectFirst(ctx context.Context, name string, u *postgresURL) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, u.config.Copy())
 	if err == nil {
 		return conn, nil
 	}
 	switch code := pgCode(err); {
-	case code == "3D000" && mustExist:
-		return nil, outbox.Setup("the %s database %s does not exist and --no-migrate forbids creating it", name, u.place)
 	case code == "3D000":
-		if err := createDatabase(ctx, name, u); err != nil {
-			return nil, err
-		}
-		if conn, err = pgx.ConnectConfig(ctx, u.config.Copy()); err == nil {
-			return conn, nil
-		}
+		return nil, &missingError{"the " + name + " database " + u.place}
 	case strings.HasPrefix(code, "28"):
 		return nil, outbox.Setup("the server of the %s database %s refuses the login: %v", name, u.place, pgMessage(err))
 	}
@@ -186,44 +218,46 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 	return nil
 }
 
-// meet learns what kind of server answers and finds the schema, or makes it.
-func (d *database) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL, mustExist bool) error {
+// meet learns what kind of server answers, and whether the schema exists.
+func (d *database) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (exists bool, err error) {
 	var version int
 	var backend uint32
 	var schema *string
-	var exists bool
-	err := conn.QueryRow(ctx, `
+	err = conn.QueryRow(ctx, `
 select cast(current_setting('server_version_num') as int), pg_backend_pid(), coalesce(nullif($1, ''), current_schema()),
   exists (select 1 from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())),
   concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
 		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &d.identity)
 	switch {
 	case err != nil:
-		return outbox.Setup("cannot use the %s database %s: %v", d.name, d.place, pgMessage(err))
+		return false, outbox.Setup("cannot use the %s database %s: %v", d.name, d.place, pgMessage(err))
 	case version < 120000:
-		return outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.name, d.place, version/10000)
+		return false, outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.name, d.place, version/10000)
 	case schema == nil:
-		return outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.name, d.place)
+		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.name, d.place)
 	case !plainName.MatchString(*schema):
-		return outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.name, d.place)
-	case !exists && mustExist:
-		return outbox.Setup("the schema %s of the %s database %s does not exist and --no-migrate forbids creating it", *schema, d.name, d.place)
+		return false, outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.name, d.place)
 	}
 	d.schema = *schema
-	if !exists {
-		_, err := conn.Exec(ctx, "create schema if not exists "+d.schema, pgx.QueryExecModeSimpleProtocol)
-		if err != nil && pgCode(err) != "23505" {
-			return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.schema, d.name, d.place, pgMessage(err))
-		}
-	}
 	// Who greets and who answers are one unless a proxy stands between them. Behind
 	// one, a statement prepared by name may be asked of a server that does not
 	// know it.
 	if d.proxied = backend != conn.PgConn().PID(); d.proxied && !u.mode {
 		u.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	return exists, nil
+}
+
+func (d *database) createSchema(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "create schema if not exists "+d.schema, pgx.QueryExecModeSimpleProtocol)
+	if err != nil && pgCode(err) != "23505" {
+		return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.schema, d.name, d.place, pgMessage(err))
+	}
 	return nil
 }
+
+// setSchema is the first statement of a transaction on the pools.
+func (d *database) setSchema() string { return "set local search_path to " + d.schema }
 
 // Limits of transactions on PostgreSQL. A process that stops in the middle of
 // one, holding locks, must have been cut off by the time its leases end.
@@ -263,7 +297,7 @@ func (d *database) setTransactions(o Options) (writer, reader string) {
 	writing := append(slices.Clone(common), setting{"statement_timeout", statementLimit}, setting{"lock_timeout", lockWaitLimit},
 		setting{"enable_seqscan", "off"}, setting{"jit", "off"})
 	reading := append(slices.Clone(common), setting{"statement_timeout", readLimit})
-	d.settings = "set local search_path to " + d.schema
+	d.settings = d.setSchema()
 	d.beginWrite, d.beginRead = "begin isolation level read committed", "begin isolation level repeatable read, read only"
 	if d.proxied {
 		d.beginWrite += script("set local", writing)

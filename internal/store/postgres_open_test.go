@@ -113,13 +113,9 @@ func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
 
 func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	t.Parallel()
-	noMigrate := func(p dbtest.Pair) store.Options {
-		o := optionsFor(p)
-		o.NoMigrate = true
-		return o
-	}
+	noMigrate := func(p dbtest.Pair) store.Options { return asTheyAre(optionsFor(p)) }
 	missing := unused(t, "never_made")
-	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--no-migrate")
+	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--journal-db", "outboxweb migrate")
 	f := open(t)
 	s, err := store.Open(t.Context(), noMigrate(f.pair))
 	if err != nil {
@@ -129,7 +125,7 @@ func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) 
 	f.unchanged(func() {
 		o := noMigrate(f.pair)
 		o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
-		setup(t, o, "the schema elsewhere of the projections database", "does not exist", "--no-migrate")
+		setup(t, o, "the schema elsewhere of the projections database", "does not exist", "--projections-db", "outboxweb migrate")
 	})
 	if n := f.number(`select count(*) from pg_namespace where nspname = 'elsewhere'`); n != 0 {
 		t.Error("a refused start made a schema")
@@ -137,7 +133,7 @@ func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) 
 	f.raw(`create schema elsewhere`)
 	o := noMigrate(f.pair)
 	o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
-	setup(t, o, "the projections database", "has version 0", "--no-migrate", "outboxweb migrate")
+	setup(t, o, "the projections database", "is empty", "outboxweb migrate")
 	if left := texts(t, f.journal, `select tablename from pg_tables where schemaname = 'elsewhere'`); len(left) != 0 {
 		t.Errorf("a refused start left %q", left)
 	}

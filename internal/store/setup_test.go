@@ -74,13 +74,9 @@ func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
 
 func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	t.Parallel()
-	noMigrate := func(dir string) store.Options {
-		o := optionsIn(dir)
-		o.NoMigrate = true
-		return o
-	}
+	noMigrate := func(dir string) store.Options { return asTheyAre(optionsIn(dir)) }
 	dir := t.TempDir()
-	setup(t, noMigrate(dir), "the journal database", "does not exist", "--no-migrate")
+	setup(t, noMigrate(dir), "the journal database", "does not exist", "--journal-db", "outboxweb migrate")
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("a refused start left %v", left)
 	}
@@ -97,7 +93,10 @@ func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "projections.db"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setup(t, noMigrate(dir), "the projections database", "has version 0", "--no-migrate", "outboxweb migrate")
+	setup(t, noMigrate(dir), "the projections database", "is empty", "--projections-db", "outboxweb migrate")
+	if left, _ := os.ReadDir(dir); len(left) != 2 {
+		t.Errorf("a refused start left %v", left)
+	}
 }
 
 func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
@@ -123,7 +122,7 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 	}{
 		"not a database":           {in("file"), in("p1.db"), []string{"the journal database", file, "is not a SQLite database"}},
 		"projections no database":  {in("j2.db"), in("file"), []string{"the projections database", "is not a SQLite database"}},
-		"under a file":             {in("file/journal.db"), in("p3.db"), []string{"cannot create the directory of the journal database", "not a directory"}},
+		"under a file":             {in("file/journal.db"), in("p3.db"), []string{"cannot write the journal database", "not a directory"}},
 		"a directory":              {in("directory"), in("p4.db"), []string{"cannot write the journal database", "is a directory"}},
 		"one file twice":           {in("x.db"), in("x.db"), []string{"--journal-db and --projections-db", "same file"}},
 		"one file by two names":    {in("y.db"), in("directory/../y.db"), []string{"same file"}},

@@ -54,15 +54,39 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && absA == absB
 }
 
+// lookAtSQLite opens the SQLite file at path for reading the version alone.
+func lookAtSQLite(name, path string) (*database, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &missingError{"the " + name + " database " + path}
+	}
+	if err != nil {
+		return nil, outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
+	}
+	f.Close()
+	// With mode=ro SQLite would leave the files beside a WAL database behind.
+	pool, err := sql.Open("sqlite", sqliteURL(path)+"&mode=rw")
+	if err != nil {
+		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
+	}
+	return &database{name: name, place: path, path: path, dialect: sqliteDialect, pool: pool}, nil
+}
+
+// sqliteURL is how the driver takes a path. Without "file:" it drops every
+// parameter in silence.
+func sqliteURL(path string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
+}
+
 // openSQLite opens the SQLite file at path, creating its directory and the
-// file itself unless mustExist. SQLite gives the files beside it the same mode.
-func openSQLite(ctx context.Context, name, path string, mustExist bool) (*database, error) {
-	if err := prepareFile(name, path, mustExist); err != nil {
+// file itself where they are missing. SQLite gives the files beside it the same
+// mode.
+func openSQLite(ctx context.Context, name, path string) (*database, error) {
+	if err := prepareFile(name, path); err != nil {
 		return nil, err
 	}
 	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginAppendAlone: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: beginReading}
-	// Without "file:" the driver drops every parameter in silence.
-	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
+	base := sqliteURL(path)
 	var err error
 	if d.pool, err = sql.Open("sqlite", base+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)"); err == nil {
 		d.readerPool, err = sql.Open("sqlite", base+"&mode=ro&_pragma=query_only(1)")
@@ -86,10 +110,7 @@ const beginReading = "begin"
 
 // prepareFile makes sure that the file can be opened for writing, so that a
 // wrong path is one clear sentence and not the driver's.
-func prepareFile(name, path string, mustExist bool) error {
-	if _, err := os.Stat(path); mustExist && errors.Is(err, os.ErrNotExist) {
-		return outbox.Setup("the %s database %s does not exist and --no-migrate forbids creating it", name, path)
-	}
+func prepareFile(name, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
 		return outbox.Setup("cannot create the directory of the %s database %s: %v", name, path, reason(err))
 	}
@@ -129,20 +150,27 @@ func (d *database) verifyPragmas(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case err != nil && sqliteCode(err) == sqlite3.SQLITE_NOTADB:
-		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.place)
-	case sqliteFull(err, d.path):
-		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.name, d.place)
-		refusal.Err = fmt.Errorf("%w: %w", outbox.ErrSetup, outbox.ErrFull)
-		return refusal
 	case err != nil:
-		return outbox.Setup("cannot open the %s database %s: %v", d.name, d.place, err)
+		return d.unopenable(err)
 	case !versionAtLeast(version, 3, 51, 3):
 		return outbox.Setup("SQLite %s is too old: versions before 3.51.3 can corrupt a WAL file", version)
 	case journal != "wal" || synchronous != 2:
 		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.name, d.place, journal, synchronous)
 	}
 	return nil
+}
+
+// unopenable says why SQLite cannot open the file.
+func (d *database) unopenable(err error) error {
+	switch {
+	case sqliteCode(err) == sqlite3.SQLITE_NOTADB:
+		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.place)
+	case sqliteFull(err, d.path):
+		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.name, d.place)
+		refusal.Err = fmt.Errorf("%w: %w", outbox.ErrSetup, outbox.ErrFull)
+		return refusal
+	}
+	return outbox.Setup("cannot open the %s database %s: %v", d.name, d.place, err)
 }
 
 // patiently repeats act while another process holds a lock, for at most

@@ -23,7 +23,8 @@ import (
 type Options struct {
 	Journal     string // URL: sqlite:PATH, or postgres://…
 	Projections string // likewise
-	NoMigrate   bool   // refuse databases that are missing or of an older version
+	NoCreate    bool   // refuse databases that are missing
+	NoMigrate   bool   // refuse databases of an older version
 	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
@@ -71,9 +72,10 @@ type Store struct {
 	closing   sync.Once
 }
 
-// Open opens both databases, creating and migrating them unless NoMigrate
-// says otherwise. What has to be mended first comes back as *outbox.Refusal
-// with outbox.ErrSetup. Where there is no room it is outbox.ErrFull as well.
+// Open opens both databases, creating and migrating them unless NoCreate and
+// NoMigrate say otherwise. What has to be mended first comes back as
+// *outbox.Refusal with outbox.ErrSetup, before anything is created. Where there
+// is no room it is outbox.ErrFull as well.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Mode == "" {
 		o.Mode = outbox.ModeOutbox
@@ -97,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.journal.ready(ctx, o.NoMigrate), s.projections.ready(ctx, o.NoMigrate)); err != nil {
+	if err := errors.Join(s.journal.ready(ctx), s.projections.ready(ctx)); err != nil {
 		s.journal.closePools()
 		s.projections.closePools()
 		return nil, err
@@ -105,25 +107,46 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// locations are where the options say that the two databases are, which must
+// not be one file.
+func (o Options) locations() (journal, projections location, err error) {
+	if journal, err = parseURL("journal-db", o.Journal); err != nil {
+		return journal, projections, err
+	}
+	if projections, err = parseURL("projections-db", o.Projections); err != nil {
+		return journal, projections, err
+	}
+	switch {
+	case journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path):
+		err = outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journal.path)
+	case journal.postgres != nil && projections.postgres != nil && sameSchema(journal.postgres, projections.postgres):
+		err = o.refuseSameSchema(journal.postgres.schema)
+	}
+	return journal, projections, err
+}
+
+func (o Options) refuseSameSchema(schema string) error {
+	return outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", schema, withSearchPath(o.Projections, "projections"))
+}
+
 // locate finds both databases, and makes sure that they are two.
 func (s *Store) locate(ctx context.Context) error {
-	journal, err := parseURL("journal-db", s.options.Journal)
+	journal, projections, err := s.options.locations()
 	if err != nil {
 		return err
 	}
-	projections, err := parseURL("projections-db", s.options.Projections)
-	if err != nil {
+	if err := journal.admit(ctx, "journal", s.options); err != nil {
 		return err
 	}
-	if journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path) {
-		return outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journal.path)
+	if err := projections.admit(ctx, "projections", s.options); err != nil {
+		return err
 	}
 	if s.journal, err = journal.open(ctx, "journal", s.options); err != nil {
 		return err
 	}
 	if s.projections, err = projections.open(ctx, "projections", s.options); err == nil && s.journal.schema != "" && s.journal.identity == s.projections.identity {
 		s.projections.closePools()
-		err = outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", s.journal.schema, withSearchPath(s.options.Projections, "projections"))
+		err = s.options.refuseSameSchema(s.journal.schema)
 	}
 	if err != nil {
 		s.journal.closePools()
@@ -132,8 +155,8 @@ func (s *Store) locate(ctx context.Context) error {
 }
 
 // ready brings the schema to this program's version and makes the sessions.
-func (d *database) ready(ctx context.Context, noMigrate bool) error {
-	if err := d.migrate(ctx, noMigrate); sqliteFull(err, d.path) {
+func (d *database) ready(ctx context.Context) error {
+	if err := d.migrate(ctx); sqliteFull(err, d.path) {
 		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
 	} else if err != nil {
 		return err

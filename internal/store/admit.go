@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"outboxweb/internal/outbox"
+)
+
+// missingError means that there is no file, database or schema where a URL
+// leads.
+type missingError struct{ what string }
+
+func (m *missingError) Error() string { return m.what + " does not exist" }
+
+// creationPause is how long the version of a database that another process is
+// creating may stand still.
+const creationPause = 2 * time.Second
+
+// look opens the database for reading its version alone, and creates and
+// changes nothing. It returns a *missingError where there is none.
+func (l location) look(ctx context.Context, name string) (*database, error) {
+	if l.postgres != nil {
+		return lookAtPostgres(ctx, name, l.postgres)
+	}
+	return lookAtSQLite(name, l.path)
+}
+
+// admit refuses a database that o does not allow to create or to migrate, one of
+// a newer version, and one that is the other of the two.
+func (l location) admit(ctx context.Context, name string, o Options) error {
+	d, err := l.look(ctx, name)
+	missing, absent := errors.AsType[*missingError](err)
+	switch {
+	case absent && o.NoCreate:
+		return outbox.Setup("%v; name the right one with --%s-db, or create it with outboxweb migrate", missing, name)
+	case absent:
+		return nil
+	case err != nil:
+		return err
+	}
+	defer d.pool.Close()
+	have, want, err := d.standing(ctx)
+	if err == nil && have > 0 && have < want && o.NoMigrate && !o.NoCreate {
+		have, err = d.created(ctx, have, want)
+	}
+	switch {
+	case err != nil:
+		return err
+	case have == 0 && o.NoCreate:
+		return outbox.Setup("the %s database %s is empty; name the right one with --%s-db, or create its tables with outboxweb migrate", name, d.place, name)
+	case have > 0 && have < want && o.NoMigrate:
+		return outbox.Setup("the %s database %s has version %d and this program needs %d; bring it there with outboxweb migrate", name, d.place, have, want)
+	}
+	return nil
+}
+
+// standing reads the version of a database that was looked at, and the newest
+// one known here. It refuses one that is newer, or the other of the two.
+func (d *database) standing(ctx context.Context) (have, want int64, err error) {
+	provider, err := d.newProvider()
+	if err != nil {
+		return 0, 0, fmt.Errorf("read migrations of the %s database: %w", d.name, err)
+	}
+	err = d.patiently(ctx, func() error {
+		have, want, err = d.versions(ctx, provider)
+		return err
+	})
+	switch {
+	case err != nil && d.schema == "":
+		return 0, 0, d.unopenable(err)
+	case err != nil:
+		return 0, 0, d.failedTo("read the version of", err)
+	case have == 0:
+		return have, want, nil
+	}
+	if err = d.recognize(ctx); err == nil && have > want {
+		err = outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.place, have, want)
+	}
+	return have, want, err
+}
+
+// created waits while another process brings a database that it creates to
+// version want, and returns the version that was reached.
+func (d *database) created(ctx context.Context, have, want int64) (int64, error) {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for grew := time.Now(); have < want && time.Since(grew) < creationPause; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return have, ctx.Err()
+		}
+		now, _, err := d.standing(ctx)
+		if err != nil {
+			return have, err
+		}
+		if now > have {
+			have, grew = now, time.Now()
+		}
+	}
+	return have, nil
+}
+
+// Plan lists the steps that Open would apply to databases that are missing or of
+// an older version, in order, and creates and changes nothing.
+func Plan(ctx context.Context, o Options) ([]Migration, error) {
+	journal, projections, err := o.locations()
+	if err != nil {
+		return nil, err
+	}
+	steps := []Migration{}
+	for _, part := range []struct {
+		name string
+		at   location
+	}{{"journal", journal}, {"projections", projections}} {
+		lacking, err := part.at.plan(ctx, part.name)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, lacking...)
+	}
+	return steps, nil
+}
+
+// plan lists the steps that the database lacks.
+func (l location) plan(ctx context.Context, name string) ([]Migration, error) {
+	var have int64
+	d, err := l.look(ctx, name)
+	if err == nil {
+		have, _, err = d.standing(ctx)
+		d.pool.Close()
+	}
+	if _, absent := errors.AsType[*missingError](err); err != nil && !absent {
+		return nil, err
+	}
+	dialect := sqliteDialect.name
+	if l.postgres != nil {
+		dialect = postgresDialect(1).name
+	}
+	files, err := fs.Glob(migrationFiles, "migrations/"+dialect+"/"+name+"/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var steps []Migration
+	for _, file := range files {
+		version, err := goose.NumericComponent(file)
+		if err != nil {
+			return nil, err
+		}
+		if version > have {
+			steps = append(steps, Migration{Database: name, Version: version, Name: path.Base(file)})
+		}
+	}
+	return steps, nil
+}
