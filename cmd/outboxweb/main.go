@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -70,6 +71,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = errors.New("interrupted")
 	}
+	err = store.Forbidden(err)
 	fmt.Fprintln(std.err, "outboxweb:", err)
 	return exitCode(err)
 }

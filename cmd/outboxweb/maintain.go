@@ -62,6 +62,12 @@ type backupCmd struct {
 
 // Run writes the backup.
 func (c *backupCmd) Run(ctx context.Context, a *app) error {
+	switch c.Dir {
+	case "":
+		return usagef("DIR: the name of the directory to write is empty")
+	case "-":
+		return usagef("DIR: a backup is a directory with a file for each database and cannot be written to stdout; name a directory, or ./- for one of that name")
+	}
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {
 		return err

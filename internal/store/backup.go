@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(done, tota
 		// The file appears under its name only when it is complete.
 		path := filepath.Join(dir, d.backupFile())
 		if err := d.copyInto(ctx, path+".part"); err != nil {
+			_ = os.Remove(path + ".part")
 			return fmt.Errorf("back up the %s database: %w", d.name, err)
 		}
 		if err := publish(path); err != nil {
@@ -119,13 +121,13 @@ func Restore(ctx context.Context, dir string, o Options) error {
 		{name: "journal", flag: "journal-db", url: o.Journal},
 		{name: "projections", flag: "projections-db", url: o.Projections},
 	} {
-		if err := p.examine(ctx, dir, o); err != nil {
+		if err := p.examine(ctx, dir); err != nil {
 			return err
 		}
 		parts = append(parts, p)
 	}
 	for _, p := range parts {
-		if err := p.run(ctx); err != nil {
+		if err := p.run(ctx, o); err != nil {
 			return fmt.Errorf("restore the %s database: %w", p.name, err)
 		}
 	}
@@ -141,6 +143,43 @@ func Restore(ctx context.Context, dir string, o Options) error {
 	return errors.Join(err, s.Close())
 }
 
+// find finds the copy of the kind of database that it is to become.
+func (r *restoration) find(dir string) error {
+	file := filepath.Join(dir, r.name+".db")
+	_, err := os.Stat(file)
+	dumps, globErr := filepath.Glob(filepath.Join(dir, r.name+".*.dump"))
+	switch {
+	case globErr != nil:
+		return globErr
+	case err == nil && r.to.postgres == nil:
+		r.from = file
+	case len(dumps) > 0 && r.to.postgres != nil:
+		r.from = dumps[0]
+	case err == nil:
+		return outbox.Setup("the backup of the %s database in %s is of SQLite and cannot become a PostgreSQL database; name a file with --%s, such as sqlite:data/%s.db", r.name, dir, r.flag, r.name)
+	case len(dumps) > 0:
+		return outbox.Setup("the backup of the %s database in %s is of PostgreSQL and cannot become a SQLite file; name an empty database with --%s, such as postgres://USER@HOST/DATABASE?search_path=%s", r.name, dir, r.flag, schemaOf(dumps[0]))
+	default:
+		return outbox.Setup("%s is no backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
+	}
+	return nil
+}
+
+// examineCopy refuses a copy that this program does not understand.
+func examineCopy(ctx context.Context, name, path string) error {
+	pool, err := sql.Open("sqlite", sqliteURL(path)+"&mode=ro&immutable=1")
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	d := &database{name: name, place: path, path: path, dialect: sqliteDialect, pool: pool}
+	have, _, err := d.standing(ctx)
+	if err == nil && have == 0 {
+		err = outbox.Setup("%s is no backup of the %s database: it is empty", path, name)
+	}
+	return err
+}
+
 // restoration is one database on its way back.
 type restoration struct {
 	name, flag, url string
@@ -149,16 +188,18 @@ type restoration struct {
 }
 
 // examine finds the copy and makes sure that nothing is in its way.
-func (r *restoration) examine(ctx context.Context, dir string, o Options) (err error) {
+func (r *restoration) examine(ctx context.Context, dir string) (err error) {
 	if r.to, err = parseURL(r.flag, r.url); err != nil {
 		return err
 	}
-	if r.to.postgres != nil {
-		return r.examinePostgres(ctx, dir, o)
+	if err := r.find(dir); err != nil {
+		return err
 	}
-	r.from = filepath.Join(dir, r.name+".db")
-	if _, err := os.Stat(r.from); err != nil {
-		return outbox.Setup("%s is no backup for --%s: cannot read %s: %v", dir, r.flag, r.from, reason(err))
+	if r.to.postgres != nil {
+		return r.examinePostgres(ctx)
+	}
+	if err := examineCopy(ctx, r.name, r.from); err != nil {
+		return err
 	}
 	// A log left behind would be replayed into the restored database.
 	for _, path := range []string{r.to.path, r.to.path + "-wal", r.to.path + "-shm"} {
@@ -169,11 +210,15 @@ func (r *restoration) examine(ctx context.Context, dir string, o Options) (err e
 	return nil
 }
 
-func (r *restoration) run(ctx context.Context) error {
-	if r.to.postgres != nil {
-		return r.to.postgres.restore(ctx, r.from)
+func (r *restoration) run(ctx context.Context, o Options) error {
+	if r.to.postgres == nil {
+		return copyFile(r.from, r.to.path)
 	}
-	return copyFile(r.from, r.to.path)
+	d, err := r.to.open(ctx, r.name, o) // for pg_restore makes neither the database nor the schema
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.closePools(), r.to.postgres.restore(ctx, r.from))
 }
 
 func copyFile(from, to string) error {

@@ -18,21 +18,24 @@ func (d *database) dumpInto(ctx context.Context, path string) error {
 	return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.schema, "--file="+path, "--dbname="+d.url.libpq())
 }
 
-// examinePostgres finds the dump of the schema that the URL names and makes
-// sure that the schema is empty.
-func (r *restoration) examinePostgres(ctx context.Context, dir string, o Options) error {
-	d, err := r.to.open(ctx, r.name, o)
-	if err != nil {
+// examinePostgres makes sure that the URL names the schema of the dump, and that
+// it is empty where it exists.
+func (r *restoration) examinePostgres(ctx context.Context) error {
+	named, dumped := r.to.postgres.schema, schemaOf(r.from)
+	d, err := r.to.look(ctx, r.name)
+	_, absent := errors.AsType[*missingError](err)
+	switch {
+	case err == nil:
+		defer d.pool.Close()
+		named = d.schema
+	case !absent:
 		return err
 	}
-	defer d.closePools()
-	dumps, err := filepath.Glob(filepath.Join(dir, r.name+".*.dump"))
-	if err != nil || len(dumps) == 0 {
-		return outbox.Setup("%s is no backup for --%s: it has no %s", dir, r.flag, d.backupFile())
+	if named != dumped && !(named == "" && dumped == "public") {
+		return outbox.Setup("the backup of the %s database is of the schema %s and fits no other; name it in --%s, such as %s", r.name, dumped, r.flag, withSearchPath(r.url, dumped))
 	}
-	if r.from = dumps[0]; filepath.Base(r.from) != d.backupFile() {
-		schema := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(r.from), r.name+"."), ".dump")
-		return outbox.Setup("the backup of the %s database is of the schema %s and fits no other; name it in --%s, such as %s", r.name, schema, r.flag, withSearchPath(r.url, schema))
+	if absent {
+		return nil
 	}
 	var tables int
 	if err := d.peek(ctx, &tables, `select count(*) from pg_tables where schemaname = current_schema()`); err != nil {
@@ -44,10 +47,12 @@ func (r *restoration) examinePostgres(ctx context.Context, dir string, o Options
 	return nil
 }
 
+// schemaOf is the schema that a dump is of, as its name tells.
+func schemaOf(dump string) string { return strings.Split(filepath.Base(dump), ".")[1] }
+
 // restore has pg_restore read a dump back, all of it or nothing.
 func (u *postgresURL) restore(ctx context.Context, from string) error {
-	schema := strings.Split(filepath.Base(from), ".")[1]
-	return u.tool(ctx, "pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--schema="+schema, "--dbname="+u.libpq(), from)
+	return u.tool(ctx, "pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--schema="+schemaOf(from), "--dbname="+u.libpq(), from)
 }
 
 // tool runs a program of PostgreSQL's on the database. The password travels in
@@ -62,12 +67,34 @@ func (u *postgresURL) tool(ctx context.Context, name string, args ...string) err
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(complaint.String()); text != "" {
+		text := complaintOf(name, complaint.String())
+		switch {
+		case strings.Contains(text, "permission denied"):
+			return outbox.Setup("%s: %s; "+anotherUser, name, text)
+		case text != "":
 			err = errors.New(text)
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// complaintOf is what a program of PostgreSQL's wrote about its failure, on one
+// line and without the statements that it ran.
+func complaintOf(name, text string) string {
+	var said []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "Query was:") || strings.Contains(line, "Command was:") {
+			break
+		}
+		for _, mark := range []string{name + ": ", "error: ", "detail: "} {
+			line = strings.TrimPrefix(line, mark)
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			said = append(said, line)
+		}
+	}
+	return strings.Join(said, "; ")
 }
 
 // libpq is the URL as PostgreSQL's own programs take it: without the password,

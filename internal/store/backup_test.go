@@ -139,6 +139,15 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
+	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
+	if _, err := newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	refused(t, store.Restore(f.ctx, dir, optionsIn(to)), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	if entries, _ := os.ReadDir(to); len(entries) != 0 {
+		t.Errorf("the refused restore left %v", entries)
+	}
 }
 
 func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {

@@ -124,10 +124,25 @@ func (d *database) migrate(ctx context.Context) error {
 
 // failedTo says what failed at the start. A user without the rights is told so.
 func (d *database) failedTo(what string, err error) error {
-	if pgCode(err) == "42501" {
-		return outbox.Setup("this user may not %s the %s database %s: %v", what, d.name, d.place, pgMessage(err))
+	if pgCode(err) == forbidden {
+		return outbox.Setup("the user of the URL may not %s the %s database %s: %v; "+anotherUser, what, d.name, d.place, pgMessage(err))
 	}
 	return fmt.Errorf("%s the %s database: %w", what, d.name, err)
+}
+
+// forbidden is the SQLSTATE of a right that is missing.
+const forbidden = "42501"
+
+const anotherUser = "connect as the user who runs outboxweb serve, or grant this one the same rights"
+
+// Forbidden is a sentence for a person about a right on PostgreSQL that is
+// missing, as *outbox.Refusal with outbox.ErrSetup. Any other error comes back as
+// it is.
+func Forbidden(err error) error {
+	if pgCode(err) != forbidden {
+		return err
+	}
+	return outbox.Setup("PostgreSQL refuses this to the user of the URL: %v; "+anotherUser, pgMessage(err))
 }
 
 // recognize makes sure that the database is the one of the two it is taken for.

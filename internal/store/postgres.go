@@ -223,11 +223,13 @@ func (d *database) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (ex
 	var version int
 	var backend uint32
 	var schema *string
+	var usable bool
 	err = conn.QueryRow(ctx, `
 select cast(current_setting('server_version_num') as int), pg_backend_pid(), coalesce(nullif($1, ''), current_schema()),
   exists (select 1 from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())),
+  coalesce((select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())), true),
   concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
-		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &d.identity)
+		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
 	switch {
 	case err != nil:
 		return false, outbox.Setup("cannot use the %s database %s: %v", d.name, d.place, pgMessage(err))
@@ -237,6 +239,8 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.name, d.place)
 	case !plainName.MatchString(*schema):
 		return false, outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.name, d.place)
+	case !usable:
+		return false, outbox.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.name, d.place)
 	}
 	d.schema = *schema
 	// Who greets and who answers are one unless a proxy stands between them. Behind

@@ -165,7 +165,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 		"unknown user":     {dbtest.InSchema(asUser(there, nobody), "journal"), in("p"), []string{"refuses the login", nobody, "does not exist"}},
 		"no right to make": {missing, in("p"), []string{"never_made_by_the_poor", "does not exist and cannot be created: permission denied", "createdb never_made_by_the_poor"}},
 		"no right to add":  {dbtest.InSchema(asUser(there, poor), "new"), in("p"), []string{"the schema new of the journal database", "cannot be created", "permission denied"}},
-		"no right to use":  {dbtest.InSchema(asUser(there, poor), "journal"), in("p"), []string{"the journal database", "permission denied"}},
+		"no right to use":  {dbtest.InSchema(asUser(there, poor), "journal"), in("p"), []string{"may not use the schema journal of the journal database", "connect as the user who runs outboxweb serve"}},
 		"capital letters":  {in("Journal"), in("p"), []string{"--journal-db", "search_path=Journal", "one schema"}},
 		"several schemas":  {in("j"), in("p,public"), []string{"--projections-db", "search_path=p,public", "one schema"}},
 		"quoted schema":    {in(`"j"`), in("p"), []string{"--journal-db", `search_path="j"`}},
@@ -320,4 +320,27 @@ func withoutSchema(raw string) string {
 	query.Del("search_path")
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// A user who may read some tables and not others is told so in a sentence.
+func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	reader := role(t, "reader")
+	f.raw(`grant usage on schema journal, projections to ` + reader)
+	t.Cleanup(func() { f.raw(`drop owned by ` + reader) })
+	o := asTheyAre(store.Options{Journal: asUser(f.pair.Journal, reader), Projections: asUser(f.pair.Projections, reader)})
+	setupWithoutSecret(t, o, "may not read the version of the journal database", "permission denied for table goose_db_version", "connect as the user who runs outboxweb serve")
+	f.raw(`grant select on journal.goose_db_version, projections.goose_db_version to ` + reader)
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Summary(t.Context())
+	r := refused(t, store.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
+	if strings.Contains(r.Error(), "SQLSTATE") {
+		t.Errorf("the sentence shows SQLSTATE: %s", r.Error())
+	}
 }
