@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -12,9 +13,10 @@ import (
 	"outboxweb/internal/redact"
 )
 
-// cli is the command line: kong reads it from the tags. Each flag has an
-// environment variable OUTBOXWEB_NAME; flag beats environment beats file
-// beats default.
+// cli is the command line: kong reads it from the tags. The common flags and
+// those of serve have an environment variable OUTBOXWEB_NAME; flag beats
+// environment beats file beats default. What a single command is told to do
+// comes from its command line alone.
 type cli struct {
 	Common
 
@@ -127,7 +129,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Description("Projections that follow a journal, and the console to watch and repair them."),
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
-		kong.DefaultEnvars("OUTBOXWEB"),
+		kong.PostBuild(nameVariables),
 		kong.Vars{"max_payload": itoa(outbox.DefaultMaxPayload)},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -138,18 +140,31 @@ func newParser(c *cli, std streams) *kong.Kong {
 	return parser
 }
 
-var quotedName = regexp.MustCompile(`"([^"]*)"`)
+var (
+	quotedName = regexp.MustCompile(`"([^"]*)"`)
+	noNumber   = regexp.MustCompile(`expected a valid \d+ bit u?int but got (".*")`)
+	likeAFlag  = regexp.MustCompile(`expected .* but got "(.*)" \(short flag\).*`)
+)
 
 // usageSentence words kong's parse errors as one sentence for a person.
 func usageSentence(err error) string {
 	text := err.Error()
+	command := "outboxweb"
+	if wrong, ok := errors.AsType[*kong.ParseError](err); ok && wrong.Context.Selected() != nil {
+		command, _, _ = strings.Cut(wrong.Context.Selected().FullPath(), " <")
+	}
+	see := "; see " + command + " --help"
 	if rest, found := strings.CutPrefix(text, "expected one of "); found {
-		return "a command is missing; use one of " + quotedName.ReplaceAllString(rest, "$1") + "; see outboxweb --help"
+		return "a command is missing; use one of " + quotedName.ReplaceAllString(rest, "$1") + see
+	}
+	if rest, found := strings.CutPrefix(text, "missing flags: "); found {
+		return rest + " is missing" + see
 	}
 	if rest, found := strings.CutPrefix(text, "expected "); found {
-		return quotedName.ReplaceAllString(rest, "$1") + " is missing"
+		return quotedName.ReplaceAllString(rest, "$1") + " is missing" + see
 	}
-	return text
+	text = noNumber.ReplaceAllString(text, "must be a whole number, not $1")
+	return likeAFlag.ReplaceAllString(text, `write a value that begins with - behind =, such as ="$1"`)
 }
 
 // app is what a command's Run works with.

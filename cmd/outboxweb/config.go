@@ -56,17 +56,9 @@ func envGiven(flag *kong.Flag) bool {
 // fileFlags lists the flags that a configuration file may set, by their key.
 func fileFlags(model *kong.Application) map[string]*kong.Flag {
 	keys := map[string]*kong.Flag{}
-	add := func(flags []*kong.Flag) {
-		for _, flag := range flags {
-			if flag.Name != "help" && flag.Name != "config" {
-				keys[strings.ReplaceAll(flag.Name, "-", "_")] = flag
-			}
-		}
-	}
-	add(model.Flags)
-	for _, command := range model.Children {
-		if command.Name == "serve" {
-			add(command.Flags)
+	for _, flag := range configuring(model) {
+		if flag.Name != "config" {
+			keys[strings.ReplaceAll(flag.Name, "-", "_")] = flag
 		}
 	}
 	return keys

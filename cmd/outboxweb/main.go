@@ -62,7 +62,9 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitUsage
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	err = parsed.Run(&app{streams: std, Common: c.Common})
+	a := &app{streams: std, Common: c.Common}
+	a.warnOfVariables(parsed, os.Environ())
+	err = parsed.Run(a)
 	switch {
 	case err == nil:
 		return exitDone

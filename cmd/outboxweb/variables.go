@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"gopkg.in/yaml.v3"
+)
+
+const variablePrefix = "OUTBOXWEB_"
+
+// nameVariables gives the flags that a configuration file may set, and --config
+// itself, their environment variables.
+func nameVariables(parser *kong.Kong) error {
+	for _, flag := range configuring(parser.Model) {
+		name := variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		flag.Envs = []string{name}
+		flag.Tag.Envs = flag.Envs
+	}
+	return nil
+}
+
+// configuring lists the common flags and those of serve.
+func configuring(model *kong.Application) []*kong.Flag {
+	flags := slices.Clone(model.Flags)
+	for _, command := range model.Children {
+		if command.Name == "serve" {
+			flags = append(flags, command.Flags...)
+		}
+	}
+	return slices.DeleteFunc(flags, func(flag *kong.Flag) bool { return flag.Name == "help" })
+}
+
+// warnOfVariables writes a line for each environment variable that looks like
+// one of this program's and is none: in the log of a server, and as a sentence
+// beside what another command says. Values are not shown.
+func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
+	var known []string
+	for _, flag := range configuring(parsed.Model) {
+		known = append(known, flag.Envs...)
+	}
+	for _, setting := range environment {
+		name, _, _ := strings.Cut(setting, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || mentions(a.topics, name) {
+			continue
+		}
+		text := "the environment variable " + name + " is unknown and has no effect"
+		if near := nearest(name, known); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		if parsed.Selected() != nil && parsed.Selected().Name == "serve" {
+			a.logger().Warn(text)
+		} else {
+			fmt.Fprintln(a.err, "outboxweb:", text)
+		}
+	}
+}
+
+// mentions reports whether a part of a configuration file names a variable, as a
+// destination's secret may.
+func mentions(node *yaml.Node, name string) bool {
+	if node == nil {
+		return false
+	}
+	return strings.Contains(node.Value, name) || slices.ContainsFunc(node.Content, func(n *yaml.Node) bool { return mentions(n, name) })
+}
+
+// nearest is the known name that is at most two letters away from name.
+func nearest(name string, known []string) string {
+	const most = 2
+	best, least := "", most+1
+	for _, k := range known {
+		if d := distance(name, k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be added, removed or changed to make b of
+// a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		above := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := above
+			if a[i] != b[j] {
+				changed++
+			}
+			above = row[j+1]
+			row[j+1] = min(changed, row[j]+1, above+1)
+		}
+	}
+	return row[len(b)]
+}
