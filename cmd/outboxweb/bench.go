@@ -28,7 +28,7 @@ type benchCmd struct {
 func (c *benchCmd) AfterApply(parsed *kong.Context) error {
 	for _, flag := range parsed.Flags() {
 		if flag.Name == "projections-db" {
-			c.projectionsDBGiven = flagGiven(parsed, flag)
+			c.projectionsDBGiven = sourceOf(parsed, flag) != fromDefault
 		}
 	}
 	return nil

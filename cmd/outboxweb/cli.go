@@ -48,23 +48,22 @@ type cli struct {
 
 // Common holds the flags that every command takes.
 type Common struct {
-	JournalDB        string   `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
-	ProjectionsDB    string   `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
-	ProjectionFiles  []string `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config           fileFlag `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
-	LogFormat        string   `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
-	NoMigrate        bool     `name:"no-migrate" group:"common" help:"Let serve and append create no databases, and serve migrate none; other commands never do."`
-	AuditOnly        []string `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
-	MaxPayload       int      `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
-	ReasonFrom       int64    `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Ask for a reason for acts that release this many rows or more: 1 for every act, 0 for none."`
-	Mode             modeFlag `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What an append does: outbox_apply_only, inline_apply_only or shadow_only."`
-	OutboxEnabled    *bool    `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
-	WorkerEnabled    *bool    `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`
-	ShadowEnabled    *bool    `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
-	modeGiven        bool
-	projectionsGiven bool
-	settings         []outbox.Setting // what the flags say, for people
-	topics           *yaml.Node       // of the configuration file; nil when it has none
+	JournalDB       string            `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
+	ProjectionsDB   string            `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
+	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
+	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
+	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
+	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Let serve and append create no databases, and serve migrate none; other commands never do."`
+	AuditOnly       []string          `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
+	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
+	ReasonFrom      int64             `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Ask for a reason for acts that release this many rows or more: 1 for every act, 0 for none."`
+	Mode            modeFlag          `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What an append does: outbox_apply_only, inline_apply_only or shadow_only."`
+	OutboxEnabled   *bool             `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
+	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`
+	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
+	sources         map[string]source // of the flags' values
+	settings        []outbox.Setting  // what the flags say, for people
+	topics          *yaml.Node        // of the configuration file; nil when it has none
 }
 
 // modeFlag is an outbox.Mode as a flag or a file spells it.
@@ -79,14 +78,9 @@ func (m *modeFlag) UnmarshalText(text []byte) error {
 
 // AfterApply implements kong's hook: it notes what was given explicitly.
 func (c *Common) AfterApply(parsed *kong.Context) error {
+	c.sources = map[string]source{}
 	for _, flag := range parsed.Flags() {
-		given := flagGiven(parsed, flag)
-		switch flag.Name {
-		case "mode":
-			c.modeGiven = given
-		case "projections":
-			c.projectionsGiven = given
-		}
+		c.sources[flag.Name] = sourceOf(parsed, flag)
 	}
 	c.settings = settingsOf(parsed)
 	return c.resolveMode()
@@ -98,7 +92,7 @@ func (c *Common) resolveMode() error {
 	if c.OutboxEnabled == nil && c.WorkerEnabled == nil && c.ShadowEnabled == nil {
 		return nil
 	}
-	if c.modeGiven {
+	if c.sources["mode"] != fromDefault {
 		return usagef("--mode cannot be combined with --outbox-enabled, --worker-enabled or --shadow-enabled")
 	}
 	is := func(b *bool) bool { return b != nil && *b }
@@ -110,15 +104,30 @@ func (c *Common) resolveMode() error {
 	return nil
 }
 
-// flagGiven reports whether a flag's value comes from the command line, the
-// environment or the file rather than from its default.
-func flagGiven(parsed *kong.Context, flag *kong.Flag) bool {
+// source is where a flag's value comes from.
+type source int
+
+const (
+	fromDefault source = iota
+	fromFile           // of --config
+	fromShell          // the command line or the environment
+)
+
+func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
+	if envGiven(flag) {
+		return fromShell
+	}
+	found := fromDefault
 	for _, p := range parsed.Path {
-		if p.Flag == flag {
-			return true
+		switch {
+		case p.Flag != flag:
+		case p.Resolved:
+			found = max(found, fromFile)
+		default:
+			found = fromShell
 		}
 	}
-	return envGiven(flag)
+	return found
 }
 
 // newParser makes the parser of the command line. A broken model panics: it

@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // settingsOf lists the flags of the command that runs with their values,
@@ -18,7 +21,7 @@ func settingsOf(parsed *kong.Context) []outbox.Setting {
 		if flag.Name == "help" || flag.Hidden {
 			continue
 		}
-		all = append(all, outbox.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: flagGiven(parsed, flag)})
+		all = append(all, outbox.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: sourceOf(parsed, flag) != fromDefault})
 	}
 	return all
 }
@@ -66,4 +69,41 @@ func withoutPassword(text string) string {
 		}
 	}
 	return u.String()
+}
+
+// flagsFromAnywhere are the flags with which a command, started in any directory,
+// works on the databases and projections that c names, without passwords. What
+// comes from the configuration file is left to it, but for relative paths.
+func (c *Common) flagsFromAnywhere() []string {
+	var flags []string
+	if c.Config != "" {
+		flags = append(flags, "--config="+absolutePath(string(c.Config)))
+	}
+	for _, d := range []struct{ name, url string }{{"journal-db", c.JournalDB}, {"projections-db", c.ProjectionsDB}} {
+		path, inFile := strings.CutPrefix(d.url, "sqlite:")
+		switch {
+		case c.sources[d.name] == fromFile && (!inFile || filepath.IsAbs(path)):
+		case inFile:
+			flags = append(flags, "--"+d.name+"=sqlite:"+absolutePath(path))
+		default:
+			flags = append(flags, "--"+d.name+"="+store.WithoutSecrets(d.url))
+		}
+	}
+	relative := func(of string) bool { return !strings.HasPrefix(of, "builtin:") && !filepath.IsAbs(of) }
+	if c.sources["projections"] == fromShell || slices.ContainsFunc(c.ProjectionFiles, relative) {
+		for _, of := range c.ProjectionFiles {
+			if relative(of) {
+				of = absolutePath(of)
+			}
+			flags = append(flags, "--projections="+of)
+		}
+	}
+	return flags
+}
+
+func absolutePath(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
 }

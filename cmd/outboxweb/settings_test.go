@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,37 @@ func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 	for _, broken := range []string{"postgres://ana:hush@[db/outbox", "postgres://ana:hu%zz@db/outbox"} {
 		if shown := withoutPassword(broken); strings.Contains(shown, "hu") {
 			t.Errorf("%q is shown as %q", broken, shown)
+		}
+	}
+}
+
+// A command that a page offers works from any directory.
+func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file("whole.yaml", "journal_db: postgres://ana:hush@db/outbox\nprojections_db: sqlite:/var/p.db\nprojections: [builtin:traces]\n")
+	file("relative.yaml", "journal_db: sqlite:j.db\nprojections: [sql]\n")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"defaults":           {nil, "--journal-db=sqlite:DIR/data/journal.db --projections-db=sqlite:DIR/data/projections.db"},
+		"flags":              {[]string{"--journal-db", "postgres://ana:hush@db/outbox?search_path=j", "--projections-db", "sqlite:/var/p.db", "--projections", "sql", "--projections", "builtin:traces"}, "--journal-db=postgres://ana@db/outbox?search_path=j --projections-db=sqlite:/var/p.db --projections=DIR/sql --projections=builtin:traces"},
+		"a file":             {[]string{"--config", "whole.yaml"}, "--config=DIR/whole.yaml"},
+		"a flag beats it":    {[]string{"--config", "whole.yaml", "--projections-db", "sqlite:p.db"}, "--config=DIR/whole.yaml --projections-db=sqlite:DIR/p.db"},
+		"its paths relative": {[]string{"--config", "relative.yaml"}, "--config=DIR/relative.yaml --journal-db=sqlite:DIR/j.db --projections-db=sqlite:DIR/data/projections.db --projections=DIR/sql"},
+	} {
+		var parsed cli
+		if _, err := newParser(&parsed, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, c.args...)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(strings.Join(parsed.flagsFromAnywhere(), " "), dir, "DIR"); got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
 		}
 	}
 }

@@ -95,6 +95,9 @@ type Config struct {
 	// Trusts reports whether the other end of a request's socket is a proxy that
 	// may say under which prefix it offers the pages. nil asks Auth.
 	Trusts func(r *http.Request) bool
+	// CommandFlags are what a command of the program is told to work on the same
+	// databases, from any directory and without secrets. Pages offer them.
+	CommandFlags []string
 	// Settings are how this process was set up, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics

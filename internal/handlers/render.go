@@ -40,6 +40,7 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		Key:        requestID(r),
 		Links:      s.linksOf(r),
 		Me:         me(r),
+		Flags:      s.CommandFlags,
 		Origin:     s.origin(r),
 		Title:      title,
 		Nav:        nav,

@@ -36,5 +36,5 @@ func inProjection(f outbox.DryRunFailure) string {
 // dryRunTwins try the same from a shell.
 func dryRunTwins(p Page, v DryRunView) Twins {
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
-		CLI: fmt.Sprintf("outboxweb requeue --dry-run --next %d -- %s %d", v.Next, shellQuote(v.CampaignID), v.Seq)}
+		CLI: p.program() + fmt.Sprintf("requeue --dry-run --next %d -- %s %d", v.Next, shellQuote(v.CampaignID), v.Seq)}
 }

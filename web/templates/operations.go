@@ -307,7 +307,7 @@ func startTwins(p Page, v NewOperationView) Twins {
 	if len(b.Rows) > 0 {
 		return t
 	}
-	t.CLI = "outboxweb requeue --dead --canary"
+	t.CLI = p.program() + "requeue --dead --canary"
 	for _, flag := range []namedText{{"campaign", f.CampaignID}, {"event-type", f.EventType}, {"fingerprint", f.Fingerprint},
 		{"limit", positive(int64(f.Limit))}, {"confirm", v.Preview.Confirm}} {
 		if flag.Value != "" {
@@ -330,11 +330,11 @@ func operationTwins(p Page, o outbox.Operation) Twins {
 	switch act := operationAct(o); {
 	case act != "" && !p.Offers(act):
 	case act == outbox.ActOperationCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().CancelOperation(o.ID), body), CLI: "outboxweb operations cancel " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().CancelOperation(o.ID), body), CLI: p.program() + "operations cancel " + id + " --reason 'why'"}
 	case act == outbox.ActOperationAcknowledge:
-		return Twins{Curl: curlPost(p, p.Links.API().AcknowledgeOperation(o.ID), body), CLI: "outboxweb operations acknowledge " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().AcknowledgeOperation(o.ID), body), CLI: p.program() + "operations acknowledge " + id + " --reason 'why'"}
 	}
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: "outboxweb operations show " + id}
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 }
 
 // operationSentence says what an act on an operation did, from its audit

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"strings"
 	"testing"
 
 	"outboxweb/internal/outbox"
@@ -41,6 +42,11 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 	}
 	if want := `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`; twins.CLI != want {
 		t.Errorf("command: %s", twins.CLI)
+	}
+	elsewhere := p
+	elsewhere.Flags = []string{"--config=/etc/it's.yaml", "--journal-db=sqlite:/var/j.db"}
+	if twins, want := startTwins(elsewhere, v), `outboxweb '--config=/etc/it'\''s.yaml' --journal-db=sqlite:/var/j.db requeue --dead`; !strings.HasPrefix(twins.CLI, want) {
+		t.Errorf("command: %s, want it to begin with %s", twins.CLI, want)
 	}
 	v.Selection = outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "c", Seq: 2}}}
 	if twins = startTwins(p, v); twins.CLI != "" {

@@ -150,7 +150,7 @@ func holdTwins(p Page, projection string, paused bool) Twins {
 	if paused {
 		to, command = p.Links.API().ResumeProjection(projection), "resume"
 	}
-	return Twins{Curl: curlAct(p.Origin, to, nil), CLI: "outboxweb projections " + command + " --reason 'why' -- " + shellQuote(projection)}
+	return Twins{Curl: curlAct(p.Origin, to, nil), CLI: p.program() + "projections " + command + " --reason 'why' -- " + shellQuote(projection)}
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

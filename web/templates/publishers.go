@@ -445,7 +445,7 @@ func publisherTwins(p Page, v outbox.Publisher) Twins {
 	}
 	return Twins{
 		Curl: curlAct(p.Origin, to, nil),
-		CLI:  "outboxweb publishers " + command + " --reason 'why' -- " + shellQuote(v.String()),
+		CLI:  p.program() + "publishers " + command + " --reason 'why' -- " + shellQuote(v.String()),
 	}
 }
 
@@ -465,7 +465,7 @@ func seekTwins(p Page, v SeekView) Twins {
 	if err != nil { // strings and numbers always marshal
 		text = []byte("{}")
 	}
-	cli := "outboxweb publishers seek " + flag + " --reason 'why'"
+	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
 	return Twins{
 		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().SeekPublisher(v.PairName))),
 		CLI:  cli + " -- " + shellQuote(v.String()),

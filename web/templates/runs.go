@@ -372,7 +372,7 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	if err != nil { // strings and numbers always marshal
 		body = []byte("{}")
 	}
-	command := "outboxweb runs start " + string(o.Kind)
+	command := p.program() + "runs start " + string(o.Kind)
 	if o.All {
 		command += " --all"
 	}
@@ -396,11 +396,11 @@ func runTwins(p Page, r outbox.Run) Twins {
 	switch act := runAct(r); {
 	case act != "" && !p.Offers(act):
 	case act == outbox.ActRunCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().CancelRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs cancel " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().CancelRun(r.ID), `{"reason":"why"}`), CLI: p.program() + "runs cancel " + id + " --reason 'why'"}
 	case act == outbox.ActRunResume:
-		return Twins{Curl: curlPost(p, p.Links.API().ResumeRun(r.ID), `{"reason":"why"}`), CLI: "outboxweb runs resume " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().ResumeRun(r.ID), `{"reason":"why"}`), CLI: p.program() + "runs resume " + id + " --reason 'why'"}
 	}
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: "outboxweb runs show " + id}
+	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 }
 
 // runActSentence says what an act on a run did, from its audit record.

@@ -30,6 +30,16 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// program is how a command line begins that works on this server's databases,
+// from any directory.
+func (p Page) program() string {
+	words := "outboxweb "
+	for _, flag := range p.Flags {
+		words += shellQuote(flag) + " "
+	}
+	return words
+}
+
 func curlGet(origin string, u URL) string {
 	return "curl -s " + shellQuote(origin+string(u))
 }
@@ -51,14 +61,14 @@ func curlAct(origin string, u URL, expected *outbox.Expected) string {
 func requeueTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().RequeueRow(r.CampaignID, r.Seq), expectedOf(r)),
-		CLI:  "outboxweb requeue --reason 'why' -- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
+		CLI:  p.program() + "requeue --reason 'why' -- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
 	}
 }
 
 func retryTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().RetryRow(r.CampaignID, r.Seq), expectedOf(r)),
-		CLI:  "outboxweb retry --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+		CLI:  p.program() + "retry --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
@@ -70,8 +80,8 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	}
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().Replay(c.CampaignID), nil) + "\n" + curlAct(p.Origin, to, nil),
-		CLI: "outboxweb campaigns replay --reason 'why' -- " + shellQuote(c.CampaignID) + "\n" +
-			"outboxweb campaigns " + command + " --reason 'why' -- " + shellQuote(c.CampaignID),
+		CLI: p.program() + "campaigns replay --reason 'why' -- " + shellQuote(c.CampaignID) + "\n" +
+			p.program() + "campaigns " + command + " --reason 'why' -- " + shellQuote(c.CampaignID),
 	}
 }
 
@@ -86,7 +96,7 @@ func rowTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: curlGet(p.Origin, p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
 			"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
-		CLI: "outboxweb report --json --campaign=" + shellQuote(r.CampaignID),
+		CLI: p.program() + "report --json --campaign=" + shellQuote(r.CampaignID),
 	}
 }
 

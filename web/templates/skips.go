@@ -78,13 +78,13 @@ func skipTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " +
 			shellQuote(p.Origin+string(p.Links.API().SkipEvent(r.CampaignID, r.Seq))),
-		CLI: "outboxweb skip --reason 'why' --confirm " + shellQuote(outbox.SkipPhrase(r.CampaignID, r.Seq)) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+		CLI: p.program() + "skip --reason 'why' --confirm " + shellQuote(outbox.SkipPhrase(r.CampaignID, r.Seq)) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
 func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().UnskipEvent(k.CampaignID, k.Seq), &outbox.Expected{HeadSeq: c.HeadSeq}),
-		CLI:  "outboxweb unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
+		CLI:  p.program() + "unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
 	}
 }

@@ -43,7 +43,7 @@ func tokenClass(state string) string {
 func revokeTwins(p Page, t outbox.Token) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().RevokeToken(t.ID), nil),
-		CLI:  "outboxweb token revoke --reason 'why' " + itoa(t.ID),
+		CLI:  p.program() + "token revoke --reason 'why' " + itoa(t.ID),
 	}
 }
 

@@ -18,8 +18,9 @@ import (
 // Page is what every page needs beside its own content.
 type Page struct {
 	Links    Links
-	Key      string // unlike that of any other page shown: what forms are told apart by
-	Origin   string // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
+	Key      string   // unlike that of any other page shown: what forms are told apart by
+	Flags    []string // what a command of the program is told to work on this server's databases
+	Origin   string   // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
 	Title    string
 	Nav      string // the entry of the navigation that is marked
 	Mode     outbox.Mode
