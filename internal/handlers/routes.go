@@ -84,6 +84,9 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			err = s.fromHere(r)
 		}
 		if err == nil {
+			err = t.checkQuery(r)
+		}
+		if err == nil {
 			err = s.checkPace(w, r, t)
 		}
 		if err != nil {
