@@ -156,3 +156,29 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 		}
 	}
 }
+
+// A page whose name was rebound is the local admin where every name is
+// answered and nobody is asked.
+func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hosts []string
+		flags serveCmd
+		says  string
+	}{
+		{[]string{"ops.example", "10.0.0.3:8080", "[fd00::1]:80", "fd00::1", "fqdn.example."}, serveCmd{}, ""},
+		{[]string{"*"}, serveCmd{}, "--host: * would let every web page act here"},
+		{[]string{"*"}, serveCmd{ReadOnly: true}, ""},
+		{[]string{"*"}, serveCmd{authFlags: authFlags{Auth: "jwt"}}, ""},
+		{[]string{"*.ops.example"}, serveCmd{}, `--host: "*.ops.example" is not a host name`},
+		{[]string{"https://ops.example"}, serveCmd{}, "is not a host name"},
+		{[]string{"ops.example:http"}, serveCmd{}, "is not a host name"},
+		{[]string{""}, serveCmd{}, "is not a host name"},
+	} {
+		c.flags.Host = c.hosts
+		err := c.flags.checkHosts()
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%v with --auth %s: %v", c.hosts, c.flags.Auth, err)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"outboxweb/internal/auth"
+	"outboxweb/internal/handlers"
 	"outboxweb/internal/outbox"
 )
 
@@ -119,6 +120,20 @@ func (c *serveCmd) believes() bool {
 func openToOthers(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o002 != 0
+}
+
+// checkHosts judges --host. Every name together with --auth none would let every
+// web page act here that its visitor's browser can make ask.
+func (c *serveCmd) checkHosts() error {
+	for _, name := range c.Host {
+		if err := handlers.CheckHost(name); err != nil {
+			return asUsage("--host", err)
+		}
+		if name == handlers.AnyHost && c.kind() == auth.KindNone && !c.ReadOnly {
+			return usagef("--host: * would let every web page act here whose name is made to lead to this server (DNS rebinding), as nobody is asked who it is; name the hosts, or use --auth or --read-only")
+		}
+	}
+	return nil
 }
 
 // hosts are the names under which browsers may ask, the address listened on

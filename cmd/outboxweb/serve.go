@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ const shutdownLimit = 15 * time.Second
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
 	Listening
-	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask. Repeatable."`
+	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask, or * for every name; needs --auth or --read-only. Repeatable."`
 	BasePath     string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
 	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
 	Sample       bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
@@ -183,6 +184,9 @@ func (c *serveCmd) check() error {
 	if err := c.checkKeepAudit(); err != nil {
 		return err
 	}
+	if err := c.checkHosts(); err != nil {
+		return err
+	}
 	if err := c.originFlags.check(); err != nil {
 		return err
 	}
@@ -236,6 +240,9 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	if c.letsProxiesAct() {
 		log.Warn("nobody is asked who it is, so that everybody whom the proxy lets through is an admin; say with --auth how that is known, or use --read-only")
+	}
+	if slices.Contains(c.Host, handlers.AnyHost) {
+		log.Warn("--host * answers for every host name, so that a web page whose name is made to lead here (DNS rebinding) can read what its visitor may; name the hosts where you can")
 	}
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)

@@ -58,7 +58,8 @@ type Config struct {
 	// BasePath is where the pages live, such as "/" or "/outbox".
 	BasePath string
 	// Hosts are the names, beside the loopback ones, that a request may name
-	// in its Host header: "ops.example", or "ops.example:8443" for one port.
+	// in its Host header: "ops.example", or "ops.example:8443" for one port;
+	// AnyHost for every name, which gives up the protection from DNS rebinding.
 	Hosts []string
 	// PublicOrigin is where a proxy offers the pages to browsers, as Origin
 	// writes it: changes may come from its pages, its host may be asked for, and

@@ -113,9 +113,12 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 		if a.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
 			g.t.Errorf("%s asks for %s and is answered with %d %v", who.name, r, a.StatusCode, a.Header)
 		}
-		if strings.HasPrefix(r.target, apiPrefix) {
+		switch {
+		case strings.HasPrefix(r.target, apiPrefix):
 			says("urn:outboxweb:unidentified", a.Header.Get("X-Request-Id"))
-		} else {
+		case r.target == "/metrics":
+			says("401 Unauthorized: ", "(request "+a.Header.Get("X-Request-Id")+")")
+		default:
 			says(a.Header.Get("X-Request-Id"), "Not identified")
 			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "zoe", "10.0.0.0")
 		}

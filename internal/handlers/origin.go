@@ -61,16 +61,66 @@ func nameable(host string) bool {
 	return host != "" && len(host) <= 253 && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(host, "..") && host[0] != '.'
 }
 
+// AnyHost stands among Config.Hosts for every name.
+const AnyHost = "*"
+
+// CheckHost judges a name for Config.Hosts: a name or an address, with a port
+// or without, or AnyHost. Its error is an outbox.ErrInvalid.
+func CheckHost(text string) error {
+	host, port := splitHost(text)
+	if text != AnyHost && !nameable(host) || port != "" && !isPort(port) {
+		return outbox.Invalid("", "%s is not a host name or an address, such as ops.example or 10.0.0.3:8080, nor * for all of them", quoted(text))
+	}
+	return nil
+}
+
 // protectHost refuses requests that were made for another name, as a page
-// does whose name was rebound to this address.
+// does whose name was rebound to this address. Probes and scrapers ask a pod by
+// its address and a service by names that nobody configures here, so they are
+// answered under every name, the metrics under those that fitForMetrics allows.
 func (s *server) protectHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.knownHost(r.Host) {
+		path := s.systemPath(r)
+		switch {
+		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && fitForMetrics(r):
+			next.ServeHTTP(w, r)
+		case path == "/metrics":
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, start outboxweb with --host", quoted(r.Host))})
+		default:
 			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: unknownHost(r.Host)})
-			return
 		}
-		next.ServeHTTP(w, r)
 	})
+}
+
+// fitForMetrics reports whether a request under an unknown name may read the
+// metrics, as far as names go: whether no page whose name was rebound can have
+// made it. Such a page has a name, so that a Host that is an address is not its.
+// And browsers send Accept-Language with every request, which a page can change
+// but not leave out; scrapers do not send it. Sec-Fetch-Site is not enough:
+// browsers leave it out over plain HTTP.
+func fitForMetrics(r *http.Request) bool {
+	host, _ := splitHost(r.Host)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Accept-Language"} {
+		if len(r.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// systemPath is the address for probes or scrapers that a request asks for,
+// which is answered below the base path and without it; empty for others.
+func (s *server) systemPath(r *http.Request) string {
+	path := r.URL.EscapedPath()
+	for _, at := range []string{"/healthz", "/readyz", "/metrics"} {
+		if path == at || path == s.links.Base()+at {
+			return at
+		}
+	}
+	return ""
 }
 
 // unknownHost says how to let a name in, unless it is none.
@@ -110,6 +160,9 @@ func splitHost(hostport string) (host, port string) {
 func (s *server) knownHost(hostport string) bool {
 	host, port := splitHost(hostport)
 	if host == "localhost" || host == "127.0.0.1" || host == "::1" {
+		return true
+	}
+	if slices.Contains(s.Hosts, AnyHost) {
 		return true
 	}
 	return host != "" && slices.ContainsFunc(s.Hosts, func(allowed string) bool {

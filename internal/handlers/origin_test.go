@@ -193,12 +193,13 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	server := httptest.NewServer(newSite(t).http)
 	t.Cleanup(server.Close)
 	for request, want := range map[string]string{
-		"GET http://evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":                "421",
-		"GET http://127.0.0.1/healthz HTTP/1.1\r\nHost: evil.example":                "200",
-		"GET /healthz HTTP/1.1\r\nHost: evil.example":                                "421",
-		"GET //evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":                     "404",
-		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1":                "400",
-		"GET /healthz HTTP/1.0":                                                      "421",
+		"GET http://evil.example/rows HTTP/1.1\r\nHost: 127.0.0.1":    "421",
+		"GET http://127.0.0.1/rows HTTP/1.1\r\nHost: evil.example":    "200",
+		"GET /rows HTTP/1.1\r\nHost: evil.example":                    "421",
+		"GET //evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":      "404",
+		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1": "400",
+		"GET /rows HTTP/1.0":    "421",
+		"GET /healthz HTTP/1.0": "200",
 		"GET /healthz HTTP/1.1\r\nHost: evil.example@127.0.0.1":                      "400",
 		"GET http://u@127.0.0.1/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "200",
 		"GET http://127.0.0.1:x/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "400",
@@ -214,6 +215,45 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 		if fields := strings.Fields(line); err != nil && err != io.EOF || len(fields) < 2 || fields[1] != want {
 			t.Errorf("%q is answered with %q (%v), want %s", request, line, err, want)
 		}
+	}
+}
+
+// TestHost_probesAndScrapersAskByWhateverName: kubelet and Prometheus ask a pod
+// by its address, and a service by names that nobody configures here.
+func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.BasePath = "/ops" })
+	for _, name := range []string{"10.244.1.17:8080", "[fd00::17]:8080", "outboxweb.prod.svc:8080", ""} {
+		for _, base := range []string{"", "/ops"} {
+			s.get(base+"/healthz", host(name)).want(t, 200, "ok\n")
+			s.get(base+"/readyz", host(name)).want(t, 200, `"ready":true`)
+			s.get(base+"/metrics", host(name)).want(t, 200, "outboxweb_lag_events 0")
+		}
+		s.get("/ops/", host(name)).want(t, 421)
+	}
+}
+
+// TestHost_aReboundPageReadsNoMetrics sends what every browser sends and no
+// page can leave out. A page's own name cannot be an address, so those are
+// answered.
+func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, h := range []func(*http.Request){header("Origin", "http://evil.example"), header("Sec-Fetch-Site", "same-origin"), header("Accept-Language", "en")} {
+		a := s.get("/metrics", host("evil.example"), h).want(t, 421, "421 Misdirected Request: this server does not answer a browser's request for the host \"evil.example\"")
+		if kind := a.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
+			t.Errorf("the refusal is %s", kind)
+		}
+		s.get("/metrics", host("10.244.1.17:8080"), h).want(t, 200)
+		s.get("/metrics", h).want(t, 200)
+	}
+}
+
+func TestHost_starIsEveryName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Hosts = []string{"*"} })
+	for _, name := range []string{"ops.example", "10.0.0.3:8080", "x"} {
+		s.get("/", host(name)).want(t, 200)
 	}
 }
 

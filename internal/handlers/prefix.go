@@ -104,7 +104,7 @@ func (s *server) stripBase(next http.Handler) http.Handler {
 			return
 		case below && strings.HasPrefix(rest, "/"):
 			path = rest
-		case path != "/healthz" && path != "/readyz" && path != "/metrics":
+		case s.systemPath(r) == "":
 			s.fail(w, r, outbox.NotFound("there is nothing at this address; the pages are below %s", s.linksOf(r).Overview()))
 			return
 		}

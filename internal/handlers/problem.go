@@ -160,6 +160,12 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="outboxweb"`)
 	}
+	if s.systemPath(r) != "" { // who asks shows the text in one line of a log, or in a terminal
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(p.Status)
+		fmt.Fprintf(w, "%d %s: %s (request %s)\n", p.Status, p.Title, p.Detail, p.RequestID)
+		return
+	}
 	if s.wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(p.Status)
