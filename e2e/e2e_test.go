@@ -298,7 +298,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(s.stderr.String(), 4000))
+			t.Logf("log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
 		}
 	})
 	return s
@@ -308,8 +308,8 @@ func launch(t *testing.T, d databases, args ...string) *server {
 func (s *server) attend(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if url, found := strings.CutPrefix(lines.Text(), "listening on "); found && s.url == "" {
-			s.url = url
+		if _, url, found := strings.Cut(lines.Text(), "listening on "); found && s.url == "" {
+			s.url = strings.TrimSuffix(url, `"}`) // with --log-format json
 			close(s.up)
 		}
 	}
@@ -317,6 +317,17 @@ func (s *server) attend(stdout io.Reader) {
 	s.code = s.cmd.ProcessState.ExitCode()
 	s.client.CloseIdleConnections()
 	close(s.exited)
+}
+
+// withoutRequests is a log without the lines that say what the test asked for.
+func withoutRequests(log string) string {
+	var b strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "msg=request ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 func tail(text string, most int) string {

@@ -30,7 +30,7 @@ func TestHostile_exportsAndLogs(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			s := startHostile(t, "--log-format", format)
+			s := startHostile(t, "--log-format", format, "--log-level", "debug")
 			for _, name := range []string{"rows", "campaigns", "audit"} {
 				verifyTable(t, s, name)
 				verifyJSONFile(t, s, name)

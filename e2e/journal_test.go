@@ -52,7 +52,7 @@ func TestWholeJournal(t *testing.T) {
 // other.
 func followJournal(t *testing.T, j corpus.Journal, flags []string) {
 	d := newDatabases(t)
-	serve := slices.Concat(applyBriefly, flags)
+	serve := slices.Concat(applyBriefly, []string{"--log-level", "warn"}, flags)
 
 	appendJournal(t, d, j, flags)
 	first := start(t, d, serve...)

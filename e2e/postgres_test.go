@@ -120,7 +120,7 @@ func TestPostgresProxy(t *testing.T) {
 	d := newPostgres(t)
 	behind := databases{dir: d.dir, url: postgresServer(t).Pooler(t)(d.url)}
 	projections := writeProjections(t, seatProjections)
-	serve := slices.Concat(quickDeath, projections)
+	serve := slices.Concat(quickDeath, []string{"--log-level", "warn"}, projections)
 	a, b := start(t, behind, serve...), start(t, behind, serve...)
 	instances(t, a, b)
 

@@ -25,7 +25,7 @@ func TestShutdown(t *testing.T) {
 func shutDownUnderLoad(t *testing.T, mode string) {
 	d := newDatabases(t)
 	flags := append([]string{"--mode", mode}, writeProjections(t, historyProjections)...)
-	serve := append([]string{"--lease", "1h"}, flags...) // a lease that was left would never end
+	serve := append([]string{"--log-level", "warn", "--lease", "1h"}, flags...) // a lease that was left would never end
 	l := startLoad(t, 8, 12)
 	for range 3 {
 		s := start(t, d, serve...)

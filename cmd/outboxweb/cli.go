@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -53,6 +54,7 @@ type Common struct {
 	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
 	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
 	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
+	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"What to log: debug, info, warn or error, and what is worse. Requests are info; probes, embedded files and pages that refresh themselves are debug."`
 	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Let serve and append create no databases, and serve migrate none; other commands never do."`
 	AuditOnly       []string          `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
 	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
@@ -183,11 +185,17 @@ type app struct {
 	redact *redact.Redactor // what logs hide; nil hides what is built in
 }
 
-// logger writes to stderr in the format the flag asks for, without secrets.
-func (a *app) logger() *slog.Logger {
-	var to slog.Handler = slog.NewTextHandler(a.err, nil)
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// logger writes to stderr in the format and from the level on that the flags
+// ask for, without secrets.
+func (a *app) logger() *slog.Logger { return a.loggerTo(a.err) }
+
+func (a *app) loggerTo(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: logLevels[a.LogLevel]}
+	var to slog.Handler = slog.NewTextHandler(w, options)
 	if a.LogFormat == "json" {
-		to = slog.NewJSONHandler(visible{a.err}, nil)
+		to = slog.NewJSONHandler(visible{w}, options)
 	}
 	hide := a.redact
 	if hide == nil {

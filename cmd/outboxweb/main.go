@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"outboxweb/internal/outbox"
@@ -20,6 +21,25 @@ import (
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version = "dev"
+
+// revision is that of the source, as the build recorded it; empty when it did
+// not.
+func revision() string {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return ""
+	}
+	revision, modified := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "-dirty"
+		}
+	}
+	return revision + modified
+}
 
 const (
 	exitDone   = 0
@@ -74,7 +94,11 @@ func run(ctx context.Context, args []string, std streams) int {
 		err = errors.New("interrupted")
 	}
 	err = store.Forbidden(err)
-	fmt.Fprintln(std.err, "outboxweb:", err)
+	if c.LogFormat == "json" {
+		a.logger().Error("failed", "error", err, "exit_code", exitCode(err))
+	} else {
+		fmt.Fprintln(std.err, "outboxweb:", err)
+	}
 	return exitCode(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -69,6 +70,9 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if a.redact, err = c.redactor(); err != nil {
 		return err
 	}
+	if a.err == os.Stderr {
+		slog.SetDefault(a.logger()) // for what has none of its own, libraries that use the package log among it
+	}
 	pairs, err := a.pairs()
 	if err != nil {
 		return err
@@ -99,8 +103,24 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	fmt.Fprintln(a.out, "listening on", c.address(listener.Addr()))
+	c.announce(a, st, listener.Addr(), len(pairs))
 	return s.run(ctx, listener)
+}
+
+// announce tells the log what has started, and stdout where it listens.
+func (c *serveCmd) announce(a *app, st *store.Store, addr net.Addr, publishers int) {
+	if !c.Publish {
+		publishers = 0
+	}
+	address := c.address(addr)
+	a.logger().Info("started", "version", version, "revision", revision(), "go", runtime.Version(), "pid", os.Getpid(), "listen", address, "base_path", c.BasePath,
+		"journal_db", withoutPassword(a.JournalDB), "projections_db", withoutPassword(a.ProjectionsDB), "mode", st.Mode(), "config", string(a.Config), "projections", strings.Join(a.ProjectionFiles, ", "),
+		"authentication", c.kind(), "read_only", c.ReadOnly, "worker", c.Worker, "publishers", publishers)
+	if a.LogFormat == "json" { // logs of containers have both streams in one
+		a.loggerTo(a.out).Info("listening on " + address)
+		return
+	}
+	fmt.Fprintln(a.out, "listening on", address)
 }
 
 // ignoreHangups keeps SIGHUP, which asks other servers to read their
@@ -289,8 +309,9 @@ func dryRunner(st *store.Store, set *projection.Set) func(context.Context, strin
 // run serves and works until ctx ends or one of the two fails; then it stops
 // claiming, lets what is under way finish, and returns.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func(what string, err error) { cancel(fmt.Errorf("%s: %w", what, err)) }
+	defer cancel(nil)
 	served, worked, published, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1), make(chan struct{})
 	go func() {
 		s.audit.run(ctx)
@@ -298,28 +319,31 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	}()
 	go func() {
 		err := serveOn(s.http, listener)
-		stop()
+		stop("the HTTP server ended", err)
 		served <- err
 	}()
 	go func() {
 		var err error
 		if s.work {
 			if err = s.worker.Run(ctx); err != nil {
-				stop()
+				stop("the worker ended", err)
 			}
 		}
 		worked <- err
 	}()
 	go func() { published <- s.publish.Run(ctx) }()
 	<-ctx.Done()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
-	defer cancel()
+	asked := time.Now()
+	s.log.Info("stopping", "why", whyStopped(ctx))
+	grace, cut := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cut()
 	if err := s.http.Shutdown(grace); err != nil {
 		s.log.Warn("some requests did not end in time and are cut off", "limit", shutdownLimit, "error", err)
 		s.http.Close()
 	}
 	serveErr, workErr, publishErr := <-served, <-worked, <-published
 	<-kept
+	s.log.Info("stopped", "draining_seconds", time.Since(asked).Seconds())
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}
@@ -327,6 +351,18 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		workErr = nil
 	}
 	return errors.Join(serveErr, workErr, publishErr)
+}
+
+// whyStopped is the signal that ended ctx, or what else did.
+func whyStopped(ctx context.Context) string {
+	switch why := context.Cause(ctx).Error(); why { // os/signal has no type for it
+	case "terminated signal received":
+		return "SIGTERM"
+	case "interrupt signal received":
+		return "SIGINT"
+	default:
+		return why
+	}
 }
 
 // sampleBatch is how many events of the sample journal are appended at once.

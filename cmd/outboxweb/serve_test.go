@@ -245,3 +245,85 @@ func TestServe_refusesAnAddressInUse(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// Collectors of logs take each line as one JSON document, of whichever stream
+// and whoever wrote it.
+func TestServe_logsInOneFormat(t *testing.T) {
+	t.Parallel()
+	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
+	pair := newPairFiles(t)
+	pair.write(1)
+	s.cmd = exec.Command("outboxweb", "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug", "--tls-cert", pair.cert, "--tls-key", pair.key)
+	s.cmd.Dir, s.cmd.Stderr = s.dir, &s.stderr
+	first := s.start()
+	_, address, found := strings.Cut(first, "listening on https://")
+	if !found {
+		t.Fatalf("it says %q; %s", first, s.stderr.String())
+	}
+	conn, err := net.Dial("tcp", strings.TrimSuffix(address, `"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "no TLS at all\r\n\r\n"); err != nil { // net/http tells its own log
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGTERM)
+	if err := s.wait(); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]map[string]any{}
+	for line := range strings.Lines(first + "\n" + s.stderr.String()) {
+		var r map[string]any
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r["time"] == nil || r["level"] == nil || r["msg"] == nil {
+			t.Errorf("%v: %q", err, line)
+		}
+		text, _ := r["msg"].(string)
+		said[text] = r
+	}
+	if r := said["started"]; r["version"] == nil || r["listen"] != "https://"+strings.TrimSuffix(address, `"}`) || r["journal_db"] != "sqlite:data/journal.db" || r["mode"] != "outbox_apply_only" {
+		t.Errorf("started: %v", r)
+	}
+	if r := said["stopping"]; r["why"] != "SIGTERM" {
+		t.Errorf("stopping: %v", r)
+	}
+	if r := said["stopped"]; r["draining_seconds"] == nil {
+		t.Errorf("stopped: %v", r)
+	}
+	if !strings.Contains(s.stderr.String(), "http: TLS handshake error") {
+		t.Errorf("net/http's own log is lost: %s", s.stderr.String())
+	}
+}
+
+func TestServe_saysInItsFormatWhyItCannotStart(t *testing.T) {
+	t.Parallel()
+	_, stderr, code := runIn(t, t.TempDir(), "serve", "--log-format", "json", "--journal-db", "postgres://ana:hunterdeux@127.0.0.1:1/x", "--no-migrate")
+	var r map[string]any
+	if err := json.Unmarshal([]byte(stderr), &r); err != nil || code == 0 || r["level"] != "ERROR" || r["error"] == nil || strings.Contains(stderr, "hunterdeux") {
+		t.Errorf("exit %d, %v: %s", code, err, stderr)
+	}
+}
+
+func TestServe_logsFromTheLevelOn(t *testing.T) {
+	t.Parallel()
+	for level, lines := range map[string][]string{"info": {"started", "msg=request", "stopped"}, "warn": nil} {
+		s := serve(t, "--log-level", level)
+		s.get("/")
+		s.get("/healthz")
+		s.signal(syscall.SIGTERM)
+		if err := s.wait(); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !strings.Contains(s.stderr.String(), line) {
+				t.Errorf("--log-level %s lacks %q: %s", level, line, s.stderr.String())
+			}
+		}
+		if strings.Contains(s.stderr.String(), "healthz") || lines == nil && s.stderr.Len() > 0 {
+			t.Errorf("--log-level %s: %s", level, s.stderr.String())
+		}
+	}
+}

@@ -78,6 +78,7 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
+		accessOf(r).who = who
 		r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), t.action))
 		err = needs(r, t.role)
 		if err == nil && t.method == http.MethodPost {

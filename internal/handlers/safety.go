@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"mime"
 	"net"
@@ -40,7 +41,9 @@ func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
-		r = r.WithContext(store.WithCost(outbox.WithRequestID(r.Context(), id), &s.cost.Cost))
+		a := &access{}
+		ctx := context.WithValue(outbox.WithRequestID(r.Context(), id), accessKey{}, a)
+		r = r.WithContext(store.WithCost(ctx, &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
@@ -48,14 +51,14 @@ func (s *server) identify(next http.Handler) http.Handler {
 			if code == 0 {
 				code = http.StatusOK
 			}
-			route := chi.RouteContext(r.Context()).RoutePattern()
-			if route == "" || code == http.StatusMisdirectedRequest {
-				route = "none"
+			a.route = chi.RouteContext(r.Context()).RoutePattern()
+			if a.route == "" || code == http.StatusMisdirectedRequest {
+				a.route = "none"
 			}
-			s.Metrics.Request(route, code)
-			s.cost.answered(time.Since(started))
-			s.Logger.Debug("request", "method", r.Method, "path", r.URL.Path, "status", code, "bytes", ww.BytesWritten(),
-				"took", time.Since(started), "from", remoteHost(r), "request_id", id)
+			took := time.Since(started)
+			s.Metrics.Request(a.route, code)
+			s.cost.answered(took)
+			s.logRequest(r, a, code, ww.BytesWritten(), took)
 		}()
 		next.ServeHTTP(ww, r)
 	})

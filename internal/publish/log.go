@@ -3,11 +3,13 @@ package publish
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
 
-// logPublisher says of each event that it is there. Payloads are not for logs.
+// logPublisher says of each event that it is there, whatever level the log has
+// otherwise: an event that it takes must not be lost. Payloads are not for logs.
 type logPublisher struct {
 	pair   outbox.PairName
 	logger *slog.Logger
@@ -18,10 +20,14 @@ func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error
 		if err := ctx.Err(); err != nil {
 			return i, err
 		}
-		l.logger.LogAttrs(ctx, slog.LevelInfo, "event",
+		r := slog.NewRecord(time.Now(), slog.LevelInfo, "event", 0)
+		r.AddAttrs(
 			slog.String("topic", l.pair.Topic), slog.String("publisher", l.pair.Publisher), slog.Int64("position", e.Position),
 			slog.String("campaign_id", e.CampaignID), slog.Int64("seq", e.Seq),
 			slog.String("event_type", e.EventType), slog.String("event_id", e.EventID))
+		if err := l.logger.Handler().Handle(ctx, r); err != nil {
+			return i, destinationError("the log: %w", err)
+		}
 	}
 	return len(events), nil
 }

@@ -1,0 +1,101 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/redact"
+)
+
+// logged asks a site and returns what its log has of that.
+func logged(t *testing.T, level slog.Level, ask func(*site), change ...func(*Config)) []map[string]any {
+	t.Helper()
+	var log bytes.Buffer
+	s := newSite(t, append(change, func(c *Config) {
+		c.Logger = slog.New(redact.Builtin().Log(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})))
+	})...).trouble()
+	log.Reset()
+	ask(s)
+	var all []map[string]any
+	for line := range strings.Lines(log.String()) {
+		var one map[string]any
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		if one["msg"] == "request" {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func TestAccessLog_tellsOfARequest(t *testing.T) {
+	t.Parallel()
+	var a answer
+	lines := logged(t, slog.LevelInfo, func(s *site) { a = s.get("/api/v1/campaigns/c-1?min_seq=1") })
+	if len(lines) != 1 {
+		t.Fatalf("%d lines: %v", len(lines), lines)
+	}
+	for name, want := range map[string]any{"level": "INFO", "method": "GET", "path": "/api/v1/campaigns/c-1", "query": "min_seq=1", "route": "/api/v1/campaigns/{campaign}", "status": 200.0,
+		"bytes": float64(len(a.body)), "identity": "local", "role": "admin", "from": "127.0.0.1", "request_id": a.Header.Get("X-Request-Id")} {
+		if got := lines[0][name]; got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if took, _ := lines[0]["duration_ms"].(float64); took <= 0 {
+		t.Errorf("it took %v", lines[0]["duration_ms"])
+	}
+}
+
+// A line is a line whatever a client sends, and holds no secrets, however they
+// are escaped.
+func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
+	t.Parallel()
+	lines := logged(t, slog.LevelInfo, func(s *site) {
+		s.get("/rows?q=password%3Dhunterdeux&access_tok%65n=hunterdeux&api_key=hunterdeux&x=%zz%0aINFO")
+		s.get("/campaigns/" + url.PathEscape("a\nlevel=ERROR\x1b[2J\u202e"))
+		s.get("/campaigns/" + strings.Repeat("x", 5000))
+		s.get("/rows?q=" + strings.Repeat("y", 5000))
+	})
+	if len(lines) != 4 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		for name, value := range line {
+			if text, _ := value.(string); strings.Contains(text, "hunterdeux") || strings.ContainsAny(text, "\n\r\x1b\u202e") || len(text) > 1100 {
+				t.Errorf("%s is %q", name, text)
+			}
+		}
+	}
+}
+
+// What comes again and again and tells nothing, and what anybody can send
+// without end, is for those who look for it.
+func TestAccessLog_keepsQuietAboutProbes(t *testing.T) {
+	t.Parallel()
+	ask := func(s *site) {
+		s.get("/healthz")
+		s.get("/readyz")
+		s.get("/metrics")
+		s.get("/static/none")
+		s.get("/", header("HX-Target", "live"))
+		s.get("/", host("evil.example"))
+	}
+	if lines := logged(t, slog.LevelInfo, ask); len(lines) != 0 {
+		t.Errorf("the log has %v", lines)
+	}
+	if lines := logged(t, slog.LevelDebug, ask); len(lines) != 6 {
+		t.Errorf("the log has %d lines: %v", len(lines), lines)
+	}
+	lines := logged(t, slog.LevelInfo, func(s *site) {
+		s.do(http.MethodPost, "/campaigns/c-2/pause", "", header("Origin", "https://evil.example"))
+	})
+	if len(lines) != 1 || lines[0]["status"] != 403.0 {
+		t.Errorf("of a refused act the log has %v", lines)
+	}
+}
