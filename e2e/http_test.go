@@ -23,11 +23,23 @@ func TestHTTP_probesAndMetrics(t *testing.T) {
 	for _, series := range []string{
 		`outboxweb_rows{status="pending"}`, `outboxweb_rows{status="processing"}`, `outboxweb_rows{status="failed"}`, `outboxweb_rows{status="dead"}`,
 		"outboxweb_oldest_row_age_seconds", "outboxweb_oldest_retryable_age_seconds", "outboxweb_events_applied_total", "outboxweb_apply_failures_total",
-		"outboxweb_lag_events", "outboxweb_blocked_campaigns", "outboxweb_fenced_total",
+		"outboxweb_lag_events", "outboxweb_blocked_campaigns", "outboxweb_fenced_total", "outboxweb_appended_events_total", "outboxweb_applied_after_seconds_count",
+		`outboxweb_connections_waiting{database="journal",use="write"}`,
 	} {
 		if n := s.metric(t, series); n != 0 {
 			t.Errorf("%s is %v on an empty journal", series, n)
 		}
+	}
+	s.post(t, http.StatusCreated, "/api/v1/campaigns/c-1/events?wait=applied", map[string]any{"event_type": "note", "payload": map[string]any{}})
+	for _, series := range []string{"outboxweb_appended_events_total", "outboxweb_append_seconds_count", "outboxweb_applied_after_seconds_count",
+		`outboxweb_http_request_seconds_count{method="POST",route="/api/v1/campaigns/{campaign}/events",status="2xx"}`} {
+		eventually(t, patience, series+" counts one event", func() (bool, string) { // it is applied a moment before its wave ends
+			n := s.metric(t, series)
+			return n == 1, fmt.Sprint(n)
+		})
+	}
+	if s.metric(t, "process_open_fds") == 0 || s.metric(t, "go_goroutines") == 0 {
+		t.Error("the process tells nothing of itself")
 	}
 }
 

@@ -254,6 +254,9 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	collectors.WatchRuns(st.RunTallies)
 	collectors.WatchBehind(st.Behind)
 	collectors.WatchPublishers(st.Publishers)
+	collectors.WatchConnections(st.Connections)
+	collectors.TellBuild(version, revision())
+	st.OnAppend(collectors.Append)
 	gate, err := c.gate(st, collectors, log)
 	if err != nil {
 		return nil, err

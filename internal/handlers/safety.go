@@ -56,7 +56,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 				a.route = "none"
 			}
 			took := time.Since(started)
-			s.Metrics.Request(a.route, code)
+			s.Metrics.Request(a.route, r.Method, code, took)
 			s.cost.answered(took)
 			s.logRequest(r, a, code, ww.BytesWritten(), took)
 		}()

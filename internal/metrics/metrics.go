@@ -1,11 +1,14 @@
 // Package metrics holds the Prometheus collectors of one process, in a
-// registry of its own. Every name starts with outboxweb_.
+// registry of its own: what outboxweb measures, under names that start with
+// outboxweb_, and what every Go program tells of itself, under the standard
+// ones. docs/metrics.md lists the first kind.
 package metrics
 
 import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +26,10 @@ const scrapeTimeout = 5 * time.Second
 // Metrics are the collectors. The counters are incremented by the worker;
 // everything is safe for concurrent use.
 type Metrics struct {
+	Appended     prometheus.Counter   // events appended
+	AppendTime   prometheus.Histogram // time of one append, in seconds
+	AppliedAfter prometheus.Histogram // from an event's append until it is applied, in seconds
+
 	Applied     prometheus.Counter   // events applied
 	Failed      prometheus.Counter   // attempts that failed
 	Fenced      prometheus.Counter   // campaigns dropped because another epoch holds them
@@ -34,49 +41,54 @@ type Metrics struct {
 	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: deliveries that failed
 	PublisherReads     prometheus.Counter       // times that the journal was read by position, for all publishers together
 	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call of a destination
+	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that another process took over, or that ran out
 
 	IdentityRefused *prometheus.CounterVec // by why: requests of which it was not known who asks, or that had no role
 
-	registry *prometheus.Registry
-	requests *prometheus.CounterVec
+	registry     *prometheus.Registry
+	requests     *prometheus.CounterVec
+	requestTimes *prometheus.HistogramVec
 }
+
+// Bounds of histograms, in seconds.
+var (
+	requestBounds = []float64{0.005, 0.025, 0.1, 0.5, 2.5, 10} // few, since there is a series of each for every route
+	shortBounds   = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	delayBounds   = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+)
 
 // New makes the collectors. The gauges about rows, lag and campaigns call
 // summary at each scrape; when it fails they are left out of that scrape and
 // the failure is logged, so that an alert on absence fires.
 func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 	m := &Metrics{
-		Applied: counter("events_applied_total", "Events applied to the projections by this process."),
-		Failed:  counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
-		Fenced:  counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
-		Waves:   counter("waves_total", "Waves this process has worked off."),
-		WaveSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "outboxweb_wave_seconds",
-			Help:    "Time of one wave from claim to release, in seconds.",
-			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}),
+		Appended:     counter("appended_events_total", "Events appended to the journal by this process; those that were there already are not counted."),
+		AppendTime:   histogram("append_seconds", "Time of one append that was not refused, of one event or many, with the wait for the commit.", shortBounds),
+		AppliedAfter: histogram("applied_after_seconds", "Time from the append of an event until it is applied, for each event that this process applied.", delayBounds),
+
+		Applied:            counter("events_applied_total", "Events applied to the projections by this process."),
+		Failed:             counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
+		Fenced:             counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
+		Waves:              counter("waves_total", "Waves this process has worked off."),
+		WaveSeconds:        histogram("wave_seconds", "Time of one wave from claim to release.", shortBounds[1:]),
 		Stalled:            prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
 		PublisherDelivered: counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
 		PublisherErrors:    counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
 		PublisherReads:     counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
-		PublisherSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "outboxweb_publisher_seconds",
-			Help:    "Time of one delivery of a batch, in seconds.",
-			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}, []string{"topic", "publisher"}),
-		IdentityRefused: counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
+		PublisherSeconds:   histograms("publisher_seconds", "Time of one delivery of a batch.", shortBounds, "topic", "publisher"),
+		PublisherLost:      counters("publisher_leases_lost_total", "Leases of publishers that this process lost: they ran out, or another process or an operator took them over.", "topic", "publisher"),
+		IdentityRefused:    counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
 
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboxweb_http_requests_total",
-			Help: "HTTP requests answered, by route pattern and status code.",
-		}, []string{"route", "code"}),
+		requests: counters("http_requests_total", "HTTP requests answered, by route pattern and status code.", "route", "code"),
+		requestTimes: histograms("http_request_seconds", "Time of one HTTP request until the client has taken its answer, by route pattern, method (GET, HEAD, POST or other) and class of the status, such as 2xx.",
+			requestBounds, "route", "method", "status"),
 	}
-	m.registry.MustRegister(m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.Stalled, m.requests,
+	m.registry.MustRegister(m.Appended, m.AppendTime, m.AppliedAfter, m.requestTimes, m.PublisherLost, m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.Stalled, m.requests,
 		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds, m.IdentityRefused,
 		&state{summary: summary},
 		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "outboxweb"}))
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -152,10 +164,38 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help}, labels)
 }
 
+func histogram(name, help string, bounds []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds})
+}
+
+func histograms(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds}, labels)
+}
+
+// TellBuild adds the series that says which build this is.
+func (m *Metrics) TellBuild(version, revision string) {
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_build_info", Help: "1, with the version of the program, its source's revision where it is known, and Go's version."},
+		[]string{"version", "revision", "goversion"})
+	build.WithLabelValues(version, revision, runtime.Version()).Set(1)
+	m.registry.MustRegister(build)
+}
+
+// Append counts one append that made so many events.
+func (m *Metrics) Append(events int, took time.Duration) {
+	m.Appended.Add(float64(events))
+	m.AppendTime.Observe(took.Seconds())
+}
+
 // Request counts one answered HTTP request. The route is the pattern, never
 // the path, so that campaign ids do not become label values.
-func (m *Metrics) Request(route string, code int) {
+func (m *Metrics) Request(route, method string, code int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(code)).Inc()
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost:
+	default:
+		method = "other" // clients make methods up
+	}
+	m.requestTimes.WithLabelValues(route, method, strconv.Itoa(code/100)+"xx").Observe(took.Seconds())
 }
 
 // Handler answers scrapes.

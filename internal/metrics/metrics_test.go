@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -40,7 +41,9 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 	m.Waves.Inc()
 	m.WaveSeconds.Observe(0.2)
 	m.IdentityRefused.WithLabelValues("expired").Inc()
-	m.Request("/rows", 200)
+	m.Request("/rows", "GET", 200, 30*time.Millisecond)
+	m.Request("/rows", "BREW", 405, time.Millisecond)
+	m.Append(3, time.Millisecond)
 	body := scrape(t, m)
 	for _, line := range []string{
 		`outboxweb_rows{status="pending"} 7`,
@@ -70,6 +73,11 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_wave_seconds_count 1`,
 		`outboxweb_identity_refused_total{why="expired"} 1`,
 		`outboxweb_http_requests_total{code="200",route="/rows"} 1`,
+		`outboxweb_http_request_seconds_bucket{method="GET",route="/rows",status="2xx",le="0.025"} 0`,
+		`outboxweb_http_request_seconds_bucket{method="GET",route="/rows",status="2xx",le="0.1"} 1`,
+		`outboxweb_http_request_seconds_count{method="other",route="/rows",status="4xx"} 1`,
+		`outboxweb_appended_events_total 3`,
+		`outboxweb_append_seconds_count 1`,
 	} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("the scrape lacks %q", line)

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -26,11 +27,13 @@ var (
 	publisherAgeDesc      = desc("publisher_lag_seconds", "Age of the first of them, from its append; 0 when there is none.", "topic", "publisher")
 	publisherPositionDesc = desc("publisher_position", "How far the journal was scanned for the publisher.", "topic", "publisher")
 	publisherErrorsDesc   = desc("publisher_errors_in_a_row", "Errors since the last event that was delivered.", "topic", "publisher")
+	publisherLeasedDesc   = desc("publisher_leased", "1 while a process holds the publisher's lease and delivers, 0 while none does.", "topic", "publisher")
+	publisherLeaseDesc    = desc("publisher_lease_remaining_seconds", "How long that lease lasts yet; 0 when no process holds one, or it has run out.", "topic", "publisher")
 	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
 )
 
 func (p *publishers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherStatusDesc} {
+	for _, d := range []*prometheus.Desc{publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc} {
 		ch <- d
 	}
 }
@@ -53,6 +56,15 @@ func (p *publishers) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(publisherPositionDesc, float64(one.Position))
 		gauge(publisherErrorsDesc, float64(one.ErrorCount))
+		leased, remaining := 0.0, 0.0
+		if one.Lease != nil {
+			remaining = max(0, time.Until(one.Lease.ExpiresAt).Seconds())
+		}
+		if remaining > 0 {
+			leased = 1
+		}
+		gauge(publisherLeasedDesc, leased)
+		gauge(publisherLeaseDesc, remaining)
 		for _, status := range outbox.PublisherStatuses {
 			is := 0.0
 			if one.Status == status {

@@ -36,6 +36,11 @@ type Appended struct {
 	Existed    bool   `json:"existed"` // the same event was there already
 }
 
+// OnAppend registers the function that is told of every append that was not
+// refused: how many events it made, and how long it took. It is called by the
+// goroutine that appends, so it must not block. Register it before the first append.
+func (s *Store) OnAppend(appended func(events int, took time.Duration)) { s.appended = appended }
+
 // Append writes events to the journal, each with its outbox row unless it is to
 // be applied on the request path, in one transaction. An event whose event_id is
 // there already with the same content is answered with the stored one; with other
@@ -67,13 +72,23 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 			return nil, err
 		}
 	}
-	call := &appendCall{events: events, expected: a.ExpectedSeq, condition: a.Condition, until: time.Now().Add(lockWaitLimit), done: make(chan struct{})}
+	began := time.Now()
+	call := &appendCall{events: events, expected: a.ExpectedSeq, condition: a.Condition, until: began.Add(lockWaitLimit), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
 		return nil, call.err
 	}
 	s.wakeUp()
+	if s.appended != nil {
+		made := 0
+		for _, r := range call.result {
+			if !r.Existed {
+				made++
+			}
+		}
+		s.appended(made, time.Since(began))
+	}
 	return call.result, nil
 }
 

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -364,5 +366,52 @@ func TestAppend_modeDecidesWhetherRowsAreWritten(t *testing.T) {
 			}
 			f.sound()
 		})
+	}
+}
+
+func TestAppend_tellsHowManyEventsItMade(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var made []int
+	f.OnAppend(func(events int, took time.Duration) {
+		if took <= 0 {
+			t.Errorf("it took %s", took)
+		}
+		made = append(made, events)
+	})
+	again := outbox.Event{CampaignID: "a", EventID: "e-1", EventType: "note", Payload: json.RawMessage(`{}`)}
+	other := outbox.Event{CampaignID: "a", EventType: "note", Payload: json.RawMessage(`{}`)}
+	for _, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
+		if _, err := f.Append(f.ctx, store.Append{Events: events}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seq := int64(99)
+	if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{other}, ExpectedSeq: &seq}); err == nil {
+		t.Error("an append that must be refused is not")
+	}
+	if want := []int{2, 1, 0}; !slices.Equal(made, want) {
+		t.Errorf("it tells of %v events, want %v", made, want)
+	}
+}
+
+func TestConnections_areCounted(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	of := func(use string) outbox.Connections {
+		for _, c := range f.Connections() {
+			if c.Database == "journal" && c.Use == use {
+				return c
+			}
+		}
+		t.Fatalf("there are no connections to %s", use)
+		return outbox.Connections{}
+	}
+	f.append("a", 1)
+	if c := of("write"); c.InUse != 0 || c.Idle != 1 || c.Waiting != 0 || c.Limit < 1 {
+		t.Errorf("after an append: %+v", c)
+	}
+	if c := of("read"); c.InUse != 0 || c.Idle < 1 || c.Limit < c.Idle {
+		t.Errorf("after an append: %+v", c)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -14,7 +15,8 @@ import (
 // first needed, and again when it was lost.
 type session struct {
 	dial func(context.Context) (link, error)
-	link link // nil when there is none
+	link link          // nil when there is none
+	open *atomic.Int64 // how many sessions of its kind have a connection
 }
 
 // sessions hands out sessions. Who waits longest is served first; what is
@@ -23,6 +25,9 @@ type session struct {
 type sessions struct {
 	free chan struct{} // one for each idle session: a channel queues fairly, a mutex does not
 
+	open    atomic.Int64 // sessions with a connection
+	waiting atomic.Int64 // callers of take
+
 	mu   sync.Mutex
 	idle []*session
 }
@@ -30,13 +35,15 @@ type sessions struct {
 func newSessions(n int, dial func(context.Context) (link, error)) *sessions {
 	s := &sessions{free: make(chan struct{}, n)}
 	for range n {
-		s.put(&session{dial: dial})
+		s.put(&session{dial: dial, open: &s.open})
 	}
 	return s
 }
 
 // take waits for a session until ctx ends, or closed does.
 func (s *sessions) take(ctx context.Context, closed <-chan struct{}) (*session, error) {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
 	select {
 	case <-s.free:
 	case <-closed:
@@ -57,6 +64,12 @@ func (s *sessions) put(one *session) {
 	s.idle = append(s.idle, one)
 	s.mu.Unlock()
 	s.free <- struct{}{}
+}
+
+// report counts connections. What is in use may be about to get its connection.
+func (s *sessions) report() outbox.Connections {
+	inUse, open := cap(s.free)-len(s.free), int(s.open.Load())
+	return outbox.Connections{InUse: inUse, Idle: max(0, open-inUse), Waiting: int(s.waiting.Load()), Limit: cap(s.free)}
 }
 
 // close waits for every session and drops its connection.
@@ -96,6 +109,7 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 			s.link = nil
 			return err
 		}
+		s.open.Add(1)
 	}
 	if err = ctx.Err(); err == nil {
 		err = s.link.begin(ctx, text)
@@ -135,5 +149,6 @@ func (s *session) drop() {
 	if s.link != nil {
 		s.link.close()
 		s.link = nil
+		s.open.Add(-1)
 	}
 }

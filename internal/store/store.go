@@ -53,6 +53,7 @@ type Store struct {
 
 	hints    hints
 	group    appendGroup
+	appended func(events int, took time.Duration) // see OnAppend
 	applied  appliedHub
 	summary  snapshot[outbox.Summary]
 	holdings snapshot[map[string]outbox.Holding]
@@ -173,6 +174,22 @@ func (s *Store) Close() error {
 		err = errors.Join(s.journal.close(), s.projections.close())
 	})
 	return err
+}
+
+// Connections are those of this process to both databases, by what they are for.
+func (s *Store) Connections() []outbox.Connections {
+	var all []outbox.Connections
+	for _, d := range []*database{s.journal, s.projections} {
+		for _, one := range []struct {
+			use      string
+			sessions *sessions
+		}{{"write", d.writers}, {"read", d.readers}} {
+			c := one.sessions.report()
+			c.Database, c.Use = d.name, one.use
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // Mode is the mode the store was opened with.

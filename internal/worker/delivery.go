@@ -83,6 +83,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	err := d.work(ctx, calls)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
+		d.Metrics.PublisherLost.WithLabelValues(d.pair.Topic, d.pair.Publisher).Inc()
 		d.log.Info("the pair was taken over, or moved by an operator", "position", d.lease.Position)
 		return
 	case !errors.Is(err, errYielded):

@@ -272,6 +272,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		settled.Fenced = 0 // by an earlier try, whose answer was lost
 	}
 	w.count(settled)
+	w.observeDelays(parts)
 	for _, p := range parts {
 		if !p.gap {
 			continue
@@ -293,6 +294,22 @@ func (w *Worker) giveBack(ctx context.Context, claims []store.Claim) error {
 		_, err := w.Store.Settle(context.WithoutCancel(ctx), w.who, results)
 		return err
 	})
+}
+
+// observeDelays measures how long the events that a wave has applied waited for
+// it. Of a campaign that was fenced it counts what this process has applied.
+func (w *Worker) observeDelays(parts []*part) {
+	if w.Metrics == nil {
+		return
+	}
+	now := time.Now()
+	for _, p := range parts {
+		for i := range p.events {
+			if e := &p.events[i]; e.Seq >= p.claim.First && e.Seq <= p.result.Applied && e.Skipped == nil {
+				w.Metrics.AppliedAfter.Observe(max(0, now.Sub(e.RecordedAt).Seconds()))
+			}
+		}
+	}
 }
 
 func (w *Worker) count(s store.Settled) {

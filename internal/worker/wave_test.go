@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
+	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -43,6 +46,26 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 				t.Errorf("%d campaigns, waves of %d: %d waves, want at most %d", campaigns, rows, passes, most)
 			}
 		}
+	}
+}
+
+// Each event is measured once: from its append, which was an hour ago by the
+// clock of the store, to the end of its wave. One that fails is not applied.
+func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	appended := func() time.Time { return time.Now().Add(-time.Hour) }
+	b := open(t, define(t, accounts), batchSize(2), func(o *store.Options, c *worker.Config) { o.Now, c.Metrics = appended, m })
+	b.mustAppend(t, opened("a", 5), opened("b", 5), spent("a", 9), spent("b", 1))
+	for b.pass(t) {
+	}
+	var got dto.Metric
+	if err := m.AppliedAfter.Write(&got); err != nil {
+		t.Fatal(err)
+	}
+	h := got.GetHistogram()
+	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+patience.Seconds() {
+		t.Errorf("%d events waited for %v s", n, mean)
 	}
 }
 

@@ -1,0 +1,147 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"outboxweb/internal/outbox"
+)
+
+// everything is a process of which each series has a value.
+func everything() *Metrics {
+	m := New(func(context.Context) (outbox.Summary, error) {
+		return outbox.Summary{Held: []outbox.HeldProjection{}}, nil
+	})
+	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) { return nil, nil })
+	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) { return outbox.BehindCounts{}, nil })
+	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
+		return []outbox.Publisher{{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
+	})
+	m.WatchConnections(func() []outbox.Connections {
+		return []outbox.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
+	})
+	m.TellBuild("v1.2.3", "abc")
+	m.Request("/rows", "GET", 200, time.Millisecond)
+	m.PublisherDelivered.WithLabelValues("scenes", "archive")
+	m.PublisherErrors.WithLabelValues("scenes", "archive", "event")
+	m.PublisherSeconds.WithLabelValues("scenes", "archive")
+	m.PublisherLost.WithLabelValues("scenes", "archive")
+	m.IdentityRefused.WithLabelValues("expired")
+	return m
+}
+
+func gather(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		byName[f.GetName()] = f
+	}
+	return byName
+}
+
+const (
+	tableBegin = "<!-- metrics: begin -->\n"
+	tableEnd   = "<!-- metrics: end -->\n"
+)
+
+// table lists the series of outboxweb, made from the collectors.
+func table(t *testing.T, m *Metrics) string {
+	t.Helper()
+	families := gather(t, m)
+	described := make(chan *prometheus.Desc, 1000)
+	m.registry.Describe(described)
+	close(described)
+	for d := range described {
+		_, rest, _ := strings.Cut(d.String(), `fqName: "`)
+		if name, _, _ := strings.Cut(rest, `"`); families[name] == nil {
+			t.Errorf("the table cannot tell of %s: the test makes no series of it", name)
+		}
+	}
+	var b strings.Builder
+	b.WriteString("\n| series | kind | tells |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		if !strings.HasPrefix(name, "outboxweb_") {
+			continue
+		}
+		f := families[name]
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		series := name
+		if len(labels) > 0 {
+			series += "{" + strings.Join(labels, ",") + "}"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", series, strings.ToLower(f.GetType().String()), f.GetHelp())
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// With OUTBOXWEB_UPDATE=1 in the environment the test writes the table
+// instead of comparing it.
+func TestDocs_tableIsTheMetrics(t *testing.T) {
+	t.Parallel()
+	const name = "../../docs/metrics.md"
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	written, after, closed := strings.Cut(rest, tableEnd)
+	if !found || !closed {
+		t.Fatalf("%s has no %q … %q", name, tableBegin, tableEnd)
+	}
+	want := table(t, everything())
+	if written == want {
+		return
+	}
+	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
+		t.Fatalf("the table of docs/metrics.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./internal/metrics -run Docs writes it")
+	}
+	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHandler_tellsWhatDashboardsOfEveryProgramAsk: the names of Prometheus's
+// own collectors, which are on every dashboard of Go programs.
+func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
+	t.Parallel()
+	body := scrape(t, everything())
+	for _, name := range []string{"process_cpu_seconds_total", "process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds", "process_max_fds", "process_start_time_seconds",
+		"go_goroutines", "go_info{", "go_memstats_heap_inuse_bytes", "go_memstats_alloc_bytes", "go_gc_duration_seconds{",
+		`outboxweb_build_info{goversion="go`, `outboxweb_connections{database="journal",state="in_use",use="write"} 1`, `outboxweb_connections{database="journal",state="idle",use="write"} 2`,
+		`outboxweb_connections_waiting{database="journal",use="write"} 3`, `outboxweb_connections_limit{database="journal",use="write"} 8`,
+		`outboxweb_publisher_leased{publisher="archive",topic="scenes"} 1`, `outboxweb_publisher_lease_remaining_seconds{publisher="archive",topic="scenes"} `} {
+		if !strings.Contains(body, "\n"+name) {
+			t.Errorf("the scrape lacks %s", name)
+		}
+	}
+}
+
+// promtool check metrics says the same.
+func TestHandler_answersInGoodForm(t *testing.T) {
+	t.Parallel()
+	problems, err := promlint.New(strings.NewReader(scrape(t, everything()))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
