@@ -17,7 +17,7 @@ import (
 type digestCmd struct {
 	Campaign   string `required:"" placeholder:"C" help:"The campaign."`
 	Projection string `placeholder:"P" help:"Only this projection."`
-	Until      int64  `placeholder:"N" help:"Fold the journal up to seq N instead of reading the live rows."`
+	Until      *int64 `placeholder:"N" help:"Fold the journal up to seq N instead of reading the live rows; 0 is before the first event."`
 	JSON       bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -36,8 +36,8 @@ type digests struct {
 
 // Run prints the digests of the live rows, or of a fold.
 func (c *digestCmd) Run(ctx context.Context, a *app) error {
-	if c.Until < 0 {
-		return usagef("--until must be 1 or more")
+	if c.Until != nil && *c.Until < 0 {
+		return usagef("--until must be 0 or more")
 	}
 	st, set, err := a.openBoth(ctx)
 	if err != nil {
@@ -65,15 +65,15 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection.Set) (digests, error) {
-	if c.Until == 0 {
+	if c.Until == nil {
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
 	campaign, err := st.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return digests{}, err
 	}
-	if c.Until > campaign.HighWaterSeq {
-		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, c.Until, campaign.HighWaterSeq)
+	if *c.Until > campaign.HighWaterSeq {
+		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
 	}
 	f, err := worker.NewFolder(ctx, st, set)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection
 	if err != nil {
 		return digests{}, err
 	}
-	if err := fold.To(ctx, c.Until); err != nil {
+	if err := fold.To(ctx, *c.Until); err != nil {
 		return digests{}, err
 	}
 	if err := fold.Refused(c.only()...); err != nil {

@@ -76,6 +76,12 @@ func (d *heldDesk) append(campaign string, n int) {
 // says runs a command and wants texts in what it prints, and that it ends well.
 func (d *heldDesk) says(command string, wanted ...string) {
 	d.t.Helper()
+	d.runs(command, exitDone, wanted...)
+}
+
+// runs runs a command and wants how it ends and texts in what it prints.
+func (d *heldDesk) runs(command string, end int, wanted ...string) {
+	d.t.Helper()
 	var out, errs bytes.Buffer
 	flags := d.flags
 	if command == "report" { // needs no projections
@@ -83,7 +89,7 @@ func (d *heldDesk) says(command string, wanted ...string) {
 	}
 	code := run(d.t.Context(), append(strings.Fields(command), flags...), streams{in: strings.NewReader(""), out: &out, err: &errs})
 	text := strings.Join(strings.Fields(out.String()+errs.String()), " ")
-	if code != exitDone {
+	if code != end {
 		d.t.Errorf("%s ends with %d: %s", command, code, text)
 	}
 	for _, w := range wanted {
@@ -141,4 +147,23 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
 	}
 	d.says("verify", "1 was not compared in full")
+}
+
+func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t)
+	d.append("c-1", 2)
+	live, err := d.st.Live(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, full, err := d.set.Digests(t.Context(), live, "has no rows")
+	live.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.says("digest --campaign c-1 --until 0", "campaign c-1 at seq 0", empty["log"], empty["names"], full)
+	d.says("digest --campaign c-1 --until 0 --json", `"applied_seq": 0`, full)
+	d.runs("digest --campaign c-1 --until=-1", exitUsage, "--until must be 0 or more")
+	d.runs("verify --campaign c-1 --until 0", exitUsage, "--until must be 1 or more")
 }

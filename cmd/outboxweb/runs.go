@@ -31,12 +31,16 @@ type runScope struct {
 	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign of the scope. Repeatable."`
 	All        bool     `help:"All campaigns."`
 	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection of the scope. Repeatable; all when not given."`
-	Until      int64    `placeholder:"SEQ" help:"Of a verify over one campaign: fold no further than this event."`
+	Until      *int64   `placeholder:"SEQ" help:"Of a verify over one campaign: fold no further than this event."`
 	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
 }
 
 func (s *runScope) order(kind outbox.RunKind) outbox.RunOrder {
-	return outbox.RunOrder{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, UntilSeq: s.Until, Rate: s.Rate}
+	o := outbox.RunOrder{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, Rate: s.Rate}
+	if s.Until != nil {
+		o.UntilSeq = *s.Until
+	}
+	return o
 }
 
 // check judges the flags that kong cannot.
@@ -44,7 +48,7 @@ func (s *runScope) check() error {
 	switch {
 	case s.All && len(s.Campaign) > 0:
 		return usagef("--all is every campaign; give it or --campaign, not both")
-	case s.Until < 0:
+	case s.Until != nil && *s.Until < 1:
 		return usagef("--until must be 1 or more")
 	case s.Rate < 0:
 		return usagef("--rate must be 0 or more")
