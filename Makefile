@@ -65,6 +65,10 @@ bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows
 bench-slow: ## measure pages beside 500 connections that are slow in five ways
 	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
 
+.PHONY: bench-append-hostile
+bench-append-hostile: ## measure what appends of 16 MiB of any shape cost in memory and other writers' time, and fail beyond limits
+	go test ./cmd/outboxweb -run '^$$' -bench HostileAppend -benchtime 3x -timeout 10m
+
 .PHONY: bench-large
 bench-large: ## measure how far a server grows while it drains large events, beside limits (takes minutes and 26 GB)
 	go test ./cmd/outboxweb -run '^$$' -bench LargeEvents -benchtime 1x -timeout 60m

@@ -49,6 +49,7 @@ type serveCmd struct {
 	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
 	RunRate      int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
 	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
+	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"The most events that one append over HTTP may have; it may have twice as many tags in all."`
 	Concurrency  int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
 	EventTimeout time.Duration `default:"10s" help:"How long one event may take to apply."`
 	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
@@ -191,6 +192,8 @@ func (c *serveCmd) check() error {
 		return usagef("--run-rate must be 0 or more")
 	case c.VerifyEvery != 0 && c.VerifyEvery < time.Second:
 		return usagef("--verify-every must be 0, or 1s or more")
+	case c.MaxEvents < 1 || c.MaxEvents > 100_000:
+		return usagef("--max-events-per-append must lie between 1 and 100000")
 	case c.Concurrency < 1 || c.Concurrency > 32:
 		return usagef("--concurrency must lie between 1 and 32")
 	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
@@ -299,7 +302,8 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 // handlerConfig is what the flags say to the handlers.
 func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set)}
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
+		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
 
 // dryRunner tries events on copies of what the stores have.

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -55,17 +54,9 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(r)
+	done, batch, err := s.appendBody(w, r, campaign)
 	if err != nil {
 		return err
-	}
-	request, batch, err := parseAppend(campaign, body)
-	if err != nil {
-		return err
-	}
-	done, err := s.Store.Append(r.Context(), request)
-	if err != nil {
-		return inBatch(err, batch)
 	}
 	progress, err := s.afterAppend(r, campaign, done, wait)
 	if err != nil {
@@ -81,6 +72,21 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		return writeJSON(w, status, batchAnswer{Events: done, applied: progress})
 	}
 	return writeJSON(w, status, appendAnswer{Appended: done[0], applied: progress})
+}
+
+// appendBody appends what the body says. A large body has room until then.
+func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign string) (done []store.Appended, batch bool, err error) {
+	body, leave, err := s.bodies.read(w, r)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	request, batch, err := s.parseAppend(campaign, body)
+	if err != nil {
+		return nil, batch, err
+	}
+	done, err = s.Store.Append(r.Context(), request)
+	return done, batch, inBatch(err, batch)
 }
 
 // afterAppend applies in inline mode, and waits for the projections when asked to.
@@ -125,68 +131,6 @@ func late(err error, done []store.Appended) error {
 		what = fmt.Sprintf("the %d events are appended up to seq %d", len(done), done[len(done)-1].Seq)
 	}
 	return &appendedLate{appended: done, cause: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
-}
-
-// batchBody is the body of an append of several events.
-type batchBody struct {
-	Events      []json.RawMessage `json:"events"`
-	ExpectedSeq *int64            `json:"expected_seq"`
-	Condition   json.RawMessage   `json:"condition"`
-}
-
-// parseAppend reads an append's body: one event, or a batch when it has a
-// field "events". Each event is read as the command line reads its lines, and
-// belongs to the campaign of the address.
-func parseAppend(campaign string, body []byte) (request store.Append, batch bool, err error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) == nil {
-		_, batch = fields["events"]
-	}
-	if !batch {
-		event, err := parseEvent(campaign, body)
-		return store.Append{Events: []outbox.Event{event}}, false, err
-	}
-	var b batchBody
-	if err := strictJSON(body, &b); err != nil {
-		return request, true, err
-	}
-	if b.ExpectedSeq != nil && *b.ExpectedSeq < 0 {
-		return request, true, outbox.Invalid("expected_seq", "expected_seq must be 0 or more: the campaign's last seq before the append")
-	}
-	request.ExpectedSeq = b.ExpectedSeq
-	if given := string(b.Condition); given != "" && given != "null" {
-		condition, err := outbox.ParseCondition(b.Condition)
-		if err != nil {
-			return request, true, err
-		}
-		request.Condition = &condition
-	}
-	for i, raw := range b.Events {
-		event, err := parseEvent(campaign, raw)
-		if err != nil {
-			var refusal *outbox.Refusal
-			if errors.As(err, &refusal) {
-				refusal.Index = i
-			}
-			return request, true, inBatch(err, true)
-		}
-		request.Events = append(request.Events, event)
-	}
-	return request, true, nil
-}
-
-func parseEvent(campaign string, raw []byte) (outbox.Event, error) {
-	event, err := outbox.ParseEvent(raw)
-	if err != nil {
-		return event, err
-	}
-	if event.CampaignID == "" {
-		event.CampaignID = campaign
-	}
-	if event.CampaignID != campaign {
-		return event, outbox.Invalid("campaign_id", "campaign_id is %q, but the address says %q; leave it out, or make them agree", event.CampaignID, campaign)
-	}
-	return event, nil
 }
 
 // inBatch makes a refusal say which event of a batch it is about.

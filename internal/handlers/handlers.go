@@ -29,6 +29,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -86,6 +87,10 @@ type Config struct {
 	// ActRate is how many acts a second one identity may do, with bursts of
 	// twice as many; 0 means that there is no limit.
 	ActRate float64
+	// MaxPayload is what the store was told of the same name, in bytes; 0 means
+	// outbox.DefaultMaxPayload. MaxAppendEvents is how many events one append may
+	// have; 0 means DefaultMaxAppendEvents.
+	MaxPayload, MaxAppendEvents int
 	// HSTS tells browsers to come by HTTPS alone, for a year. It is for servers
 	// that speak TLS themselves.
 	HSTS bool
@@ -114,10 +119,11 @@ type server struct {
 	routes     map[string]route // what the router knows, by method and pattern
 	overviews  map[outbox.Span]*overviewCache
 	cost       cost
-	reading    room  // for reading documents
-	trying     room  // for dry runs
-	previewing room  // for saying what acts on much would do
-	exporting  room  // for reading a page of an export
+	reading    room // for reading documents
+	trying     room // for dry runs
+	previewing room // for saying what acts on much would do
+	exporting  room // for reading a page of an export
+	bodies     *bodies
 	acting     *pace // of acts
 	refusing   *pace // of refused acts that leave a record
 	// crossOrigin knows changes that another site's page asked for.
@@ -137,6 +143,8 @@ func newServer(c Config) *server {
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
 	}
+	c.MaxPayload = cmp.Or(c.MaxPayload, outbox.DefaultMaxPayload)
+	c.MaxAppendEvents = cmp.Or(c.MaxAppendEvents, DefaultMaxAppendEvents)
 	if c.Trusts == nil {
 		c.Trusts = c.Auth.Trusts
 	}
@@ -146,7 +154,7 @@ func newServer(c Config) *server {
 	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate), refusing: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
-		previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
+		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}

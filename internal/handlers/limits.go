@@ -241,6 +241,8 @@ func (s *server) limits() []templates.Limit {
 		{Name: "Address of a request", Value: fmt.Sprintf("%d KiB", maxAddress>>10)},
 		{Name: "Header of a request", Value: fmt.Sprintf("%d KiB, %d headers", maxHeader>>10, maxHeaders)},
 		{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
+		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in all", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
+		{Name: "Appends of more than " + fmt.Sprintf("%d KiB", smallBody>>10), Value: fmt.Sprintf("%d MiB of them at a time; %d others wait for %s; each sends %d MiB in %s", bodyRoom>>20, bodiesWaiting, roomWait, bodyStep>>20, bodyPace)},
 		{Name: "Body that selects rows or campaigns", Value: fmt.Sprintf("%d MiB", maxSelectionBody>>20)},
 		{Name: "Body of another act", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
 		{Name: "Time for sending the header", Value: defaultPatience.Header.String()},

@@ -417,6 +417,29 @@ func TestRoom_givesUpWithItsRequest(t *testing.T) {
 	}
 }
 
+func TestLargeAppends_shareRoom(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	all, err := s.srv.bodies.enter(t.Context(), bodyRoom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
+	refused := s.post("/api/v1/campaigns/c-1/events", large).want(t, 503, "other large appends are under way", "try again in a moment")
+	if refused.Header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come back")
+	}
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201)
+	all()
+	s.post("/api/v1/campaigns/c-1/events", large).want(t, 201)
+	s.post("/api/v1/campaigns/c-1/events", large[:len(large)-1]).want(t, 422)
+	if !s.srv.bodies.room.TryAcquire(bodyRoom) {
+		t.Error("the room is not given back")
+	}
+	s.srv.bodies.waiting.Add(bodiesWaiting)
+	s.post("/api/v1/campaigns/c-1/events", large).want(t, 503)
+}
+
 func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 2.5 })
@@ -493,5 +516,5 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 func TestAbout_tellsTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 50 })
-	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 a second, 100 at once", "30s for each page of an export", "4 pages of exports")
+	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 a second, 100 at once", "30s for each page of an export", "10,000, with 20,000 tags in all", "32 MiB of them at a time", "4 pages of exports")
 }

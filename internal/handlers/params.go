@@ -179,10 +179,14 @@ func readBody(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, bodyError(err)
 	}
+	return body, checkBody(body)
+}
+
+func checkBody(body []byte) error {
 	if !utf8.Valid(body) {
-		return nil, outbox.Invalid("", "the body is not valid UTF-8")
+		return outbox.Invalid("", "the body is not valid UTF-8")
 	}
-	return body, nil
+	return nil
 }
 
 func bodyError(err error) error {
@@ -208,21 +212,28 @@ func strictJSON(body []byte, into any) error {
 		return nil
 	}
 	var typed *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &typed) && typed.Field == "":
 		return outbox.Invalid("", "the body must be a JSON object, not a %s", typed.Value)
 	case errors.As(err, &typed):
 		return outbox.Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
-	case errors.As(err, &syntax):
-		return outbox.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return outbox.Invalid("", "the JSON ends too early")
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		if field, err := strconv.Unquote(name); err == nil {
 			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, outbox.OrList(fieldNames(reflect.TypeOf(into))))
 		}
+	}
+	return notJSON(err)
+}
+
+// notJSON says where a body is no JSON.
+func notJSON(err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return outbox.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return outbox.Invalid("", "the JSON ends too early")
 	}
 	return outbox.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 }

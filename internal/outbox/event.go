@@ -251,6 +251,9 @@ func compactObject(name string, raw json.RawMessage, limit int) (json.RawMessage
 	if err := json.Compact(&out, raw); err != nil {
 		return nil, Invalid(name, "%s is not JSON: %v", name, err)
 	}
+	if out.Len() == len(raw) {
+		return raw, nil // it was compact
+	}
 	return out.Bytes(), nil
 }
 

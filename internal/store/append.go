@@ -73,7 +73,7 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 		}
 	}
 	began := time.Now()
-	call := &appendCall{events: events, expected: a.ExpectedSeq, condition: a.Condition, until: began.Add(lockWaitLimit), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, until: began.Add(lockWaitLimit), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
@@ -105,6 +105,7 @@ type appendCall struct {
 	events    []outbox.Event
 	expected  *int64
 	condition *outbox.AppendCondition
+	weight    int       // of its events
 	until     time.Time // how long it waits for its turn
 	result    []Appended
 	err       error
@@ -114,16 +115,63 @@ type appendCall struct {
 
 // appendGroup joins the appends of concurrent callers into one transaction:
 // while one commits, the others queue up, and the first of them commits them
-// all. A single caller never waits for company.
+// all. A single caller never waits for company. A large append has a transaction
+// of its own, and all small ones go before the next.
 type appendGroup struct {
 	mu      sync.Mutex
 	waiting []*appendCall
 	busy    bool
 }
 
-// groupLimit bounds how many appends share a commit, so that none waits for a
-// transaction without end.
-const groupLimit = 128
+// groupLimit and groupWeight bound how many appends share a commit, so that none
+// waits for a transaction without end.
+const (
+	groupLimit  = 128
+	groupWeight = 1000
+)
+
+// weigh tells about how long events take to be inserted, in small events: so
+// do 16 KiB of a document and two short tags.
+func weigh(events []outbox.Event) int {
+	weight := len(events)
+	for i := range events {
+		e := &events[i]
+		weight += (len(e.Payload)+len(e.Metadata))>>14 + len(e.Tags)>>5
+	}
+	return weight
+}
+
+func (c *appendCall) large() bool { return c.weight > groupWeight/2 }
+
+// take removes from the queue what the first call in it commits together.
+func (g *appendGroup) take() []*appendCall {
+	first := g.waiting[0]
+	calls, weight := []*appendCall{first}, first.weight
+	rest := make([]*appendCall, 0, len(g.waiting))
+	for _, call := range g.waiting[1:] {
+		if first.large() || call.large() || len(calls) == groupLimit || weight+call.weight > groupWeight {
+			rest = append(rest, call)
+			continue
+		}
+		calls, weight = append(calls, call), weight+call.weight
+	}
+	g.waiting = rest
+	return calls
+}
+
+// pass lets the next call in the queue lead: after a large one a small one, if
+// there is any.
+func (g *appendGroup) pass(afterLarge bool) {
+	if len(g.waiting) == 0 {
+		g.busy = false
+		return
+	}
+	if small := slices.IndexFunc(g.waiting, func(c *appendCall) bool { return !c.large() }); afterLarge && small > 0 {
+		next := g.waiting[small]
+		g.waiting = slices.Insert(slices.Delete(g.waiting, small, small+1), 0, next)
+	}
+	close(g.waiting[0].lead)
+}
 
 func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 	g.mu.Lock()
@@ -139,9 +187,7 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 		g.mu.Lock()
 	}
 	g.busy = true
-	n := min(len(g.waiting), groupLimit)
-	calls := g.waiting[:n:n]
-	g.waiting = append([]*appendCall(nil), g.waiting[n:]...)
+	calls := g.take()
 	g.mu.Unlock()
 
 	commit(calls)
@@ -150,11 +196,7 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 	}
 
 	g.mu.Lock()
-	if len(g.waiting) > 0 {
-		close(g.waiting[0].lead)
-	} else {
-		g.busy = false
-	}
+	g.pass(call.large())
 	g.mu.Unlock()
 }
 

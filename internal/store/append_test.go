@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -321,6 +322,23 @@ func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
 		t.Errorf("results are %+v", results)
 	}
 	f.sound()
+}
+
+func TestAppend_smallOnesPassLargeOnes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		waiting []int
+		groups  [][]int
+	}{
+		{[]int{1, 2, 3}, [][]int{{1, 2, 3}}},
+		{[]int{400, 400, 400, 1}, [][]int{{400, 400, 1}, {400}}},
+		{[]int{10000, 9000, 1, 8000, 2}, [][]int{{10000}, {1, 2}, {9000}, {8000}}},
+		{[]int{1, 10000, 2, 9000}, [][]int{{1, 2}, {10000}, {9000}}},
+	} {
+		if got := store.GroupOrder(c.waiting...); !reflect.DeepEqual(got, c.groups) {
+			t.Errorf("of %v the groups are %v, want %v", c.waiting, got, c.groups)
+		}
+	}
 }
 
 func TestAppend_refusedInAGroupLeavesNoCampaign(t *testing.T) {

@@ -98,6 +98,25 @@ func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	return results, errs
 }
 
+// GroupOrder tells in which groups appends of so many events are committed that
+// wait together while another one is.
+func GroupOrder(events ...int) (groups [][]int) {
+	g := &appendGroup{busy: true}
+	for _, n := range events {
+		g.waiting = append(g.waiting, &appendCall{weight: n, lead: make(chan struct{})})
+	}
+	for len(g.waiting) > 0 {
+		var group []int
+		calls := g.take()
+		for _, call := range calls {
+			group = append(group, call.weight)
+		}
+		groups = append(groups, group)
+		g.pass(calls[0].large())
+	}
+	return groups
+}
+
 // BeginWith runs an empty writing transaction on the projections database that
 // begins with a text of its own.
 func (s *Store) BeginWith(ctx context.Context, text string) error {

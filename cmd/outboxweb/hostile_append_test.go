@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hostileBody is the largest body of an append, in bytes.
+const hostileBody = 16 << 20
+
+// What any append may cost: the memory of the whole process, and the time that
+// other writers wait.
+const (
+	hostilePeakMB = 250
+	hostileWait   = time.Second
+)
+
+// hostileAppends are bodies of the largest size, made to cost as much as can be,
+// and how each is answered.
+var hostileAppends = []struct {
+	name   string
+	status int
+	body   func() string
+}{
+	{"empty events", 422, func() string { return batchOf(`{}`, 0) }},
+	{"tiny events", 413, func() string { return batchOf(`{"event_type":"a","payload":{}}`, 0) }},
+	{"most events", 201, func() string { return batchOf(`{"event_type":"a","payload":{}}`, 10_000) }},
+	{"most events, most bytes", 201, func() string {
+		return batchOf(`{"event_type":"a","payload":{"x":"`+strings.Repeat("y", 1600)+`"}}`, 10_000)
+	}},
+	{"largest events", 201, func() string {
+		return batchOf(`{"event_type":"a","payload":{"x":"`+strings.Repeat("y", 260_000)+`"}}`, 0)
+	}},
+	{"most tags", 413, func() string {
+		return batchOf(`{"event_type":"a","payload":{},"tags":{"a":"","b":"","c":"","d":""}}`, 10_000)
+	}},
+	{"an event of many tags", 413, func() string {
+		return batchOf(`{"event_type":"a","payload":{},"tags":{`+strings.Repeat(`"a":"",`, 30_000)+`"b":""}}`, 0)
+	}},
+	{"one event", 413, func() string { return filled(`{"event_type":"a","payload":{"x":"`, "y", `"}}`) }},
+	{"one event of a batch", 413, func() string { return filled(`{"events":[{"event_type":"a","payload":{"x":"`, "y", `"}}]}`) }},
+	{"one number", 413, func() string { return filled(`{"events":[{"event_type":"a","payload":{"x":1`, "0", `}}]}`) }},
+	{"one key", 413, func() string { return filled(`{`, `"a":1,`, `"events":[]}`) }},
+	{"one key of an event", 413, func() string { return filled(`{"events":[{`, `"payload":{},`, `"event_type":"a"}]}`) }},
+	{"depth", 422, func() string { return filled(`{"events":[`, `[`, ``) }},
+	{"depth of a payload", 422, func() string { return filled(`{"events":[{"event_type":"a","payload":`, `{"a":`, ``) }},
+	{"brackets", 413, func() string { return filled(``, `[`, ``) }},
+	{"spaces", 422, func() string { return filled(``, ` `, ``) }},
+	{"spaces between events", 413, func() string { return filled(`{"events":[`, ` `, `{}]}`) }},
+	{"spaces in an event", 413, func() string { return filled(`{"events":[{`, ` `, `}]}`) }},
+	{"a condition", 413, func() string { return filled(`{"events":[],"condition":{"items":[`, `{"event_types":["a"]},`, `{}]}}`) }},
+}
+
+// batchOf is a batch of the same event, so many times or as often as there is
+// room.
+func batchOf(event string, times int) string {
+	most := (hostileBody - 100) / (len(event) + 1)
+	if times == 0 || times > most {
+		times = most
+	}
+	return `{"events":[` + strings.Repeat(event+",", times-1) + event + `]}`
+}
+
+// filled is a text of the largest size, with unit again and again in its middle.
+func filled(first, unit, last string) string {
+	return first + strings.Repeat(unit, (hostileBody-len(first)-len(last))/len(unit)) + last
+}
+
+// No append, and no three together, take more memory than a server should have.
+func TestServe_noAppendExhaustsMemory(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("the peak of a process is read from /proc")
+	}
+	s := serve(t, "--worker=false")
+	for i, shape := range hostileAppends {
+		body := shape.body()
+		var senders sync.WaitGroup
+		for n := range 3 {
+			senders.Go(func() {
+				status := s.append(fmt.Sprintf("hostile-%d-%d", i, n), body)
+				if status != shape.status && status != http.StatusServiceUnavailable { // which says to come back
+					t.Errorf("%s: status %d, want %d", shape.name, status, shape.status)
+				}
+			})
+		}
+		senders.Wait()
+		if peak := s.peakMB(); peak > hostilePeakMB {
+			t.Fatalf("%s: the process had %d MB at its peak, more than %d", shape.name, peak, hostilePeakMB)
+		}
+	}
+}
+
+// append appends a body to a campaign and returns the answer's status.
+func (s *served) append(campaign, body string) int {
+	s.t.Helper()
+	answer, err := http.Post(s.url+"/api/v1/campaigns/"+campaign+"/events", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Error(err)
+		return 0
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+// peakMB is the most memory that the process has had since it began, or since
+// forgetPeak.
+func (s *served) peakMB() int {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var kB int
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	if _, err := fmt.Sscan(after, &kB); err != nil {
+		s.t.Fatal(err)
+	}
+	return kB / 1000
+}
+
+func (s *served) forgetPeak() {
+	s.t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// BenchmarkHostileAppend measures what each of the hostile appends costs: the
+// server's peak of memory, and the longest wait of another writer, who appends
+// one small event after another. It fails beyond the limits.
+func BenchmarkHostileAppend(b *testing.B) {
+	s := serve(b, "--worker=false")
+	for _, shape := range hostileAppends {
+		b.Run(strings.ReplaceAll(shape.name, " ", "-"), func(b *testing.B) {
+			body := shape.body()
+			var waits []time.Duration
+			s.forgetPeak()
+			for b.Loop() {
+				waits = append(waits, s.besideAppend(body, shape.status)...)
+			}
+			longest, peak := slices.Max(waits), s.peakMB()
+			b.ReportMetric(float64(peak), "peak-MB")
+			b.ReportMetric(hostilePeakMB, "peak-limit-MB")
+			b.ReportMetric(float64(longest.Milliseconds()), "wait-ms")
+			b.ReportMetric(float64(hostileWait.Milliseconds()), "wait-limit-ms")
+			if peak > hostilePeakMB || longest > hostileWait {
+				b.Errorf("the peak was %d MB and the limit is %d; another writer waited for %s and the limit is %s", peak, hostilePeakMB, longest, hostileWait)
+			}
+		})
+	}
+}
+
+// besideAppend sends a hostile append and tells how long each append of another
+// writer took meanwhile.
+func (s *served) besideAppend(body string, want int) (waits []time.Duration) {
+	s.t.Helper()
+	done := make(chan int, 1)
+	go func() { done <- s.append("hostile", body) }()
+	for {
+		began := time.Now()
+		if status := s.append("another", `{"event_type":"a","payload":{}}`); status != http.StatusCreated {
+			s.t.Errorf("another writer is answered with %d", status)
+		}
+		waits = append(waits, time.Since(began))
+		select {
+		case status := <-done:
+			if status != want {
+				s.t.Errorf("status %d, want %d", status, want)
+			}
+			return waits
+		default:
+		}
+	}
+}

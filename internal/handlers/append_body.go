@@ -1,0 +1,275 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// DefaultMaxAppendEvents is how many events one append may have unless Config
+// says otherwise.
+const DefaultMaxAppendEvents = 10_000
+
+// tagsPerEvent bounds the tags of an append: so many times its most events, in
+// all. Each is a row of an index, and costs about what an event does.
+const tagsPerEvent = 2
+
+// parseAppend reads an append's body: one event, or a batch when it has a
+// field "events". Each event is read as the command line reads its lines,
+// belongs to the campaign of the address, and is judged before the next one is
+// read. The events keep nothing of body.
+func (s *server) parseAppend(campaign string, body []byte) (request store.Append, batch bool, err error) {
+	p := &appendParser{campaign: campaign, maxPayload: s.MaxPayload, maxEvents: s.MaxAppendEvents, body: bytes.Trim(body, jsonSpace)}
+	p.restart()
+	if p.seekEvents() {
+		p.restart()
+		err = p.batch()
+		return p.request, true, err
+	}
+	if size := len(p.body); size > p.maxEvent() {
+		return request, false, p.longEvent(fmt.Sprintf("%d bytes long, more", size))
+	}
+	err = p.event(p.body)
+	return p.request, false, err
+}
+
+const jsonSpace = " \t\r\n"
+
+// appendParser reads the body of an append step by step, so that what it holds
+// is no more than the events that were good so far.
+type appendParser struct {
+	campaign   string
+	maxPayload int
+	maxEvents  int
+
+	body  []byte
+	read  int // by the decoder
+	until int // it may read
+	dec   *json.Decoder
+	raw   json.RawMessage // the value that was decoded last
+	given map[string]bool // fields of the batch
+	tags  int
+
+	request store.Append
+}
+
+var errLongValue = errors.New("the value does not end within its limit")
+
+func (p *appendParser) restart() {
+	p.read, p.dec = 0, json.NewDecoder(p)
+	p.allow(p.maxBeside())
+}
+
+// allow lets the decoder read up to so many bytes beyond what it has taken: a
+// value that is longer is errLongValue, and not held in memory.
+func (p *appendParser) allow(bytes int) { p.until = min(int(p.dec.InputOffset())+bytes, len(p.body)) }
+
+// Read is what the decoder reads.
+func (p *appendParser) Read(into []byte) (int, error) {
+	switch {
+	case p.read == len(p.body):
+		return 0, io.EOF
+	case p.read >= p.until:
+		return 0, errLongValue
+	}
+	n := copy(into, p.body[p.read:p.until])
+	p.read += n
+	return n, nil
+}
+
+// maxEvent is how long an event may be, in bytes of JSON: its three documents
+// and an envelope.
+func (p *appendParser) maxEvent() int { return 3*p.maxPayload + 64<<10 }
+
+// maxBeside is how long what a batch has beside its events may be.
+func (p *appendParser) maxBeside() int { return max(p.maxEvent(), maxSelectionBody) }
+
+// seekEvents reports whether the body is an object with a field "events", not
+// further than maxBeside into it.
+func (p *appendParser) seekEvents() bool {
+	if start, err := p.dec.Token(); err != nil || start != json.Delim('{') {
+		return false
+	}
+	for p.dec.More() {
+		key, err := p.dec.Token()
+		if err != nil || key == "events" {
+			return err == nil
+		}
+		if err := p.dec.Decode(&p.raw); err != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// batch reads the object of a batch.
+func (p *appendParser) batch() error {
+	p.given = map[string]bool{}
+	if _, err := p.dec.Token(); err != nil {
+		return p.explain(err)
+	}
+	for p.more(p.maxBeside()) {
+		key, err := p.dec.Token()
+		if err != nil {
+			return p.explain(err)
+		}
+		if err := p.field(key.(string)); err != nil {
+			return err
+		}
+	}
+	if _, err := p.dec.Token(); err != nil {
+		return p.explain(err)
+	}
+	if rest := p.body[p.dec.InputOffset():]; len(rest) > 0 {
+		return outbox.Invalid("", "there is text after the JSON object")
+	}
+	return nil
+}
+
+// more reports whether a value comes before the object or array ends, and lets
+// the decoder read it if it has at most limit bytes.
+func (p *appendParser) more(limit int) bool {
+	p.allow(limit)
+	return p.dec.More()
+}
+
+// field reads a field of a batch.
+func (p *appendParser) field(name string) error {
+	if p.given[name] {
+		return outbox.Invalid(name, "%s is given twice", name)
+	}
+	p.given[name] = true
+	p.allow(p.maxBeside())
+	switch name {
+	case "events":
+		return p.events()
+	case "expected_seq":
+		return p.expectedSeq()
+	case "condition":
+		return p.condition()
+	}
+	return outbox.Invalid(name, "unknown field %q; allowed are events, expected_seq or condition", name)
+}
+
+func (p *appendParser) expectedSeq() error {
+	var seq *int64
+	if err := p.dec.Decode(&seq); err != nil {
+		var typed *json.UnmarshalTypeError
+		if errors.As(err, &typed) {
+			return outbox.Invalid("expected_seq", "expected_seq cannot be a %s", typed.Value)
+		}
+		return p.explain(err)
+	}
+	if seq != nil && *seq < 0 {
+		return outbox.Invalid("expected_seq", "expected_seq must be 0 or more: the campaign's last seq before the append")
+	}
+	p.request.ExpectedSeq = seq
+	return nil
+}
+
+func (p *appendParser) condition() error {
+	if err := p.dec.Decode(&p.raw); err != nil {
+		return p.explain(err)
+	}
+	if string(p.raw) == "null" {
+		return nil
+	}
+	condition, err := outbox.ParseCondition(p.raw)
+	p.request.Condition = &condition
+	return err
+}
+
+// events reads the events of a batch, up to the first that is refused.
+func (p *appendParser) events() error {
+	start, err := p.dec.Token()
+	switch {
+	case err != nil:
+		return p.explain(err)
+	case start == nil:
+		return nil // null is none
+	case start != json.Delim('['):
+		return outbox.Invalid("events", "events must be a JSON array")
+	}
+	for p.more(p.maxEvent()) {
+		if len(p.request.Events) == p.maxEvents {
+			return tooMany("events", p.maxEvents)
+		}
+		err := p.dec.Decode(&p.raw)
+		switch {
+		case errors.Is(err, errLongValue):
+			err = p.longEvent("longer")
+		case err != nil:
+			return p.explain(err)
+		default:
+			err = p.event(p.raw)
+		}
+		if err != nil {
+			return inBatch(atIndex(err, len(p.request.Events)), true)
+		}
+	}
+	if _, err := p.dec.Token(); err != nil {
+		return p.explain(err)
+	}
+	return nil
+}
+
+// event reads and judges one event.
+func (p *appendParser) event(raw []byte) error {
+	event, err := parseEvent(p.campaign, raw)
+	if err != nil {
+		return err
+	}
+	if err := event.Normalize(p.maxPayload); err != nil {
+		return err
+	}
+	if p.tags += bytes.Count(event.Tags, []byte(`":"`)); p.tags > tagsPerEvent*p.maxEvents {
+		return tooMany("tags", tagsPerEvent*p.maxEvents)
+	}
+	p.request.Events = append(p.request.Events, event)
+	return nil
+}
+
+func tooMany(what string, most int) error {
+	return &outbox.Refusal{Err: outbox.ErrTooLarge, Field: "events",
+		Detail: fmt.Sprintf("an append has at most %s %s; nothing was appended: send the events in several appends", outbox.Number(int64(most)), what)}
+}
+
+// longEvent refuses an event by its length.
+func (p *appendParser) longEvent(is string) error {
+	return &outbox.Refusal{Err: outbox.ErrTooLarge,
+		Detail: fmt.Sprintf("the event is %s than any may be: the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
+}
+
+// explain says what is wrong with a body that could not be read on.
+func (p *appendParser) explain(err error) error {
+	if errors.Is(err, errLongValue) {
+		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
+	}
+	return notJSON(err)
+}
+
+func parseEvent(campaign string, raw []byte) (outbox.Event, error) {
+	event, err := outbox.ParseEvent(raw)
+	if err != nil {
+		return event, err
+	}
+	if event.CampaignID == "" {
+		event.CampaignID = campaign
+	}
+	if event.CampaignID != campaign {
+		return event, outbox.Invalid("campaign_id", "campaign_id is %q, but the address says %q; leave it out, or make them agree", event.CampaignID, campaign)
+	}
+	return event, nil
+}
+
+func atIndex(err error, i int) error {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		refusal.Index = i
+	}
+	return err
+}
