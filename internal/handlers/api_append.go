@@ -54,6 +54,13 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if wait.Wait != "" { // before anything is appended
+		leave, err := s.waits.enter(w, r)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	done, batch, err := s.appendBody(w, r, campaign)
 	if err != nil {
 		return err

@@ -135,12 +135,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait.MinSeq > 0 {
-		if _, err := s.Store.Campaign(r.Context(), id); err != nil {
-			return err
-		}
-		ctx, cancel := s.limited(r.Context(), wait)
-		defer cancel()
-		if _, err := s.Store.WaitApplied(ctx, id, wait.MinSeq); err != nil {
+		if err := s.waitApplied(w, r, id, wait); err != nil {
 			return err
 		}
 	}
@@ -155,6 +150,22 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	view := heldView{s.viewCampaign(c, s.around(r.Context())), held}
 	view.Explanation = view.Without(view.Held)
 	return writeJSON(w, http.StatusOK, view)
+}
+
+// waitApplied waits until the projections of a campaign have what was asked for.
+func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, wait waitQuery) error {
+	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
+		return err
+	}
+	leave, err := s.waits.enter(w, r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := s.limited(r.Context(), wait)
+	defer cancel()
+	_, err = s.Store.WaitApplied(ctx, id, wait.MinSeq)
+	return err
 }
 
 // heldView is a campaign with the projections that do not follow it.

@@ -124,6 +124,7 @@ type server struct {
 	previewing room // for saying what acts on much would do
 	exporting  room // for reading a page of an export
 	bodies     *bodies
+	waits      waits
 	acting     *pace // of acts
 	refusing   *pace // of refused acts that leave a record
 	// crossOrigin knows changes that another site's page asked for.

@@ -254,6 +254,6 @@ func (s *server) limits() []templates.Limit {
 		{Name: "At a time", Value: fmt.Sprintf("%d pages of exports, %d previews, %d dry runs, %d documents; others wait for %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, roomWait)},
 		{Name: "Items in a page of a list", Value: "50, at most 200"},
 		{Name: "Rows requeued at once", Value: "100, at most 10,000"},
-		{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s", defaultWait, longestWait)},
+		{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s; %s requests at a time, %s of one identity", defaultWait, longestWait, outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},
 	}
 }

@@ -440,6 +440,35 @@ func TestLargeAppends_shareRoom(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", large).want(t, 503)
 }
 
+func TestWaits_areBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	wait := func() answer { return s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=1ms") }
+	event := `{"event_type":"a","payload":{}}`
+	post := func() answer { return s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms", event) }
+	local := paced{outbox.AuthLocal, "local"}
+	s.srv.waits.of = map[paced]int{local: waitsOfOne}
+	for _, ask := range []func() answer{wait, post} {
+		if a := ask().want(t, 429, "500 requests of local wait for the projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
+			t.Error("it does not say when to come back")
+		}
+	}
+	s.srv.waits.of, s.srv.waits.total = nil, waitsAtATime
+	for _, ask := range []func() answer{wait, post} {
+		if a := ask().want(t, 503, "2000 requests wait for the projections"); a.Header.Get("Retry-After") != "1" {
+			t.Error("it does not say when to come back")
+		}
+	}
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)
+	s.srv.waits.total = 0
+	wait().want(t, 504)
+	post().want(t, 504, "is appended as seq 2")
+	if w := &s.srv.waits; w.total != 0 || len(w.of) != 0 {
+		t.Errorf("%d requests wait, by identity %v", w.total, w.of)
+	}
+}
+
 func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 2.5 })
@@ -516,5 +545,5 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 func TestAbout_tellsTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 50 })
-	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 a second, 100 at once", "30s for each page of an export", "10,000, with 20,000 tags in all", "32 MiB of them at a time", "4 pages of exports")
+	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 a second, 100 at once", "30s for each page of an export", "10,000, with 20,000 tags in all", "32 MiB of them at a time", "2,000 requests at a time, 500 of one identity", "4 pages of exports")
 }

@@ -117,6 +117,25 @@ func GroupOrder(events ...int) (groups [][]int) {
 	return groups
 }
 
+// Waiting is how many callers wait for projections, Looks how often the
+// watermarks were looked at for them, and Watching whether that goes on.
+func (s *Store) Waiting() (n int) {
+	s.applied.mu.Lock()
+	defer s.applied.mu.Unlock()
+	for _, w := range s.applied.waiting {
+		n += len(w)
+	}
+	return n
+}
+
+func (s *Store) Looks() int64 { return s.applied.looks.Load() }
+
+func (s *Store) Watching() bool {
+	s.applied.mu.Lock()
+	defer s.applied.mu.Unlock()
+	return s.applied.watching
+}
+
 // BeginWith runs an empty writing transaction on the projections database that
 // begins with a text of its own.
 func (s *Store) BeginWith(ctx context.Context, text string) error {

@@ -3,24 +3,34 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"outboxweb/internal/outbox"
 )
 
-// appliedHub tells waiting callers of this process when a campaign's
-// projections have advanced.
+// appliedHub is the callers of this process that wait for projections. One
+// goroutine looks at the watermarks for all of them, while there are any.
 type appliedHub struct {
-	mu      sync.Mutex
-	waiting map[string][]waiter
+	mu       sync.Mutex
+	waiting  map[string][]*waiter // by campaign
+	due      map[string]bool      // campaigns to look at now
+	kick     chan struct{}        // something is due, or nobody waits any more
+	watching bool
+	looks    atomic.Int64 // at watermarks so far
 }
 
 type waiter struct {
 	seq  int64
-	done chan struct{}
+	done chan struct{} // closed once mark or err is there
+	mark Watermark
+	err  error
 }
 
+// announce tells which watermarks have advanced.
 func (h *appliedHub) announce(reached map[string]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -28,83 +38,155 @@ func (h *appliedHub) announce(reached map[string]int64) {
 		return
 	}
 	for campaign, seq := range reached {
-		still := h.waiting[campaign][:0]
-		for _, w := range h.waiting[campaign] {
-			if w.seq <= seq {
-				close(w.done)
-			} else {
-				still = append(still, w)
-			}
+		if slices.ContainsFunc(h.waiting[campaign], func(w *waiter) bool { return w.seq <= seq }) {
+			h.lookAt(campaign)
 		}
-		h.keep(campaign, still)
 	}
 }
 
-func (h *appliedHub) keep(campaign string, waiters []waiter) {
-	if len(waiters) == 0 {
-		delete(h.waiting, campaign)
-		return
-	}
-	h.waiting[campaign] = waiters
+// lookAt has the watermark of a campaign looked at now.
+func (h *appliedHub) lookAt(campaign string) {
+	h.due[campaign] = true
+	h.tell()
 }
 
-func (h *appliedHub) enter(campaign string, seq int64) waiter {
+func (h *appliedHub) tell() {
+	select {
+	case h.kick <- struct{}{}:
+	default: // told already
+	}
+}
+
+// enter adds a waiter. first is true when nobody watches yet: then the caller
+// has to see to it.
+func (h *appliedHub) enter(campaign string, seq int64) (w *waiter, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waiting == nil {
-		h.waiting = make(map[string][]waiter)
+	if h.kick == nil {
+		h.waiting, h.due, h.kick = make(map[string][]*waiter), make(map[string]bool), make(chan struct{}, 1)
 	}
-	w := waiter{seq: seq, done: make(chan struct{})}
+	w = &waiter{seq: seq, done: make(chan struct{})}
 	h.waiting[campaign] = append(h.waiting[campaign], w)
-	return w
+	h.lookAt(campaign)
+	first, h.watching = !h.watching, true
+	return w, first
 }
 
-func (h *appliedHub) leave(campaign string, w waiter) {
+func (h *appliedHub) leave(campaign string, w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	still := h.waiting[campaign][:0]
-	for _, other := range h.waiting[campaign] {
-		if other.done != w.done {
-			still = append(still, other)
-		}
+	h.keep(campaign, func(other *waiter) bool { return other != w })
+	if len(h.waiting) == 0 {
+		h.tell()
 	}
-	h.keep(campaign, still)
 }
 
-// otherProcessPoll is how often a waiter looks at the watermark itself, since
-// another process may be the one that applies.
-const otherProcessPoll = 25 * time.Millisecond
+// keep forgets the waiters of a campaign that are not to be kept.
+func (h *appliedHub) keep(campaign string, kept func(*waiter) bool) {
+	still := slices.DeleteFunc(h.waiting[campaign], func(w *waiter) bool { return !kept(w) })
+	if h.waiting[campaign] = still; len(still) == 0 {
+		delete(h.waiting, campaign)
+	}
+}
+
+// toLookAt lists the campaigns that are due, or all that somebody waits for.
+// When there is no waiter any more, it returns none and watching ends.
+func (h *appliedHub) toLookAt(all bool) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watching = len(h.waiting) > 0; !h.watching {
+		clear(h.due)
+		return nil
+	}
+	due := slices.Collect(maps.Keys(h.due))
+	if all || len(due) == 0 {
+		due = slices.Collect(maps.Keys(h.waiting))
+	}
+	clear(h.due)
+	return due
+}
+
+// deliver tells the waiters of campaigns what was seen.
+func (h *appliedHub) deliver(campaigns []string, marks map[string]Watermark, err error) {
+	h.looks.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, campaign := range campaigns {
+		mark := marks[campaign]
+		h.keep(campaign, func(w *waiter) bool {
+			if err == nil && mark.AppliedSeq < w.seq {
+				return true
+			}
+			w.mark, w.err = mark, err
+			close(w.done)
+			return false
+		})
+	}
+}
+
+// Another process may be the one that applies, so that the watermarks are looked
+// at every otherProcessPoll. When that takes long, since many campaigns are
+// waited for, it rests restAfterLook times as long.
+const (
+	otherProcessPoll = 25 * time.Millisecond
+	restAfterLook    = 20
+)
+
+// watchApplied looks at watermarks until nobody waits.
+func (s *Store) watchApplied() {
+	h := &s.applied
+	poll := time.NewTimer(otherProcessPoll)
+	defer poll.Stop()
+	for {
+		all := false
+		select {
+		case <-h.kick:
+		case <-poll.C:
+			all = true
+		}
+		campaigns := h.toLookAt(all)
+		if len(campaigns) == 0 {
+			return
+		}
+		began := time.Now()
+		marks, err := s.Watermarks(background, campaigns)
+		h.deliver(campaigns, marks, err)
+		if all {
+			poll.Reset(max(otherProcessPoll, restAfterLook*time.Since(began)))
+		}
+	}
+}
 
 // WaitApplied returns the applied seq once the projections of the campaign
 // have seq. When ctx ends first, or at once when the projections were built from
 // another journal, it returns an outbox.ErrNotYet refusal that says what is
 // missing; an unknown campaign is outbox.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
-	if err := s.mustExist(context.WithoutCancel(ctx), campaign); err != nil {
+	beyond := context.WithoutCancel(ctx)
+	if err := s.mustExist(beyond, campaign); err != nil {
 		return 0, err
 	}
-	w := s.applied.enter(campaign, seq)
+	w, first := s.applied.enter(campaign, seq)
 	defer s.applied.leave(campaign, w)
-	announced := w.done
-	poll := time.NewTicker(otherProcessPoll)
-	defer poll.Stop()
-	for {
-		mark, err := s.watermarkOf(context.WithoutCancel(ctx), campaign)
-		if err != nil {
-			return 0, err
-		}
-		applied := mark.AppliedSeq
-		if applied >= seq {
-			return applied, s.mustFit(context.WithoutCancel(ctx), campaign, mark, seq)
-		}
-		select {
-		case <-announced:
-			announced = nil // a part rolled back to its savepoint may have been announced too far
-		case <-poll.C:
-		case <-ctx.Done():
-			return applied, s.notYet(context.WithoutCancel(ctx), campaign, seq, applied)
-		}
+	if first {
+		go s.watchApplied()
 	}
+	select {
+	case <-w.done:
+		if w.err != nil {
+			return 0, w.err
+		}
+		return w.mark.AppliedSeq, s.mustFit(beyond, campaign, w.mark, seq)
+	case <-ctx.Done():
+	}
+	mark, err := s.watermarkOf(beyond, campaign)
+	if err != nil {
+		return 0, err
+	}
+	if mark.AppliedSeq >= seq {
+		return mark.AppliedSeq, s.mustFit(beyond, campaign, mark, seq)
+	}
+	return mark.AppliedSeq, s.notYet(beyond, campaign, seq, mark.AppliedSeq)
 }
 
 // mustFit refuses when the watermark counts events of another journal.

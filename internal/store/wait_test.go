@@ -120,3 +120,51 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	_, err = wait("unknown", 1)
 	refused(t, err, outbox.ErrNotFound, `"unknown"`)
 }
+
+// However many wait, the watermarks are looked at for all of them together.
+func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.append("b", 1)
+	const waiters = 60
+	var cost store.Cost
+	ctx := store.WithCost(soon(t), &cost)
+	done := make(chan error)
+	for i := range waiters {
+		go func() {
+			_, err := f.WaitApplied(ctx, []string{"a", "b"}[i%2], 1)
+			done <- err
+		}()
+	}
+	f.await("all to wait", func() bool { return f.Waiting() == waiters })
+	looks := f.Looks()
+	f.await("ten looks", func() bool { return f.Looks() >= looks+10 })
+	f.drain()
+	for range waiters {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := cost.Report().Statements; n > 3*waiters { // whether the campaign exists, and whether it has diverged
+		t.Errorf("%d waiters ran %d statements of their own during ten looks", waiters, n)
+	}
+	f.await("watching to end", func() bool { return !f.Watching() })
+}
+
+func TestWaitApplied_endsWithTheStore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	s := f.beside()
+	done := make(chan error)
+	go func() {
+		_, err := s.WaitApplied(soon(t), "a", 1)
+		done <- err
+	}()
+	f.await("it to wait", func() bool { return s.Waiting() == 1 })
+	s.Close()
+	if err := <-done; err == nil {
+		t.Error("it has waited for a store that is closed")
+	}
+}

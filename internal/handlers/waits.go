@@ -1,0 +1,55 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"outboxweb/internal/outbox"
+)
+
+// How many requests may wait for the projections at a time.
+const (
+	waitsAtATime = 2000
+	waitsOfOne   = 500 // of one identity
+)
+
+// waits counts the requests that wait for the projections. It is safe for
+// concurrent use; the zero value is ready.
+type waits struct {
+	mu    sync.Mutex
+	total int
+	of    map[paced]int
+}
+
+// enter lets a request wait, until leave is called. One too many is told to come
+// back: with errRate when it is its sender's, and otherwise with outbox.ErrBusy.
+func (w *waits) enter(answer http.ResponseWriter, r *http.Request) (leave func(), err error) {
+	who := paced{me(r).Auth, me(r).Name}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.of[who] >= waitsOfOne:
+		answer.Header().Set("Retry-After", "1")
+		return nil, &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
+			"%d requests of %s wait for the projections, which is the most of one identity; nothing was done, try again in a moment, or ask without waiting", waitsOfOne, who.name)}
+	case w.total >= waitsAtATime:
+		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(
+			"%d requests wait for the projections, which is the most; nothing was done, try again in a moment, or ask without waiting", waitsAtATime)}
+	}
+	if w.of == nil {
+		w.of = map[paced]int{}
+	}
+	w.of[who]++
+	w.total++
+	return func() { w.leave(who) }, nil
+}
+
+func (w *waits) leave(who paced) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.total--
+	if w.of[who]--; w.of[who] == 0 {
+		delete(w.of, who)
+	}
+}
