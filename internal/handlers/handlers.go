@@ -126,7 +126,6 @@ type server struct {
 	bodies     *bodies
 	waits      waits
 	acting     *pace // of acts
-	refusing   *pace // of refused acts that leave a record
 	// crossOrigin knows changes that another site's page asked for.
 	crossOrigin *http.CrossOriginProtection
 }
@@ -153,7 +152,7 @@ func newServer(c Config) *server {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
 	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate), refusing: newPace(c.ActRate),
+		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {

@@ -59,8 +59,8 @@ func isRefused(status int) bool {
 
 // leaveRefusal records an act that is refused by an answer, where it is known
 // who asked for it and the store has not recorded it. What cannot be recorded is
-// logged and answered all the same, and so is what somebody is refused too often:
-// nobody fills the disk with records.
+// logged and answered all the same; the store sums up what somebody is refused
+// again and again.
 func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 	a := attemptOf(r)
 	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
@@ -72,10 +72,6 @@ func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 	}
 	if s.ReadOnly {
 		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
-		return
-	}
-	if s.refusing.take(me(r), s.Now()) > 0 {
-		s.Logger.Warn("a refused act leaves no record, as too many were refused at once", "action", a.action, "actor", me(r).Name, "request_id", requestID(r))
 		return
 	}
 	refused := refusedAct(r, a.action)

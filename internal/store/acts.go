@@ -25,6 +25,8 @@ type act struct {
 	// asked is what the act was asked to do where its action and target do not
 	// say so; it is before or after too, so that the record has it.
 	asked any
+	// summed is that the record stands for many refusals, as after says.
+	summed bool
 }
 
 const maxReason = 500

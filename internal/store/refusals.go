@@ -18,7 +18,7 @@ const (
 
 const insertRefusal = `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
-values ($1, $2, $3, $4, $5, $6, $7, $8, 'null', $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $15, $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
 returning id`
 
 // RecordRefusal leaves an audit record of an act that was refused before a
@@ -54,12 +54,26 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// recordRefusal writes the record. What the act changed has been undone, so that
-// it says what was asked, or was there, and nothing about afterwards.
+// recordRefusal writes the record, or counts the refusal where enough like it
+// have one: then it returns the last of those. What the act changed has been
+// undone, so that the record says what was asked, or was there, and nothing about
+// afterwards.
 func (s *Store) recordRefusal(ctx context.Context, a *act, refusal string) (id int64, err error) {
 	if s.options.ReadOnly {
 		return 0, nil
 	}
+	like, counted := s.refusals.count(a, refusal, s.now())
+	if counted {
+		return like.record.Load(), nil
+	}
+	id, err = s.writeRefusal(ctx, a, refusal)
+	if err == nil {
+		like.record.Store(id)
+	}
+	return id, err
+}
+
+func (s *Store) writeRefusal(ctx context.Context, a *act, refusal string) (id int64, err error) {
 	before := a.before
 	if before == nil {
 		before = a.asked
@@ -68,13 +82,21 @@ func (s *Store) recordRefusal(ctx context.Context, a *act, refusal string) (id i
 	if err != nil {
 		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
 	}
+	after := "null"
+	if a.summed { // of any other, what it was to change has not been changed
+		text, err := json.Marshal(a.after)
+		if err != nil {
+			return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+		}
+		after = string(text)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	o := a.order
 	err = s.journal.write(ctx, func(t *tx) error {
 		_, err := t.one([]any{&id}, insertRefusal, s.now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.action),
 			kept(a.campaign, outbox.MaxIDLength), a.seq, string(text), kept(o.Reason, maxReason), o.RequestID,
-			string(o.By.Auth), string(o.By.Role), kept(string(a.target), maxRefusal), kept(refusal, maxRefusal))
+			string(o.By.Auth), string(o.By.Role), kept(string(a.target), maxRefusal), kept(refusal, maxRefusal), after)
 		return err
 	})
 	if err != nil {

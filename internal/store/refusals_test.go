@@ -217,3 +217,45 @@ func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
 	_, err = f.RetryRow(f.ctx, ben, "a", 1)
 	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
 }
+
+// Whoever asks again and again for what is refused does not fill the ledger.
+func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	var last *outbox.Refusal
+	pause := func(times int) {
+		for range times {
+			_, err := f.PauseCampaign(f.ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a")
+			last = refused(t, err, outbox.ErrInvalid, "the limit is 500")
+		}
+	}
+	pause(25)
+	list := f.refusals()
+	if len(list) != 10 || last.Act != list[0].ID {
+		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.Act)
+	}
+	if _, err := f.ResumeCampaign(f.ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.refusals()) != 11 {
+		t.Errorf("another action is counted with it: %v", err)
+	}
+	f.SumRefusals(f.ctx)
+	if n := len(f.refusals()); n != 11 {
+		t.Errorf("the minute is not over, and there are %d records", n)
+	}
+	minute := f.clock.now().UTC().Truncate(time.Minute)
+	f.clock.advance(time.Minute)
+	f.SumRefusals(f.ctx)
+	list = f.refusals()
+	got := list[0]
+	why := fmt.Sprintf("refused 15 more times in the minute from %s UTC; the last: the reason is 501 bytes long; the limit is 500", minute.Format("2006-01-02 15:04"))
+	if len(list) != 12 || got.Refusal != why || string(got.After) != `{"refused":15}` || got.Action != outbox.ActPause || got.Auth != outbox.AuthJWT {
+		t.Errorf("%d records, the last is %+v", len(list), got)
+	}
+	pause(11)
+	g := f.beside()
+	f.Close()
+	page, err := g.Acts(g.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
+	if err != nil || len(page.Items) != 23 || string(page.Items[0].After) != `{"refused":1}` {
+		t.Errorf("after the store was closed there are %d records, %v", len(page.Items), err)
+	}
+}

@@ -55,6 +55,7 @@ type Store struct {
 	group    appendGroup
 	appended func(events int, took time.Duration) // see OnAppend
 	applied  appliedHub
+	refusals refusalCounts
 	summary  snapshot[outbox.Summary]
 	holdings snapshot[map[string]outbox.Holding]
 	groups   snapshot[outbox.ErrorGroups]
@@ -97,6 +98,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Concurrency = 2
 	}
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
+	s.refusals.write = func() { s.SumRefusals(background) }
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -171,6 +173,8 @@ func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		s.hints.close()
+		s.refusals.close()
+		s.sumRefusals(background, true)
 		err = errors.Join(s.journal.close(), s.projections.close())
 	})
 	return err

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// refusalsInFull is how many refusals of one action, by one identity and within a
+// minute, have a record each. What is refused beyond is counted, and leaves one
+// record that says how many: nobody fills the ledger by asking.
+const refusalsInFull = 10
+
+// refusalCounts are the refusals of the minute. It is safe for concurrent use;
+// the zero value is ready. A process that is killed loses the counts that have no
+// record yet.
+type refusalCounts struct {
+	mu     sync.Mutex
+	of     map[refusalKind]*refusalCount
+	timer  *time.Timer // until the counts are written
+	write  func()
+	closed bool
+}
+
+// refusalKind is what refusals that are counted together share.
+type refusalKind struct {
+	auth   outbox.Auth
+	name   string
+	action outbox.Action
+	minute int64
+}
+
+type refusalCount struct {
+	record atomic.Int64 // the last that was written in full
+	full   int          // that have a record, or are about to
+	more   int64        // that have none
+	last   *act
+	why    string // of the last
+}
+
+// summedRefusals is what a record says that stands for many.
+type summedRefusals struct {
+	Refused int64 `json:"refused"`
+}
+
+// count counts a refusal. counted is true when it has no record of its own.
+func (c *refusalCounts) count(a *act, refusal string, now int64) (like *refusalCount, counted bool) {
+	kind := refusalKind{a.order.By.Auth, a.order.By.Name, a.action, now / time.Minute.Microseconds()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[refusalKind]*refusalCount)
+	}
+	like = c.of[kind]
+	if like == nil {
+		like = new(refusalCount)
+		c.of[kind] = like
+		c.schedule()
+	}
+	if like.full < refusalsInFull {
+		like.full++
+		return like, false
+	}
+	like.more++
+	like.last, like.why = a, refusal
+	return like, true
+}
+
+// schedule has the counts written after a minute, unless that is so already.
+func (c *refusalCounts) schedule() {
+	if c.timer == nil && !c.closed {
+		c.timer = time.AfterFunc(time.Minute, c.write)
+	}
+}
+
+// take removes the counts of minutes that are over, or all.
+func (c *refusalCounts) take(now int64, all bool) map[refusalKind]*refusalCount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = nil
+	over := make(map[refusalKind]*refusalCount)
+	for kind, count := range c.of {
+		if all || kind.minute < now/time.Minute.Microseconds() {
+			over[kind] = count
+			delete(c.of, kind)
+		}
+	}
+	if len(c.of) > 0 {
+		c.schedule()
+	}
+	return over
+}
+
+// close ends what is scheduled.
+func (c *refusalCounts) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// SumRefusals writes the records of refusals that were counted in minutes that
+// are over. It happens by itself within two minutes, and when the store is closed.
+func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, false) }
+
+// sumRefusals writes the records until one cannot be written. That count and
+// those after it are lost, as single records would have been.
+func (s *Store) sumRefusals(ctx context.Context, all bool) {
+	for kind, count := range s.refusals.take(s.now(), all) {
+		if count.more == 0 {
+			continue
+		}
+		sum := &act{order: count.last.order, action: kind.action, after: summedRefusals{count.more}, summed: true}
+		sum.order.Reason, sum.order.RequestID = "", ""
+		from := at(kind.minute * time.Minute.Microseconds())
+		_, err := s.writeRefusal(ctx, sum, fmt.Sprintf("refused %s in the minute from %s UTC; the last: %s",
+			outbox.Count(count.more, "more time", "more times"), from.Format("2006-01-02 15:04"), count.why))
+		if err != nil {
+			return
+		}
+	}
+}
