@@ -39,6 +39,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
 	s.get("/failures").want(t, 200).lacks(t, "ticket")
 	s.post("/api/v1/failures/groups/note", `{"note":"x"}`).want(t, 422, "fingerprint is required")
+	s.post("/api/v1/failures/groups/note", `{"fingerprint":"never seen","note":"x"}`).want(t, 404, "no row failed with the fingerprint")
 	s.get("/audit?action=note_errors").want(t, 200, "Changed the note on an error")
 }
 

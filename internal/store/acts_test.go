@@ -547,7 +547,7 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			return err
 		}},
 		"note": {"other content", func(second bool) error {
-			_, err := f.NoteGroup(f.ctx, keyed("k-2"), map[bool]string{false: "one", true: "another"}[second], "known")
+			_, err := f.NoteGroup(f.ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
 			return err
 		}},
 		"operation on a filter": {"other content", func(second bool) error {

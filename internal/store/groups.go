@@ -195,11 +195,42 @@ values ($1, $2, $3, $4)
 on conflict (fingerprint) do update
 set note = excluded.note, noted_by = excluded.noted_by, noted_at = excluded.noted_at`
 
+// selectKnown counts the rows that selectGroups looks at, and those of them that
+// have a fingerprint.
+func selectKnown(status string) string {
+	return `
+select count(*), coalesce(sum(case when fingerprint = $2 then 1 else 0 end), 0)
+from (
+  select fingerprint
+  from projection_apply_outbox
+  where status = '` + status + `'
+    and attempt_count > 0
+  order by next_attempt_at, seq, campaign_id
+  limit $1
+) as o`
+}
+
+// knownGroup reports whether a row failed with a fingerprint, as far as groups
+// are looked at: where there are more rows, any may be known.
+func (t *tx) knownGroup(fingerprint string) (bool, error) {
+	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
+		var rows, alike int64
+		if _, err := t.one([]any{&rows, &alike}, selectKnown(string(status)), groupRows, fingerprint); err != nil {
+			return false, err
+		}
+		if alike > 0 || rows == groupRows {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // maxNote bounds a note, in bytes.
 const maxNote = 2000
 
 // NoteGroup pins a note to the rows that failed with a fingerprint, now and
-// later; an empty note takes it away, and the result is nil.
+// later; an empty note takes it away, and the result is nil. A fingerprint that no
+// row has is outbox.ErrNotFound, unless there is a note to change.
 func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note string) (*outbox.GroupNote, error) {
 	type noted struct {
 		Fingerprint string `json:"fingerprint"`
@@ -225,6 +256,10 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		}
 		if before != nil {
 			a.before = noted{fingerprint, before.Note}
+		} else if known, err := t.knownGroup(fingerprint); err != nil {
+			return nil, err
+		} else if !known {
+			return nil, outbox.NotFound("no row failed with the fingerprint %q, so that there is nothing to note", kept(fingerprint, outbox.MaxIDLength))
 		}
 		if note == "" {
 			_, err = t.exec(`delete from group_notes where fingerprint = $1`, fingerprint)

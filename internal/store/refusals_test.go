@@ -18,7 +18,7 @@ func init() {
 	operations = append(operations,
 		operation{"note_errors", deadHead,
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.NoteGroup(f.ctx, o, "boom", "the disk was full")
+				return f.NoteGroup(f.ctx, o, "no such thing", "the disk was full")
 			},
 			func(f *fixture) bool { return f.number(`select count(*) from group_notes`) == 0 }},
 		// What is held is written to the projections before the record is.

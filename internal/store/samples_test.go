@@ -173,6 +173,10 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	refused(t, err, outbox.ErrInvalid, "2001 bytes")
 	_, err = f.NoteGroup(f.ctx, ana(""), "", "x")
 	refused(t, err, outbox.ErrInvalid, "fingerprint")
+	for _, note := range []string{"x", ""} {
+		_, err = f.NoteGroup(f.ctx, ana(""), "never seen", note)
+		refused(t, err, outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
+	}
 	// A note changes no row, so no refusal tells of it.
 	_, err = f.RequeueRow(f.ctx, ana(""), "a", 1)
 	if r := refused(t, err, outbox.ErrConflict, "not dead"); r != nil && len(r.Detail) > 80 {
