@@ -21,6 +21,9 @@ var (
 	ErrBusy     = errors.New("the database is busy or away") // contention, or a server that is not there; the same call may succeed later
 )
 
+// ErrMissingValue is an event without a value that a projection requires of it.
+var ErrMissingValue = errors.New("a required value is missing")
+
 // ErrLeaseLost is returned to a worker whose epoch no longer holds the
 // campaign. It must drop its result: another worker owns the campaign.
 var ErrLeaseLost = errors.New("lease lost")

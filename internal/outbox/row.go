@@ -82,6 +82,10 @@ type Attempt struct {
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"` // in full, with a stack where there is one
 	Fingerprint string    `json:"fingerprint"`
+
+	Projection        string `json:"projection"`         // the one that it failed in; empty when that is not known
+	ProjectionVersion string `json:"projection_version"` // the hash of its definition
+	Permanent         bool   `json:"permanent"`          // it can never succeed with that version of the projection
 }
 
 // RowDetail is a row with everything its page shows.

@@ -122,7 +122,7 @@ func (v *value) of(e *outbox.Event) (any, error) {
 	}
 	s := v.envelopeText(e)
 	if s == "" && v.required {
-		return nil, fmt.Errorf("%s is required, and the event has none", v.name)
+		return nil, v.missing("the event has none")
 	}
 	return s, nil
 }
@@ -183,12 +183,17 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 		return r.Raw, nil
 	}
 	if v.required && !r.Exists() {
-		return nil, fmt.Errorf("%s is required, and the event does not have it", v.name)
+		return nil, v.missing("the event does not have it")
 	}
 	if v.required {
-		return nil, fmt.Errorf("%s is required, and the event says null", v.name)
+		return nil, v.missing("the event says null")
 	}
 	return nil, nil
+}
+
+// missing refuses an event without a value that the statement requires.
+func (v *value) missing(how string) error {
+	return &outbox.Refusal{Err: outbox.ErrMissingValue, Field: v.name, Detail: v.name + " is required, and " + how}
 }
 
 // boundNumber is numberArg in which a whole number is an integer however it is

@@ -60,7 +60,7 @@ func shown(value json.RawMessage) json.RawMessage {
 // MaxDifferences of them.
 func (s *Set) Compare(ctx context.Context, live, fold Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
 	c := outbox.Comparison{Samples: []outbox.RowChange{}}
-	p := s.find(name)
+	p := s.Named(name)
 	if p == nil {
 		return c, nil, outbox.NotFound("there is no projection %q", name)
 	}

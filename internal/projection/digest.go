@@ -165,7 +165,7 @@ func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ..
 // tables, as it does unless its file says what it covers. Rows may differ
 // otherwise and the digests be alike.
 func (s *Set) CoversAll(name string) bool {
-	p := s.find(name)
+	p := s.Named(name)
 	return p != nil && p.covers
 }
 

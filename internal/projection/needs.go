@@ -16,7 +16,7 @@ func (s *Set) Needs(names ...string) ([]string, error) {
 	}
 	needed := map[string]bool{}
 	for _, name := range names {
-		p := s.find(name)
+		p := s.Named(name)
 		if p == nil {
 			return nil, outbox.NotFound("there is no projection %q", name)
 		}
@@ -45,7 +45,8 @@ func (s *Set) names() []string {
 	return names
 }
 
-func (s *Set) find(name string) *Projection {
+// Named is the projection of that name; nil when there is none.
+func (s *Set) Named(name string) *Projection {
 	for _, p := range s.projections {
 		if p.Name == name {
 			return p

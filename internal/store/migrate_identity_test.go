@@ -26,6 +26,9 @@ func (f *fixture) takeIdentityBack() {
 	for _, column := range []string{"trouble", "stalled"} {
 		f.raw(`alter table instances drop column ` + column)
 	}
+	for _, column := range []string{"projection", "projection_version", "permanent"} {
+		f.raw(`alter table attempts drop column ` + column)
+	}
 	for _, statement := range []string{`drop index verifications_failed`, `alter table verifications drop column error`, `drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `delete from goose_db_version where version_id >= 9`} {
 		f.raw(statement)
 	}

@@ -112,16 +112,27 @@ func (t *tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
 	return nil
 }
 
+// attemptsShown is how many failed attempts are read of a row, the newest.
+const attemptsShown = 50
+
+const selectAttempts = `
+select at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent
+from attempts
+where campaign_id = $1
+  and seq = $2
+order by at desc, attempt desc
+limit $3`
+
 func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	attempts := []outbox.Attempt{}
 	err := t.each(func(rows scanner) error {
 		var a outbox.Attempt
-		var when int64
-		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint)
-		a.At = at(when)
+		var when, permanent int64
+		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent)
+		a.At, a.Permanent = at(when), permanent != 0
 		attempts = append(attempts, a)
 		return err
-	}, `select at, attempt, worker, build, error, fingerprint from attempts where campaign_id = $1 and seq = $2 order by at desc, attempt desc limit 50`, campaign, seq)
+	}, selectAttempts, campaign, seq, attemptsShown)
 	return attempts, err
 }
 

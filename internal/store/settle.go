@@ -21,6 +21,14 @@ type Failure struct {
 	Message     string // in full, with a stack where there is one
 	Fingerprint string // see outbox.Fingerprint
 	SetAside    bool   // the projection at fault is one that is set aside rather than blocking the campaign
+	Projection  string // the one at fault; empty when it is not known
+	Version     string // the hash of its definition
+	Permanent   bool   // it can never succeed with this Version; see Permanent
+}
+
+// Last reports whether a failure after that many attempts ends them.
+func (f Failure) Last(attempts int, r outbox.Retry) bool {
+	return f.Permanent || attempts >= r.Attempts()
 }
 
 // Settled counts what a settlement did, in rows; Fenced in campaigns.
@@ -253,8 +261,8 @@ where campaign_id = $1
   and seq = $2`
 
 const insertAttempt = `
-insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
 // lastErrorLimit bounds the error kept on the row itself, in bytes; the
@@ -276,7 +284,7 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 	attempts += counted
 	status := outbox.Failed
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
-	dies := attempts >= s.options.Retry.Attempts()
+	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
 		if dies, err = t.failedAgain(c.id, seq, f, now); err != nil {
 			return err
@@ -288,7 +296,8 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 	if _, err := t.exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint); err != nil {
+	if _, err := t.exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint,
+		f.Projection, f.Version, truth(f.Permanent)); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
 	c.headStatus = sql.NullString{String: string(status), Valid: true}

@@ -267,7 +267,7 @@ func (l *sqliteLink) rollback() error {
 func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64, error) {
 	stmt, err := l.stmt(query)
 	if err != nil {
-		return 0, err
+		return 0, l.tellMalformed(query, err)
 	}
 	returned := false
 	defer func() {
@@ -278,7 +278,7 @@ func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64,
 	res, err := stmt.ExecContext(ctx, args...)
 	returned = true
 	if err != nil {
-		return 0, err
+		return 0, l.tellMalformed(query, err)
 	}
 	return res.RowsAffected()
 }

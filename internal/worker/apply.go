@@ -376,7 +376,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 		if e.Seq == a.part.claim.First {
 			attempts += a.part.claim.Attempts
 		}
-		if attempts >= a.worker.Store.Retry().Attempts() {
+		if f.Last(attempts, a.worker.Store.Retry()) {
 			if err := a.tx.Quarantine(at.Projection, e); err != nil {
 				return false, err
 			}
@@ -396,16 +396,16 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 // they are, so that they are made of what readers may see.
 func (w *Worker) failureOf(err error) *store.Failure {
 	text := err.Error()
-	return &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
+	f := &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
+	if p := w.Set.Named(projectionAtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
+		f.Projection, f.Version, f.Permanent = p.Name, p.Version, store.Permanent(err)
+	}
+	return f
 }
 
 // quarantines reports whether a projection that cannot follow a campaign is
 // set aside for it rather than holding it up.
 func (w *Worker) quarantines(name string) bool {
-	for _, p := range w.Set.Projections() {
-		if p.Name == name {
-			return p.OnFailure == projection.Quarantine
-		}
-	}
-	return false
+	p := w.Set.Named(name)
+	return p != nil && p.OnFailure == projection.Quarantine
 }

@@ -68,7 +68,8 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, b.checkFailed()) {
 		t.Errorf("the error does not say where and why: %s", a.Error)
 	}
-	want := outbox.Attempt{Attempt: 1, Worker: b.worker.ID(), Build: "test", At: now.now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error)}
+	want := outbox.Attempt{Attempt: 1, Worker: b.worker.ID(), Build: "test", At: now.now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
+		Projection: "accounts", ProjectionVersion: b.set.Named("accounts").Version}
 	if a != want || r.Row.LastError != a.Error || r.Row.Fingerprint != a.Fingerprint {
 		t.Errorf("attempt = %+v, want %+v; the row says %q, %q", a, want, r.Row.LastError, r.Row.Fingerprint)
 	}

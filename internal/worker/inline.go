@@ -114,6 +114,8 @@ func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool,
 		return false, errors.Join(err, settleErr)
 	}
 	switch r := parts[0].result; {
+	case r.Failure != nil && r.Failure.Permanent:
+		return false, outbox.Conflict("event %d of campaign %q is in the journal but can never be applied with this version of the projection: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Failure != nil:
 		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Diverged != "":

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"errors"
+	"slices"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"outboxweb/internal/outbox"
+)
+
+// Permanent reports whether an event that failed with err can never succeed with
+// the same version of its projection: the event lacks a required value, a value
+// has the wrong type, or the database refuses the statement for its form. What
+// depends on rows that may change, or on the state of the database, is not
+// permanent.
+func Permanent(err error) bool {
+	if errors.Is(err, outbox.ErrMissingValue) {
+		return true
+	}
+	if _, ok := errors.AsType[malformedError](err); ok {
+		return true
+	}
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return slices.Contains([]int{sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE, sqlite3.SQLITE_MISMATCH}, e.Code())
+	}
+	switch code := pgCode(err); {
+	case code == "":
+		return false
+	case code == "42501", code == "42P05": // a privilege that may be granted, a statement's name that another session of a pooler took
+		return false
+	default:
+		return code == "23502" || code[:2] == "22" || code[:2] == "42"
+	}
+}
+
+// malformedError is SQLite's refusal to prepare a statement, such as one that
+// names a table that is not there.
+type malformedError struct{ error }
+
+func (e malformedError) Unwrap() error { return e.error }
+
+// tellMalformed marks err when it is the statement itself that SQLite refuses.
+// SQLite has one code for that and for what goes wrong while a statement runs,
+// so the statement is prepared once more to tell them apart.
+func (l *sqliteLink) tellMalformed(query string, err error) error {
+	if sqliteCode(err) != sqlite3.SQLITE_ERROR || sqliteCode(l.prepare(query)) != sqlite3.SQLITE_ERROR {
+		return err
+	}
+	return malformedError{err}
+}
