@@ -26,7 +26,11 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		groups := all.Judged(version)
+		versions, err := st.ProjectionVersions(ctx)
+		if err != nil {
+			return err
+		}
+		groups := all.Judged(outbox.Running{Build: version, Versions: versions})
 		if c.JSON {
 			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
 		}

@@ -20,11 +20,20 @@ func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {
 	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
 }
 
-func TestFailures_verdictIsAboutTheBuildThatRuns(t *testing.T) {
+func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Version = "next" }).trouble()
-	s.get("/failures").want(t, 200, "All 2 attempts were by other builds than the next that runs now")
+	s.get("/failures").want(t, 200, "Since the last failure the build changed (test, now next)")
 	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, `"dead":1`, `"released":2`, `"capped":false`, `"next_cursor":null`)
+
+	s = newSite(t, func(c *Config) { c.Projections[0].Version = "v2" })
+	s.seed("c-1", hopeless)
+	s.work()
+	const says = "Since the last failure projection campaigns changed (v1, now v2) and the build did not"
+	s.get("/failures").want(t, 200, says)
+	s.get("/rows/c-1/1").want(t, 200, "It could never succeed with the version of projection campaigns that it failed in, and that has changed since.")
+	s.get("/").want(t, 200, "a retry can help")
+	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }
 
 func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {

@@ -259,3 +259,23 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
 	s.get("/campaigns/c-1/events/3").want(t, 200, "It is not applied yet: it waits behind event 2")
 }
+
+func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", hopeless, "b")
+	s.seed("c-2", poison)
+	s.pass()
+	const never = "an never succeed with this version of the projection"
+	s.get("/rows/c-1/1").want(t, 200, "It c"+never, "so it was not tried again", "projection&#32;<code>campaigns</code>", "· c"+never)
+	s.get("/rows/c-2/1").want(t, 200).lacks(t, never)
+	s.get("/failures").want(t, 200, "It c"+never)
+	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"hope":"none"`, "It c"+never)
+	d := decodeAs[struct {
+		Row      outbox.Row
+		Attempts []outbox.Attempt
+	}](t, s.get("/api/v1/rows/c-1/1").want(t, 200))
+	if len(d.Attempts) != 1 || !d.Attempts[0].Permanent || d.Attempts[0].Projection != "campaigns" || d.Attempts[0].ProjectionVersion != "v1" || d.Row.Status != outbox.Dead {
+		t.Errorf("%+v", d)
+	}
+}

@@ -43,6 +43,10 @@ var testWorker = store.Worker{ID: "test-1", Build: "test"}
 // poison is the event type that the hand-driven worker cannot apply.
 const poison = "poison.pill"
 
+// hopeless is an event type that it can never apply with this version of the
+// projection.
+const hopeless = "hopeless"
+
 func newSite(t testing.TB, change ...func(*Config)) *site {
 	t.Helper()
 	return newSiteOn(t, dbtest.New(t), change...)
@@ -151,6 +155,10 @@ func applyOne(a *store.ApplyTx, claim store.Claim, events []outbox.Event) (store
 		} else if e.EventType == poison {
 			message := `seat "7" is <taken>`
 			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
+			break
+		} else if e.EventType == hopeless {
+			message := "payload.name is required, and the event does not have it"
+			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message), Projection: "campaigns", Version: "v1", Permanent: true}
 			break
 		}
 		r.Applied, hash = e.Seq, e.ChainHash

@@ -31,6 +31,15 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, templates.FailuresPage(p, view), templates.FailuresLive(p, view))
 }
 
+// running is what this process would retry with.
+func (s *server) running() outbox.Running {
+	now := outbox.Running{Build: s.Version, Versions: map[string]string{}}
+	for _, p := range s.Projections {
+		now.Versions[p.Name] = p.Version
+	}
+	return now
+}
+
 // noteBody pins a note to the rows that failed with a fingerprint; an empty
 // note takes it away.
 type noteBody struct {
@@ -92,7 +101,7 @@ func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error 
 	return writeJSON(w, http.StatusOK, struct {
 		items[outbox.JudgedGroup]
 		Capped bool `json:"capped"`
-	}{listOf(all.Judged(s.Version)), all.Capped})
+	}{listOf(all.Judged(s.running())), all.Capped})
 }
 
 func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {

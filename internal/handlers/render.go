@@ -50,6 +50,7 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		DryRun:     s.DryRun != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
+		Running:    s.running(),
 		Now:        s.Now().UTC(),
 	}
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -18,9 +19,28 @@ type ErrorGroup struct {
 	Builds     []Tally    `json:"builds"`      // of the attempts looked at, the most frequent first
 	Attempts   int64      `json:"attempts"`    // failed ones of these rows, as far as looked at
 	Alike      int64      `json:"alike"`       // of Attempts, those with this very fingerprint
+	Permanent  int64      `json:"permanent"`   // of Attempts, those that can never succeed with the version of the projection that they failed in
 	FirstAt    *time.Time `json:"first_at"`    // of these rows' attempts the first; nil when none was looked at
 	LastAt     *time.Time `json:"last_at"`
-	Note       *GroupNote `json:"note"` // nil when nobody pinned one
+	Tried      []Tried    `json:"tried"` // with what the attempts looked at were made, the latest first
+	Note       *GroupNote `json:"note"`  // nil when nobody pinned one
+}
+
+// Tried is a build of the program and a version of the projection at fault that
+// failed together. Projection and version are empty where they are not known.
+type Tried struct {
+	Build             string    `json:"build"`
+	Projection        string    `json:"projection"`
+	ProjectionVersion string    `json:"projection_version"` // the hash of its definition
+	Attempts          int64     `json:"attempts"`
+	Permanent         int64     `json:"permanent"` // of Attempts, those that can never succeed with that version
+	LastAt            time.Time `json:"last_at"`
+}
+
+// Running is what a retry would be made with.
+type Running struct {
+	Build    string
+	Versions map[string]string // of the projections that are loaded, by name
 }
 
 // Tally counts something by its name.
@@ -52,12 +72,12 @@ type JudgedGroup struct {
 	Verdict string `json:"verdict"`
 }
 
-// Judged adds the verdicts to all groups; build is the version that would retry.
-func (all ErrorGroups) Judged(build string) []JudgedGroup {
+// Judged adds the verdicts to all groups.
+func (all ErrorGroups) Judged(now Running) []JudgedGroup {
 	judged := make([]JudgedGroup, len(all.Groups))
 	for i, g := range all.Groups {
 		judged[i].ErrorGroup = g
-		judged[i].Hope, judged[i].Verdict = g.Verdict(build)
+		judged[i].Hope, judged[i].Verdict = g.Verdict(now)
 	}
 	return judged
 }
@@ -67,40 +87,88 @@ type Hope string
 
 // What may be hoped for from a retry.
 const (
-	HopeNone    Hope = "none"    // it failed alike each time, on the build that runs
-	HopeSome    Hope = "some"    // it failed in several ways, or never on the build that runs
+	HopeNone    Hope = "none"    // it failed alike each time, also with what runs now; or it can never succeed with it
+	HopeSome    Hope = "some"    // it failed in several ways, or never with what runs now
 	HopeUnknown Hope = "unknown" // too little was tried to tell
 )
 
 // Verdict says in a sentence, without a final stop, whether retrying the rows
-// of the group can help. build is the version that would try.
-func (g ErrorGroup) Verdict(build string) (Hope, string) {
-	tried := int64(0)
-	for _, b := range g.Builds {
-		if b.Name == build {
-			tried = b.Count
+// of the group can help.
+func (g ErrorGroup) Verdict(now Running) (Hope, string) {
+	tried := false
+	for _, t := range g.Tried {
+		if t.Permanent > 0 && now.projects(t) {
+			return HopeNone, g.never(now, t)
 		}
+		tried = tried || now.Build == t.Build && now.projects(t)
 	}
 	rows := g.Dead + g.Failed
 	switch {
 	case g.Attempts == 0:
 		return HopeUnknown, "No attempt of these rows is on record"
-	case tried == 0:
-		return HopeSome, fmt.Sprintf("All %d attempts were by other builds than the %s that runs now: a retry shows whether it mends this", g.Attempts, build)
+	case !tried:
+		return HopeSome, "Since the last failure " + now.changed(g.Tried[0]) + ": a retry shows whether that mends it"
 	case g.Alike < g.Attempts:
 		return HopeSome, fmt.Sprintf("%d of %d attempts ended in this error and the others in another one: it may pass, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:
 		return HopeUnknown, "It was tried once only"
 	case g.Attempts == rows:
-		return HopeUnknown, fmt.Sprintf("%d of %d the same error on %s, each tried once", g.Alike, g.Attempts, builds(g))
+		return HopeUnknown, fmt.Sprintf("%d of %d the same error on %s, each tried once", g.Alike, g.Attempts, g.ways())
 	default:
-		return HopeNone, fmt.Sprintf("%d of %d the same error on %s: a retry will not help before the cause is mended", g.Alike, g.Attempts, builds(g))
+		return HopeNone, fmt.Sprintf("%d of %d the same error on %s: a retry will not help before the cause is mended", g.Alike, g.Attempts, g.ways())
 	}
 }
 
-func builds(g ErrorGroup) string {
-	if len(g.Builds) == 1 {
-		return "one build"
+// never is the sentence about attempts that can never succeed with a version of
+// a projection that is still loaded.
+func (g ErrorGroup) never(now Running, t Tried) string {
+	says := fmt.Sprintf("It can never succeed with this version of the projection (%s %s)", t.Projection, shortVersion(t.ProjectionVersion))
+	if last := g.Tried[0]; last.Build != now.Build {
+		says += "; since the last failure " + now.changed(last)
 	}
-	return fmt.Sprintf("%d builds", len(g.Builds))
+	return says + ": a retry will not help before the projection is mended"
+}
+
+// projects reports whether the version of the projection that failed is the one
+// that is loaded; true when it is not known which one failed.
+func (now Running) projects(t Tried) bool {
+	return t.Projection == "" || now.Versions[t.Projection] == t.ProjectionVersion
+}
+
+// changed says which of build and projection is another one than it was for t.
+func (now Running) changed(t Tried) string {
+	builds := fmt.Sprintf("(%s, now %s)", cmp.Or(t.Build, "unknown"), now.Build)
+	version := cmp.Or(shortVersion(now.Versions[t.Projection]), "not loaded")
+	versions := fmt.Sprintf("(%s, now %s)", shortVersion(t.ProjectionVersion), version)
+	switch {
+	case t.Projection == "":
+		return "the build changed " + builds
+	case now.projects(t):
+		return "the build changed " + builds + " and projection " + t.Projection + " did not"
+	case t.Build == now.Build:
+		return "projection " + t.Projection + " changed " + versions + " and the build did not"
+	default:
+		return "the build " + builds + " and projection " + t.Projection + " " + versions + " changed"
+	}
+}
+
+// shortVersion is enough of a projection's version to tell it from another.
+func shortVersion(hash string) string { return hash[:min(len(hash), 12)] }
+
+// ways counts the builds, and the versions of projections, that were tried.
+func (g ErrorGroup) ways() string {
+	versions := map[[2]string]bool{}
+	for _, t := range g.Tried {
+		if t.Projection != "" {
+			versions[[2]string{t.Projection, t.ProjectionVersion}] = true
+		}
+	}
+	ways := "one build"
+	if len(g.Builds) != 1 {
+		ways = fmt.Sprintf("%d builds", len(g.Builds))
+	}
+	if len(versions) > 1 {
+		ways += fmt.Sprintf(" and %d versions of the projection", len(versions))
+	}
+	return ways
 }

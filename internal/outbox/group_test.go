@@ -11,21 +11,60 @@ import (
 func TestErrorGroup_verdict(t *testing.T) {
 	t.Parallel()
 	build := func(name string, n int64) []outbox.Tally { return []outbox.Tally{{Name: name, Count: n}} }
+	tried := func(build, version string) outbox.Tried {
+		t := outbox.Tried{Build: build, Attempts: 8}
+		if version != "" {
+			t.Projection, t.ProjectionVersion = "roster", version
+		}
+		return t
+	}
+	never := func(build, version string) outbox.Tried {
+		t := tried(build, version)
+		t.Attempts, t.Permanent = 1, 1
+		return t
+	}
+	gone := tried("v2", "now")
+	gone.Projection = "gone"
+	of := func(all ...outbox.Tried) outbox.ErrorGroup {
+		g := outbox.ErrorGroup{Dead: 1, Tried: all, Builds: build(all[0].Build, 8)}
+		for _, t := range all {
+			g.Attempts, g.Alike, g.Permanent = g.Attempts+t.Attempts, g.Alike+t.Attempts, g.Permanent+t.Permanent
+		}
+		return g
+	}
+	varied := of(tried("v2", ""))
+	varied.Alike = 3
+	two := of(tried("v2", ""), tried("v1", ""))
+	two.Builds = append(build("v2", 8), build("v1", 8)...)
+	once := func(rows int64) outbox.ErrorGroup {
+		g := of(tried("v2", ""))
+		g.Dead, g.Failed, g.Attempts, g.Alike = 0, rows, rows, rows
+		return g
+	}
 	for name, c := range map[string]struct {
 		group outbox.ErrorGroup
 		hope  outbox.Hope
 		says  string
 	}{
-		"nothing on record":    {outbox.ErrorGroup{Dead: 1}, outbox.HopeUnknown, "No attempt"},
-		"alike on this build":  {outbox.ErrorGroup{Dead: 1, Attempts: 8, Alike: 8, Builds: build("v2", 8)}, outbox.HopeNone, "8 of 8 the same error on one build"},
-		"alike on two builds":  {outbox.ErrorGroup{Dead: 1, Attempts: 8, Alike: 8, Builds: append(build("v2", 5), build("v1", 3)...)}, outbox.HopeNone, "8 of 8 the same error on 2 builds"},
-		"not on this build":    {outbox.ErrorGroup{Dead: 1, Attempts: 8, Alike: 8, Builds: build("v1", 8)}, outbox.HopeSome, "All 8 attempts were by other builds than the v2"},
-		"in several ways":      {outbox.ErrorGroup{Dead: 1, Attempts: 8, Alike: 3, Builds: build("v2", 8)}, outbox.HopeSome, "3 of 8 attempts"},
-		"tried once":           {outbox.ErrorGroup{Failed: 1, Attempts: 1, Alike: 1, Builds: build("v2", 1)}, outbox.HopeUnknown, "once only"},
-		"three, tried once":    {outbox.ErrorGroup{Failed: 3, Attempts: 3, Alike: 3, Builds: build("v2", 3)}, outbox.HopeUnknown, "each tried once"},
-		"three, tried several": {outbox.ErrorGroup{Dead: 3, Attempts: 24, Alike: 24, Builds: build("v2", 24)}, outbox.HopeNone, "24 of 24"},
+		"nothing on record":           {outbox.ErrorGroup{Dead: 1}, outbox.HopeUnknown, "No attempt"},
+		"alike on this build":         {of(tried("v2", "")), outbox.HopeNone, "8 of 8 the same error on one build: a retry will not help"},
+		"alike on two builds":         {two, outbox.HopeNone, "16 of 16 the same error on 2 builds"},
+		"in several ways":             {varied, outbox.HopeSome, "3 of 8 attempts"},
+		"tried once":                  {once(1), outbox.HopeUnknown, "once only"},
+		"three, tried once":           {once(3), outbox.HopeUnknown, "each tried once"},
+		"alike with this projection":  {of(tried("v2", "now")), outbox.HopeNone, "8 of 8"},
+		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.HopeNone, "16 of 16 the same error on one build and 2 versions of the projection"},
+		"another build":               {of(tried("v1", "")), outbox.HopeSome, "Since the last failure the build changed (v1, now v2): a retry shows"},
+		"another build alone":         {of(tried("v1", "now")), outbox.HopeSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: a retry shows"},
+		"another projection alone":    {of(tried("v2", "before")), outbox.HopeSome, "Since the last failure projection roster changed (before, now now) and the build did not: a retry shows"},
+		"both are others":             {of(tried("v1", "before")), outbox.HopeSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: a retry shows"},
+		"the projection is gone":      {of(gone), outbox.HopeSome, "projection gone changed (now, now not loaded)"},
+		"never with this projection":  {of(never("v2", "now")), outbox.HopeNone, "It can never succeed with this version of the projection (roster now): a retry will not help"},
+		"never, whatever the build":   {of(never("v1", "now")), outbox.HopeNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: a retry will not help"},
+		"never with the one before":   {of(never("v2", "before")), outbox.HopeSome, "a retry shows whether that mends it"},
+		"now never, otherwise before": {of(never("v2", "now"), tried("v2", "now")), outbox.HopeNone, "can never succeed"},
 	} {
-		if hope, says := c.group.Verdict("v2"); hope != c.hope || !strings.Contains(says, c.says) {
+		if hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}}); hope != c.hope || !strings.Contains(says, c.says) {
 			t.Errorf("%s: %s, %q", name, hope, says)
 		}
 	}

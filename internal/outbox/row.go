@@ -103,6 +103,19 @@ type RowDetail struct {
 	Queue    []Row `json:"queue"` // the head of the campaign and the rows behind it, at most six
 }
 
+// Hopeless says why a dead row was not tried again, and what to do: it can never
+// succeed with the version of the projection that it failed in last. It is empty
+// for all other rows.
+func (d RowDetail) Hopeless(now Running) string {
+	if d.Row.Status != Dead || len(d.Attempts) == 0 || !d.Attempts[0].Permanent {
+		return ""
+	}
+	if last := d.Attempts[0]; now.Versions[last.Projection] != last.ProjectionVersion {
+		return "It could never succeed with the version of projection " + last.Projection + " that it failed in, and that has changed since. Requeue the row to try it again."
+	}
+	return "It can never succeed with this version of the projection, so it was not tried again. Repair the projection, then requeue the row."
+}
+
 // RowFilter selects rows for a page. Zero fields select all.
 type RowFilter struct {
 	Status      Status

@@ -42,7 +42,7 @@ group by o.fingerprint, o.event_type`
 
 func selectGroupAttempts(status string) string {
 	return `
-select o.fingerprint, a.build, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), min(a.at), max(a.at)
+select o.fingerprint, a.build, a.projection, a.projection_version, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), sum(a.permanent), min(a.at), max(a.at)
 from (
   select campaign_id, seq, fingerprint
   from projection_apply_outbox
@@ -52,7 +52,7 @@ from (
   limit $1
 ) as o
 join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
-group by o.fingerprint, a.build`
+group by o.fingerprint, a.build, a.projection, a.projection_version`
 }
 
 // groups gathers what the queries say about each fingerprint.
@@ -64,7 +64,7 @@ type groups struct {
 
 func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 	if g.by[fingerprint] == nil {
-		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint}
+		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}}
 		g.types[fingerprint], g.built[fingerprint] = map[string]int64{}, map[string]int64{}
 	}
 	return g.by[fingerprint]
@@ -124,15 +124,20 @@ func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 
 func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
 	return t.each(func(row scanner) error {
-		var fingerprint, build string
-		var count, alike, first, last int64
-		if err := row.Scan(&fingerprint, &build, &count, &alike, &first, &last); err != nil {
+		var fingerprint string
+		var tried outbox.Tried
+		var alike, first, last int64
+		err := row.Scan(&fingerprint, &tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last)
+		if err != nil {
 			return err
 		}
+		tried.LastAt = at(last)
 		group := g.of(fingerprint)
-		group.Attempts += count
+		group.Attempts += tried.Attempts
 		group.Alike += alike
-		g.built[fingerprint][build] += count
+		group.Permanent += tried.Permanent
+		g.built[fingerprint][tried.Build] += tried.Attempts
+		group.Tried = addTried(group.Tried, tried)
 		if group.FirstAt == nil || at(first).Before(*group.FirstAt) {
 			group.FirstAt = atOrNil(sql.NullInt64{Int64: first, Valid: true})
 		}
@@ -141,6 +146,23 @@ func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
 		}
 		return nil
 	}, selectGroupAttempts(string(status)), groupAttempts)
+}
+
+// addTried adds what dead or failed rows were tried with to the others of their
+// group.
+func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
+	for i := range all {
+		known := &all[i]
+		if known.Build == one.Build && known.Projection == one.Projection && known.ProjectionVersion == one.ProjectionVersion {
+			known.Attempts += one.Attempts
+			known.Permanent += one.Permanent
+			if one.LastAt.After(known.LastAt) {
+				known.LastAt = one.LastAt
+			}
+			return all
+		}
+	}
+	return append(all, one)
 }
 
 func (t *tx) groupNotes(g *groups) error {
@@ -159,6 +181,9 @@ func (g *groups) sorted() []outbox.ErrorGroup {
 	all := make([]outbox.ErrorGroup, 0, len(g.by))
 	for fingerprint, group := range g.by {
 		group.EventTypes, group.Builds = tallies(g.types[fingerprint]), tallies(g.built[fingerprint])
+		slices.SortFunc(group.Tried, func(a, b outbox.Tried) int {
+			return cmp.Or(b.LastAt.Compare(a.LastAt), cmp.Compare(b.Build, a.Build), cmp.Compare(b.ProjectionVersion, a.ProjectionVersion))
+		})
 		all = append(all, *group)
 	}
 	slices.SortFunc(all, func(a, b outbox.ErrorGroup) int {

@@ -122,6 +122,20 @@ func pauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	return &outbox.Pause{By: by, At: at(when.Int64), Reason: reason}
 }
 
+// ProjectionVersions are the versions of the projections that were installed
+// last, by name.
+func (s *Store) ProjectionVersions(ctx context.Context) (map[string]string, error) {
+	installed, err := s.projectionVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions := make(map[string]string, len(installed))
+	for name, v := range installed {
+		versions[name] = v.version
+	}
+	return versions, nil
+}
+
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
 	versions := make(map[string]projectionVersion)
 	err := s.projections.read(ctx, func(t *tx) error {

@@ -136,3 +136,30 @@ func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) 
 		t.Errorf("the attempt is %+v, want a permanent one", at)
 	}
 }
+
+func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, ledger, accounts), maxAttempts(2), at(newClock()))
+	b.mustAppend(t, opened("a", 10), spent("a", 100))
+	b.pass(t)
+	judged := func(b *bench) outbox.JudgedGroup {
+		t.Helper()
+		all, err := b.ErrorGroups(t.Context())
+		if err != nil || len(all.Groups) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		versions, err := b.ProjectionVersions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all.Judged(outbox.Running{Build: "test", Versions: versions})[0]
+	}
+	if g := judged(b); g.Hope != outbox.HopeUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
+		t.Errorf("before the projection is repaired: %+v", g)
+	}
+	b.sources = define(t, ledger, accounts+"\n-- repaired\n")
+	repaired := b.beside(t)
+	if g := judged(repaired); g.Hope != outbox.HopeSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
+		t.Errorf("after the projection was repaired: %+v", g)
+	}
+}

@@ -33,14 +33,14 @@ func groupStatus(g outbox.ErrorGroup) outbox.Status {
 
 func groupHue(g outbox.ErrorGroup) string { return "s-" + string(groupStatus(g)) }
 
-func verdict(g outbox.ErrorGroup, build string) string {
-	_, says := g.Verdict(build)
+func verdict(g outbox.ErrorGroup, now outbox.Running) string {
+	_, says := g.Verdict(now)
 	return says
 }
 
 // verdictWord is the verdict for a list.
-func verdictWord(g outbox.ErrorGroup, build string) string {
-	switch hope, _ := g.Verdict(build); hope {
+func verdictWord(g outbox.ErrorGroup, now outbox.Running) string {
+	switch hope, _ := g.Verdict(now); hope {
 	case outbox.HopeNone:
 		return "a retry will not help"
 	case outbox.HopeSome:

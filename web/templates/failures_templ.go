@@ -320,7 +320,7 @@ func errorGroup(p Page, g outbox.ErrorGroup, capped bool) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var14 string
-		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(verdict(g, p.Version))
+		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(verdict(g, p.Running))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `failures.templ`, Line: 75, Col: 26}
 		}

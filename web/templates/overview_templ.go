@@ -601,7 +601,7 @@ func causes(p Page, v Overview) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(verdictWord(g, p.Version))
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(verdictWord(g, p.Running))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 105, Col: 59}
 				}

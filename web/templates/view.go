@@ -32,6 +32,7 @@ type Page struct {
 	// reason; 0 means that none does.
 	ReasonFrom int64
 	Version    string
+	Running    outbox.Running
 	Now        time.Time
 	AsOf       time.Time   // when the content was read; zero means Now
 	Self       URL         // where the live part is read again; empty for a page that does not refresh
