@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -35,9 +36,13 @@ func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
 		return a.printJSON(map[string]any{"projections": infos})
 	}
 	t := table(a.out)
-	fmt.Fprintln(t, "NAME\tVERSION\tON FAILURE\tTABLES\tSOURCE")
+	fmt.Fprintln(t, "NAME\tVERSION\tON FAILURE\tMAX ATTEMPTS\tTABLES\tSOURCE")
 	for _, p := range infos {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", p.Name, firstLine(p.Version, 12), p.OnFailure, strings.Join(p.Tables, ", "), p.Source)
+		most := "-"
+		if p.MaxAttempts > 0 {
+			most = strconv.Itoa(p.MaxAttempts)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, firstLine(p.Version, 12), p.OnFailure, most, strings.Join(p.Tables, ", "), p.Source)
 	}
 	return t.Flush()
 }
@@ -48,7 +53,7 @@ func projectionInfos(set *projection.Set) []outbox.ProjectionInfo {
 	infos := []outbox.ProjectionInfo{}
 	for _, p := range set.Projections() {
 		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
-			EventTypes: p.EventTypes, OnFailure: p.OnFailure, Source: p.Source})
+			EventTypes: p.EventTypes, OnFailure: p.OnFailure, MaxAttempts: p.MaxAttempts, Source: p.Source})
 	}
 	return infos
 }
@@ -85,6 +90,11 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	warnings := set.Warnings()
 	for _, w := range warnings {
 		fmt.Fprintln(a.err, "warning:", w)
+	}
+	for _, p := range set.Projections() {
+		if p.MaxAttempts > 0 {
+			fmt.Fprintf(a.out, "%s: max-attempts %d\n", p.Name, p.MaxAttempts)
+		}
 	}
 	sum := "nothing wrong"
 	if len(warnings) > 0 {

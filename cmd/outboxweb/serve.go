@@ -52,7 +52,7 @@ type serveCmd struct {
 	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"The most events that one append over HTTP may have; it may have twice as many tags in all."`
 	Concurrency  int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
 	EventTimeout time.Duration `default:"10s" help:"How long one event may take to apply."`
-	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead."`
+	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead; a projection may say otherwise with -- max-attempts."`
 	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
 	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`

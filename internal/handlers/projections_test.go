@@ -104,3 +104,13 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }
+
+func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) {
+		c.Projections = []outbox.ProjectionInfo{{Name: "patient", Version: "v1", OnFailure: "block", MaxAttempts: 3, EventTypes: []string{}, Tables: []string{}},
+			{Name: "usual", Version: "v1", OnFailure: "quarantine", EventTypes: []string{}, Tables: []string{}}}
+	})
+	s.get("/projections").want(t, 200, "after 3 failed attempts", "as --max-attempts says")
+	s.get("/api/v1/projections").want(t, 200, `"max_attempts":3`, `"max_attempts":0`)
+}

@@ -162,6 +162,7 @@ type ProjectionInfo struct {
 	Tables          []string `json:"tables"`
 	EventTypes      []string `json:"event_types"`
 	OnFailure       string   `json:"on_failure"`     // block or quarantine
+	MaxAttempts     int      `json:"max_attempts"`   // failures at an event that end its attempts; 0 is as --max-attempts says
 	Source          string   `json:"source"`         // file, or builtin:NAME
 	CursorsBehind   int64    `json:"cursors_behind"` // campaigns whose events it does not have all of
 	Quarantined     int64    `json:"quarantined"`    // campaigns it is set aside for after a failure

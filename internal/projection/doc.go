@@ -7,6 +7,7 @@
 //	-- projection: roster
 //	-- tables: roster_campaigns
 //	-- on-failure: block            -- or: quarantine
+//	-- max-attempts: 3
 //
 //	-- schema
 //	create table roster_campaigns (
@@ -27,7 +28,8 @@
 // owns, on-failure says what happens when an event has failed for the last
 // time. With block, the default, the row is dead and its campaign waits; with
 // quarantine the projection is set aside for that campaign and the others go
-// on.
+// on. max-attempts, from 1 to 1000, says which failed attempt at an event is the
+// last when this projection is the one that fails; without it, the process does.
 //
 // Then come sections, each a line and the statements below it. Headers and
 // sections begin at the start of their line.

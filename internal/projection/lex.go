@@ -72,7 +72,7 @@ var (
 	proseLine = regexp.MustCompile(`^--[ \t]*(note|see|example|why|warning):`)
 	// indented and noColon are lines that were surely meant as directives;
 	// as comments they would put statements into the section before.
-	indented = regexp.MustCompile(`^--[ \t]*(projection|tables|on-failure|on|digest[^:]*):`)
+	indented = regexp.MustCompile(`^--[ \t]*(projection|tables|on-failure|max-attempts|on|digest[^:]*):`)
 	noColon  = regexp.MustCompile(`^--[ \t]*(on[ \t]+[\w.*]+\.[\w*]+([ \t]*,[ \t]*[\w.*]+)*[ \t]*(@\w+)?|digest[ \t]+(select|with)\b.*)$`)
 )
 

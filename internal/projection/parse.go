@@ -6,6 +6,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -33,7 +34,7 @@ type parser struct {
 	p       *Projection
 
 	// where each header stands; 0 is absent
-	projectionLine, tablesLine, failureLine int
+	projectionLine, tablesLine, failureLine, attemptsLine int
 
 	section token  // the section being read; its line is 0 before the first one
 	only    string // the dialect the section is for; empty for both
@@ -110,6 +111,8 @@ func (r *parser) directive(t token) error {
 		return r.header(t, &r.tablesLine, r.setTables, rest)
 	case "on-failure":
 		return r.header(t, &r.failureLine, r.setOnFailure, rest)
+	case "max-attempts":
+		return r.header(t, &r.attemptsLine, r.setMaxAttempts, rest)
 	}
 	if r.projectionLine == 0 {
 		return faultf(t.line, "a projection file begins with -- projection: NAME")
@@ -127,7 +130,7 @@ func (r *parser) directive(t token) error {
 		return r.openDigest(t)
 	}
 	if r.section.line == 0 {
-		return faultf(t.line, "unknown header %q; a projection has projection, tables and on-failure, then sections (an ordinary comment must not begin with a word and a colon)", key)
+		return faultf(t.line, "unknown header %q; a projection has projection, tables, on-failure and max-attempts, then sections (an ordinary comment must not begin with a word and a colon)", key)
 	}
 	return faultf(t.line, "unknown section %q; there are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
 }
@@ -175,6 +178,19 @@ func (r *parser) setOnFailure(line int, policy string) error {
 		return faultf(line, "on-failure is block or quarantine, not %q", policy)
 	}
 	r.p.OnFailure = policy
+	return nil
+}
+
+// mostAttempts bounds max-attempts: with the default waits it is about three
+// days.
+const mostAttempts = 1000
+
+func (r *parser) setMaxAttempts(line int, most string) error {
+	n, err := strconv.Atoi(most)
+	if err != nil || n < 1 || n > mostAttempts {
+		return faultf(line, "max-attempts is a whole number from 1 to %d, not %q", mostAttempts, most)
+	}
+	r.p.MaxAttempts = n
 	return nil
 }
 

@@ -150,6 +150,10 @@ func TestLoad_refuses(t *testing.T) {
 		{"header twice", "-- projection: p\n-- projection: q\n", "2: -- projection is given twice, here and in line 1"},
 		{"empty header", "-- projection:\n", "1: -- projection: says nothing"},
 		{"late header", head + "-- on-failure: block\n", "5: -- on-failure belongs above the first section"},
+		{"no attempts", "-- projection: p\n-- max-attempts: 0\n", `2: max-attempts is a whole number from 1 to 1000, not "0"`},
+		{"too many attempts", "-- projection: p\n-- max-attempts: 1001\n", `2: max-attempts is a whole number from 1 to 1000, not "1001"`},
+		{"attempts that are no number", "-- projection: p\n-- max-attempts: few\n", `2: max-attempts is a whole number from 1 to 1000, not "few"`},
+		{"attempts twice", "-- projection: p\n-- max-attempts: 2\n-- max-attempts: 3\n", "3: -- max-attempts is given twice"},
 		{"bad policy", "-- projection: p\n-- on-failure: retry\n", `2: on-failure is block or quarantine, not "retry"`},
 		{"unknown header", "-- projection: p\n-- tabels: t\n", `2: unknown header "tabels"`},
 		{"unknown section", head + "-- when: a\n", `5: unknown section "when"`},
@@ -377,4 +381,15 @@ func TestParse_neverPanics(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestParse_readsHowOftenAnEventIsTried(t *testing.T) {
+	t.Parallel()
+	const rest = "-- tables: t\n-- schema\ncreate table t (campaign_id text primary key);\n-- on: a\ndelete from t where campaign_id = :campaign_id;\n"
+	for head, want := range map[string]int{"": 0, "-- max-attempts: 1\n": 1, "-- max-attempts: 1000 -- of one event\n": 1000} {
+		p, err := parse("sqlite", file{name: "p.sql", content: "-- projection: p\n" + head + rest})
+		if err != nil || p.MaxAttempts != want {
+			t.Errorf("%q: %+v (%v), want %d attempts", head, p, err, want)
+		}
+	}
 }

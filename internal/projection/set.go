@@ -18,6 +18,7 @@ type Projection struct {
 	Version          string      // SHA-256 of the file, in hex
 	Tables           []string    // in the order of the file
 	OnFailure        string      // Block or Quarantine
+	MaxAttempts      int         // failures at an event that end its attempts; 0 leaves that to the process
 	Source           string      // the file's path, or builtin:NAME
 	EventTypes       []string    // as written, wildcards too, each once
 	SchemaStatements []Statement // in order; running them again changes nothing

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -24,11 +25,12 @@ type Failure struct {
 	Projection  string // the one at fault; empty when it is not known
 	Version     string // the hash of its definition
 	Permanent   bool   // it can never succeed with this Version; see Permanent
+	MaxAttempts int    // of that projection; 0 when it leaves that to Options.Retry
 }
 
 // Last reports whether a failure after that many attempts ends them.
 func (f Failure) Last(attempts int, r outbox.Retry) bool {
-	return f.Permanent || attempts >= r.Attempts()
+	return f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts())
 }
 
 // Settled counts what a settlement did, in rows; Fenced in campaigns.

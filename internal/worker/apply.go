@@ -398,7 +398,7 @@ func (w *Worker) failureOf(err error) *store.Failure {
 	text := err.Error()
 	f := &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
 	if p := w.Set.Named(projectionAtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
-		f.Projection, f.Version, f.Permanent = p.Name, p.Version, store.Permanent(err)
+		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, store.Permanent(err), p.MaxAttempts
 	}
 	return f
 }

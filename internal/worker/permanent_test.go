@@ -1,9 +1,11 @@
 package worker_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -134,6 +136,39 @@ func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) 
 	b.mustStand(t, "a", 1, outbox.Dead, 1)
 	if at := b.row(t, "a", 1).Attempts[0]; !at.Permanent {
 		t.Errorf("the attempt is %+v, want a permanent one", at)
+	}
+}
+
+func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
+	t.Parallel()
+	for most, server := range map[int]int{3: 8, 4: 2} {
+		now := newClock()
+		impatient := strings.Replace(accounts, "-- tables", fmt.Sprintf("-- max-attempts: %d\n-- tables", most), 1)
+		b := open(t, define(t, ledger, impatient), at(now), maxAttempts(server))
+		b.mustAppend(t, opened("a", 10), spent("a", 100))
+		for n := 1; n < most; n++ {
+			b.pass(t)
+			b.mustStand(t, "a", 2, outbox.Failed, n)
+			now.advance(10 * time.Minute)
+		}
+		b.pass(t)
+		b.mustStand(t, "a", 2, outbox.Dead, most)
+	}
+}
+
+func TestPass_setsAProjectionAsideAfterAsManyAttemptsAsItSays(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	impatient := strings.Replace(lenientAccounts, "-- tables", "-- max-attempts: 2\n-- tables", 1)
+	b := open(t, define(t, ledger, impatient), at(now))
+	b.mustAppend(t, opened("a", 10), spent("a", 100), noted("a"))
+	b.pass(t)
+	b.mustStand(t, "a", 2, outbox.Failed, 1)
+	now.advance(time.Minute)
+	b.drain(t)
+	b.mustHaveApplied(t, "a", 3)
+	if open := failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
+		t.Errorf("open failures %q, want one after two attempts", open)
 	}
 }
 
