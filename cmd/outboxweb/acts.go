@@ -167,6 +167,34 @@ func (c *retryCmd) many(ctx context.Context, a *app, st *store.Store) error {
 	return nil
 }
 
+// deadLetterCmd gives up on a failing head.
+type deadLetterCmd struct {
+	Campaign string `arg:"" help:"The row's campaign."`
+	Seq      string `arg:"" help:"The row's seq."`
+	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
+	JSON     bool   `name:"json" help:"Print one JSON document."`
+}
+
+// Run declares the row dead.
+func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
+	seq, err := parseSeq(c.Seq)
+	if err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(st *store.Store) error {
+		row, err := st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(row)
+		}
+		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is dead after %s; %s behind it\n", row.CampaignID, row.Seq, row.EventType,
+			outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		return nil
+	})
+}
+
 // gapsCmd lists or repairs gaps.
 type gapsCmd struct {
 	Repair bool   `help:"Give every missing event its row back."`

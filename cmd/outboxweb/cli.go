@@ -27,6 +27,7 @@ type cli struct {
 	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
 	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
 	Retry       retryCmd       `cmd:"" help:"Make a failed head due now."`
+	DeadLetter  deadLetterCmd  `cmd:"" help:"Give up on a failing head: it is dead until it is requeued."`
 	Skip        skipCmd        `cmd:"" help:"Pass over an event that can never be applied: the head of its campaign, failed or dead."`
 	Unskip      unskipCmd      `cmd:"" help:"Take a skip back, as long as no later event has been applied."`
 	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`

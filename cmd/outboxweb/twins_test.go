@@ -14,6 +14,7 @@ var actCommands = map[string]string{
 	"/rows/retry":                               "retry",
 	"/rows/{campaign}/{seq}/requeue":            "requeue",
 	"/rows/{campaign}/{seq}/retry":              "retry",
+	"/rows/{campaign}/{seq}/dead-letter":        "dead-letter",
 	"/rows/{campaign}/{seq}/skip":               "skip",
 	"/campaigns/{campaign}/events":              "append",
 	"/campaigns/{campaign}/events/{seq}/unskip": "unskip",

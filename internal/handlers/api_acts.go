@@ -15,6 +15,10 @@ func (s *server) apiRetryRow(w http.ResponseWriter, r *http.Request) error {
 	return apiRowAct(s, w, r, s.Store.RetryRow)
 }
 
+func (s *server) apiDeadLetterRow(w http.ResponseWriter, r *http.Request) error {
+	return apiRowAct(s, w, r, s.Store.DeadLetterRow)
+}
+
 func apiRowAct(s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {

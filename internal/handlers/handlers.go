@@ -3,7 +3,7 @@
 //
 //	/                                   overview
 //	/rows                               rows, filtered
-//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/skip
+//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/dead-letter, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
 //	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new asks, POST starts; POST …/cancel, …/resume
@@ -206,6 +206,7 @@ func (s *server) routePages() {
 	s.get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	s.formAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.requeueRowForm)
 	s.formAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.retryRowForm)
+	s.formAct(outbox.ActDeadLetter, "/rows/{campaign}/{seq}/dead-letter", s.deadLetterForm)
 	s.formAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.skipForm)
 	s.get("/campaigns", s.campaignsPage)
 	s.get("/campaigns/{campaign}", s.campaignPage)
@@ -267,6 +268,7 @@ func (s *server) routeAPI() {
 	s.apiGet("/rows/{campaign}/{seq}", s.apiRow)
 	s.apiAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.apiRequeueRow)
 	s.apiAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.apiRetryRow)
+	s.apiAct(outbox.ActDeadLetter, "/rows/{campaign}/{seq}/dead-letter", s.apiDeadLetterRow)
 	s.apiAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.apiSkipEvent)
 	s.apiGet("/campaigns", s.apiCampaigns)
 	s.apiGet("/campaigns/{campaign}", s.apiCampaign)

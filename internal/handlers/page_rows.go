@@ -85,6 +85,10 @@ func (s *server) retryRowForm(w http.ResponseWriter, r *http.Request) error {
 	return s.rowForm(w, r, s.Store.RetryRow)
 }
 
+func (s *server) deadLetterForm(w http.ResponseWriter, r *http.Request) error {
+	return s.rowForm(w, r, s.Store.DeadLetterRow)
+}
+
 // rowForm does an act on one row as a form asks for it.
 func (s *server) rowForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
 	campaign, seq, err := rowParams(r)

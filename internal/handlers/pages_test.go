@@ -249,3 +249,22 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison, "b")
+	s.seed("c-2", "a")
+	s.pass()
+	s.get("/rows/c-1/1").want(t, 200, `data-testid="dead-letter"`, `action="/rows/c-1/1/dead-letter"`, "1 row behind it waits until then", "outboxweb dead-letter --reason")
+	s.get("/rows/c-1/2").want(t, 200).lacks(t, `data-testid="dead-letter"`)
+	s.post("/api/v1/rows/c-1/2/dead-letter", `{}`).want(t, 409, "is not the head of its campaign")
+	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since you looked")
+	to := s.submit("/rows/c-1/1/dead-letter", "expected_status=failed&expected_attempt_count=1&reason=waits").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, "Dead-lettered event 1 of campaign c-1: it is not tried again until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
+	s.get("/audit?action=dead_letter").want(t, 200, "Dead-lettered event 1", "waits")
+	s.get("/api/v1/summary").want(t, 200, `"dead":1`, `"blocked":1`)
+	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "is dead already")
+	s.post("/api/v1/rows/c-1/1/requeue", `{}`).want(t, 200, `"status":"pending"`)
+	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "has not failed")
+}

@@ -104,6 +104,11 @@ func (v redacted) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) 
 	return shown(v, result), v.wording(err)
 }
 
+func (v redacted) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
+	result, err := v.of.DeadLetterRow(ctx, o, campaign, seq)
+	return shown(v, result), v.wording(err)
+}
+
 func (v redacted) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
 	result, err := v.of.DescribeProjections(ctx, loaded)
 	return shown(v, result), v.wording(err)

@@ -14,6 +14,7 @@ const (
 	ActRequeueMany          Action = "requeue_many"
 	ActRetry                Action = "retry"
 	ActRetryMany            Action = "retry_many"
+	ActDeadLetter           Action = "dead_letter"
 	ActPause                Action = "pause"
 	ActResume               Action = "resume"
 	ActReplay               Action = "replay"
@@ -48,6 +49,7 @@ var actionRoles = map[Action]Role{
 	ActRequeueMany:          RoleOperator,
 	ActRetry:                RoleOperator,
 	ActRetryMany:            RoleOperator,
+	ActDeadLetter:           RoleOperator,
 	ActPause:                RoleOperator,
 	ActResume:               RoleOperator,
 	ActReplay:               RoleOperator,

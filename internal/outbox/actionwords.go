@@ -13,6 +13,7 @@ var actionWords = map[Action]string{
 	ActRequeueMany:          "Requeue dead rows",
 	ActRetry:                "Retry now",
 	ActRetryMany:            "Retry failed rows",
+	ActDeadLetter:           "Dead-letter",
 	ActPause:                "Pause a campaign",
 	ActResume:               "Resume a campaign",
 	ActReplay:               "Replay a campaign",

@@ -259,11 +259,13 @@ func (h *history) operates() {
 		head = c.HeadSeq
 	}
 	var err error
-	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
+	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "dead-letter", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
 	case "requeue":
 		_, err = h.RequeueRow(h.ctx, ana(""), id, head)
 	case "many":
 		_, err = h.RequeueDead(h.ctx, ana(""), outbox.RequeueFilter{Limit: 2})
+	case "dead-letter":
+		_, err = h.DeadLetterRow(h.ctx, ana(""), id, head)
 	case "retry":
 		_, err = h.RetryRow(h.ctx, ana(""), id, head)
 	case "pause":

@@ -23,6 +23,7 @@ var actionWords = map[outbox.Action]string{
 	outbox.ActRequeueMany:          "requeue many rows",
 	outbox.ActRetry:                "retry a row now",
 	outbox.ActRetryMany:            "retry many rows now",
+	outbox.ActDeadLetter:           "dead-letter a row",
 	outbox.ActPause:                "pause a campaign",
 	outbox.ActResume:               "resume a campaign",
 	outbox.ActReplay:               "replay a campaign",

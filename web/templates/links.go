@@ -161,6 +161,10 @@ func (l Links) RetryRow(campaign string, seq int64) URL {
 	return l.at(nil, rowPath(campaign, seq, "retry")...)
 }
 
+func (l Links) DeadLetterRow(campaign string, seq int64) URL {
+	return l.at(nil, rowPath(campaign, seq, "dead-letter")...)
+}
+
 // RequeueDead requeues the dead rows of f at once; opened as a page it leads to
 // the operation that does.
 func (l Links) RequeueDead(f outbox.RequeueFilter) URL {

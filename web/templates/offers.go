@@ -56,10 +56,18 @@ func rowActions(d outbox.RowDetail) []outbox.Action {
 	if d.Row.Status == outbox.Dead || d.Row.IsHead {
 		all = headActions(d.Row.Status)
 	}
+	if deadLetterable(d) {
+		all = append(all, outbox.ActDeadLetter)
+	}
 	if skippable(d) {
 		all = append(all, outbox.ActSkip)
 	}
 	return all
+}
+
+// deadLetterable reports whether the row is a failing head that nobody holds.
+func deadLetterable(d outbox.RowDetail) bool {
+	return d.Row.IsHead && d.Row.AttemptCount > 0 && (d.Row.Status == outbox.Failed || d.Row.Status == outbox.Pending)
 }
 
 // skippable reports whether the row holds its campaign up, so that its event

@@ -72,6 +72,13 @@ func retryTwins(p Page, r outbox.Row) Twins {
 	}
 }
 
+func deadLetterTwins(p Page, r outbox.Row) Twins {
+	return Twins{
+		Curl: curlAct(p.Origin, p.Links.API().DeadLetterRow(r.CampaignID, r.Seq), expectedOf(r)),
+		CLI:  "outboxweb dead-letter --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+	}
+}
+
 // campaignTwins replay a campaign, and stop it or let it go on.
 func campaignTwins(p Page, c outbox.Campaign) Twins {
 	to, command := p.Links.API().Pause(c.CampaignID), "pause"

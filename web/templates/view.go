@@ -203,6 +203,8 @@ func actSentence(a outbox.Act) string {
 		return "Requeued " + subject + ": pending again, with no attempts counted, due now."
 	case "retry":
 		return "Retry of " + subject + " is due now."
+	case "dead_letter":
+		return "Dead-lettered " + subject + ": it is not tried again until it is requeued."
 	case "requeue_many":
 		var d outbox.Requeued
 		if json.Unmarshal(a.After, &d) == nil {

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+)
+
+const deadLetterRow = `
+update projection_apply_outbox
+set status = 'dead', next_attempt_at = $3, updated_at = $3
+where campaign_id = $1
+  and seq = $2
+  and status in ('failed', 'pending')`
+
+// DeadLetterRow declares a head dead that has failed and waits to be tried
+// again, so that it is not tried until it is requeued. Its attempts stay. A row
+// that a worker holds, that has not failed or that is no head is
+// outbox.ErrConflict.
+func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
+	a := &act{order: o, action: outbox.ActDeadLetter, campaign: campaign, seq: seq}
+	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+		if why := whyNotDeadLettered(row); why != "" {
+			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.lastAct(campaign, seq, now))
+		}
+		if err := s.require(o, 0); err != nil {
+			return err
+		}
+		n, err := t.exec(deadLetterRow, campaign, seq, now)
+		if err != nil {
+			return fmt.Errorf("dead-letter campaign %q seq %d: %w", campaign, seq, err)
+		}
+		*c.count(string(row.Status)) -= n
+		c.counts.Dead += n
+		return t.saveFromHead(c, now)
+	})
+}
+
+// whyNotDeadLettered is empty for a row that may be declared dead.
+func whyNotDeadLettered(row outbox.Row) string {
+	switch {
+	case row.Status == outbox.Dead:
+		return "is dead already"
+	case row.Status == outbox.Processing:
+		return "is being applied right now; wait until that attempt has ended"
+	case !row.IsHead:
+		return "is not the head of its campaign; only a failing head is dead-lettered"
+	case row.AttemptCount == 0:
+		return "has not failed; only a failing head is dead-lettered"
+	}
+	return ""
+}
