@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// pruneActs is how many audit records one transaction deletes, or a few more.
+// pruneActs is how many audit records one transaction deletes, or a few more,
+// and how many of the ranges that they touched.
 const pruneActs = 5000
 
 const (
@@ -36,6 +37,24 @@ where at <= (
       limit $2
     ) as oldest)`
 
+	// The ranges of acts whose records are gone are no longer found, and go a
+	// portion at a time.
+	deleteTargets = `
+delete from act_targets
+where (act_id, campaign_id, first_seq) in (
+    select act_id, campaign_id, first_seq
+    from act_targets
+    where act_id < (select coalesce(min(id), cast($1 as bigint)) from operator_acts)
+    order by act_id, campaign_id, first_seq
+    limit $2)`
+
+	selectOldTarget = `
+select act_id
+from act_targets
+where act_id < (select coalesce(min(id), cast($1 as bigint)) from operator_acts)
+order by act_id
+limit 1`
+
 	selectHorizon = `
 select removed_before
 from audit_horizon
@@ -43,7 +62,7 @@ where id = 1`
 )
 
 // PruneActs deletes audit records from before a time, the oldest first, in small
-// steps, and returns true while there may be more. With the first of them the
+// steps, with what they touched, and returns true while there may be more. With the first of them the
 // database notes the time, so that whoever reads the records knows that older
 // ones are gone; that time never goes back. Where there is nothing to delete it
 // writes nothing. An idempotency key goes with its record: an order under it
@@ -56,7 +75,9 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 	old := false
 	err = s.journal.read(ctx, func(t *tx) error {
 		var id int64
-		old, err = t.one([]any{&id}, selectOldAct, limit)
+		if old, err = t.one([]any{&id}, selectOldAct, limit); err == nil && !old {
+			old, err = t.one([]any{&id}, selectOldTarget, int64(farFuture))
+		}
 		return err
 	})
 	if err != nil || !old {
@@ -66,8 +87,12 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 		if _, err := t.exec(moveHorizon, limit); err != nil {
 			return err
 		}
-		n, err := t.exec(deleteActs, limit, pruneActs)
-		more = n >= pruneActs
+		acts, err := t.exec(deleteActs, limit, pruneActs)
+		if err != nil {
+			return err
+		}
+		targets, err := t.exec(deleteTargets, int64(farFuture), pruneActs)
+		more = acts >= pruneActs || targets >= pruneActs
 		return err
 	})
 	return more && err == nil, wrapPrune(err)

@@ -25,6 +25,8 @@ type act struct {
 	// asked is what the act was asked to do where its action and target do not
 	// say so; it is before or after too, so that the record has it.
 	asked any
+	// touched are the rows that an act on many changed.
+	touched []outbox.RowKey
 	// summed is that the record stands for many refusals, as after says.
 	summed bool
 }
@@ -167,7 +169,8 @@ func target(campaign string, seq int64) string {
 
 const insertAct = `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+returning id`
 
 func (t *tx) record(a *act, result any, now int64) error {
 	var texts [3]string
@@ -179,33 +182,13 @@ func (t *tx) record(a *act, result any, now int64) error {
 		texts[i] = string(text)
 	}
 	o := a.order
-	_, err := t.exec(insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
+	var id int64
+	_, err := t.one([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
 		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.target))
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.action, err)
 	}
-	return nil
-}
-
-// lastAct says who did what last to a row or campaign, or to many at once, for
-// a refusal; empty when nobody did anything.
-func (t *tx) lastAct(campaign string, seq, now int64) string {
-	var last struct {
-		id, at        int64
-		action, actor string
-	}
-	for _, of := range []string{campaign, ""} {
-		found := last
-		ok, err := t.one([]any{&found.id, &found.action, &found.actor, &found.at},
-			`select id, action, actor, at from operator_acts where campaign_id = $1 and (seq = $2 or seq = 0) and outcome = 'done' and action not in ('note_errors', 'reveal') and substr(action, 1, 10) <> 'publisher_' and substr(action, 1, 6) <> 'token_' order by id desc limit 1`, of, seq)
-		if err == nil && ok && found.id > last.id {
-			last = found
-		}
-	}
-	if last.id == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; last act: %s by %s %s ago", strings.ReplaceAll(last.action, "_", " "), last.actor, outbox.Age(at(now).Sub(at(last.at))))
+	return t.recordTargets(id, a.touched, now)
 }
 
 // rowState is what an audit record keeps of a row.
@@ -297,10 +280,14 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
-		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), f.Seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
+		seq := f.Seq
+		if f.CampaignID != "" { // what is counted is chosen by it
+			seq = 0
+		}
+		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID)...)
+			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
 		case f.Target != "":
 			return countInto(t, &page, countTargetActs, args...)
 		}
@@ -349,12 +336,6 @@ var (
 order by id{desc}
 limit $2`)
 
-	actsOfCampaign = bothWays(selectActs + `where id {>} $1
-  and campaign_id = $2
-  and (cast($3 as bigint) = 0 or seq = $3)
-order by id{desc}
-limit $4`)
-
 	actsOnTarget = bothWays(selectActs + `where id {>} $1
   and target = $2
   and target <> ''
@@ -375,7 +356,11 @@ func actList(f outbox.ActFilter) *list[outbox.Act] {
 		l.query, l.args = actsOnTarget, []any{string(f.Target)}
 	}
 	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
-		l.match = f.Matches
+		rest := f
+		if f.CampaignID != "" { // the query has chosen by it, and by the seq
+			rest.CampaignID, rest.Seq = "", 0
+		}
+		l.match = rest.Matches
 	}
 	return l
 }
@@ -410,11 +395,6 @@ from (
   `
 
 	countActs = countActsMatching + `order by id desc
-  limit $11
-) as a`
-
-	countCampaignActs = countActsMatching + `where campaign_id = $12
-  order by id desc
   limit $11
 ) as a`
 

@@ -47,7 +47,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	op := f.startOperation(outbox.OperationOrder{Canary: true})
 	f.stepOperation(op.ID)
 	before := f.rowCounts()
-	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "event_tags", "tokens"} {
+	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "act_targets", "event_tags", "tokens"} {
 		if before[table] == 0 {
 			t.Errorf("the test puts nothing into %s", table)
 		}

@@ -403,7 +403,7 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if op.Status != outbox.OperationRunning {
-			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.lastAct("", 0, now))
+			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.lastActOn(outbox.OperationTarget(id), now))
 		}
 		op.CancelledBy = o.By.Name
 		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
@@ -444,7 +444,7 @@ func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outb
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.lastAct("", 0, now))
+			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.lastActOn(outbox.OperationTarget(id), now))
 		}
 		a.before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {

@@ -81,7 +81,7 @@ func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 		if err := step.run(); err != nil {
 			return err
 		}
-		changed, woken = step.changed, step.requeued > 0
+		changed, woken = step.changed, len(step.requeued) > 0
 		return nil
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ type operationStep struct {
 	op       outbox.Operation
 	now      int64
 	changed  bool
-	requeued int // rows
+	requeued []outbox.RowKey // in this step
 }
 
 func (s *operationStep) run() error {
@@ -478,7 +478,7 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 		c.crashes, c.suspect = 0, 0
 		touched[c.id], waves[r.group] = c, r
 		sizes[r.group]++
-		s.requeued++
+		s.requeued = append(s.requeued, r.RowKey)
 		b.exec(nil, noteRequeued, s.op.ID, r.CampaignID, r.Seq, r.wave, s.now)
 	}
 	for group, r := range waves {
@@ -497,7 +497,26 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 	if err := s.runAll(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
 	}
-	return nil
+	return s.noteTouched()
+}
+
+const selectOperationAct = `
+select id
+from operator_acts
+where target = $1
+  and target <> ''
+  and action = 'operation_start'
+  and outcome = 'done'`
+
+// noteTouched notes the requeued rows with the act that started the operation,
+// unless its record is older than records are kept.
+func (s *operationStep) noteTouched() error {
+	var act int64
+	known, err := s.one([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
+	if err != nil || !known {
+		return err
+	}
+	return s.recordTargets(act, s.requeued, s.now)
 }
 
 // whyChanged says how a row differs from what the operation froze, and who did
@@ -515,25 +534,13 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 		was = "it was requeued and died again meanwhile"
 	}
 	var action, actor string
-	for _, campaign := range []string{r.CampaignID, ""} {
-		known, err := s.one([]any{&action, &actor}, selectActSince, campaign, r.Seq, s.op.StartedAt.UnixMicro())
-		if err == nil && known {
-			return fmt.Sprintf("%s; last act: %s by %s", was, strings.ReplaceAll(action, "_", " "), actor)
-		}
+	var when int64
+	known, err := s.one([]any{&action, &actor, &when}, selectLastAct, r.CampaignID, r.Seq, s.op.StartedAt.UnixMicro())
+	if err == nil && known {
+		return fmt.Sprintf("%s; last act: %s by %s", was, actWords(action), actor)
 	}
 	return was
 }
-
-const selectActSince = `
-select action, actor
-from operator_acts
-where campaign_id = $1
-  and (seq = $2 or seq = 0)
-  and at >= $3
-  and outcome = 'done'
-  and action not in ('operation_start', 'operation_cancel', 'operation_acknowledge', 'note_errors', 'reveal', 'token_create', 'token_revoke')
-order by id desc
-limit 1`
 
 // finish brings the operation's totals up to what the step did, and ends it
 // when no row waits or is watched any more.

@@ -86,6 +86,9 @@ from generate_series(200, 10000, 200) i, generate_series(1, 8) n`, `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
 from generate_series(1, 5000) i`, `
+insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
+select i, 'x-' || n, 1, 3, i
+from generate_series(1, 1000) i, generate_series(1, 20) n`, `
 insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total)
 select i, 0, 0, 0, 0, 0, 0, i, 0
 from generate_series(1, 11000) i`, `

@@ -173,21 +173,7 @@ func (p *publisherRow) moveTo(position int64) {
 // lastPublisherAct says who did what last to a pair, for a refusal; empty when
 // nobody did anything.
 func (t *tx) lastPublisherAct(name outbox.PairName, now int64) string {
-	var action outbox.Action
-	var actor string
-	var when int64
-	found, err := t.one([]any{&action, &actor, &when}, `
-select action, actor, at
-from operator_acts
-where target = $1
-  and target <> ''
-  and outcome = 'done'
-order by id desc
-limit 1`, string(outbox.PublisherTarget(name)))
-	if err != nil || !found { // without it the refusal says all that matters
-		return ""
-	}
-	return fmt.Sprintf("; last act: %s by %s %s ago", strings.TrimPrefix(string(action), publisherActs), actor, outbox.Age(at(now).Sub(at(when))))
+	return t.lastActOn(outbox.PublisherTarget(name), now)
 }
 
 // publisherActs begin the actions of acts on pairs.

@@ -119,6 +119,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done { // and not by another since it was chosen
 				countRequeue(&result, c, row.seq)
+				a.touched = append(a.touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
 			}
 		}
 		if err := s.require(o, result.Released); err != nil {
@@ -287,6 +288,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done {
 				result.Retried++
+				a.touched = append(a.touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
 			}
 		}
 		a.after = result

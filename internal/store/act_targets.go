@@ -1,0 +1,170 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+const insertTarget = `
+insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
+values ($1, $2, $3, $4, $5)`
+
+// recordTargets notes which rows an act on many touched, consecutive ones as one
+// range: by that the act is found from each of them. It sorts rows.
+func (t *tx) recordTargets(act int64, rows []outbox.RowKey, now int64) error {
+	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
+		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
+	})
+	var b batch
+	for first := 0; first < len(rows); {
+		last := first
+		for last+1 < len(rows) && rows[last+1].CampaignID == rows[first].CampaignID && rows[last+1].Seq == rows[last].Seq+1 {
+			last++
+		}
+		b.exec(nil, insertTarget, act, rows[first].CampaignID, rows[first].Seq, rows[last].Seq, now)
+		first = last + 1
+	}
+	if err := t.runAll(&b); err != nil {
+		return fmt.Errorf("note what act %d touched: %w", act, err)
+	}
+	return nil
+}
+
+// An act touched a campaign when its record names it, or when one of its ranges
+// lies there. An act on many rows touched no more than its ranges, even where
+// its record names the campaign that it was asked for. Showing what is hidden
+// touches nothing.
+const selectLastAct = `
+select action, actor, at
+from (
+  select action, actor, at
+  from (
+    select action, actor, at
+    from operator_acts
+    where campaign_id = $1
+      and (cast($2 as bigint) = 0 or seq in (0, $2))
+      and at >= $3
+      and outcome = 'done'
+      and action not in ('reveal', 'requeue_many', 'retry_many', 'operation_start')
+    order by id desc
+    limit 1
+  ) as named
+  union all
+  select a.action, a.actor, ranged.at
+  from (
+    select act_id, at
+    from act_targets
+    where campaign_id = $1
+      and (cast($2 as bigint) = 0 or $2 between first_seq and last_seq)
+      and at >= $3
+    order by act_id desc, first_seq desc
+    limit 1
+  ) as ranged
+  join operator_acts a on a.id = ranged.act_id
+) as acts
+order by at desc
+limit 1`
+
+// An act on all campaigns that changes which rows are dead.
+const selectLastActOnMany = `
+select action, actor, at
+from operator_acts
+where campaign_id = ''
+  and outcome = 'done'
+  and action in ('requeue_many', 'operation_start')
+order by id desc
+limit 1`
+
+const selectLastActOn = `
+select action, actor, at
+from operator_acts
+where target = $1
+  and target <> ''
+  and outcome = 'done'
+order by id desc
+limit 1`
+
+// lastAct says who did what last to a row or, with seq 0, to a campaign or any
+// of its rows, for a refusal; empty when nobody did anything. Without a campaign
+// it is about the requeues of many rows.
+func (t *tx) lastAct(campaign string, seq, now int64) string {
+	if campaign == "" {
+		return t.lastActBy(now, selectLastActOnMany)
+	}
+	return t.lastActBy(now, selectLastAct, campaign, seq, 0)
+}
+
+// lastActOn is lastAct for what is neither a campaign nor a row.
+func (t *tx) lastActOn(target outbox.Target, now int64) string {
+	return t.lastActBy(now, selectLastActOn, string(target))
+}
+
+func (t *tx) lastActBy(now int64, query string, args ...any) string {
+	var action, actor string
+	var when int64
+	if found, err := t.one([]any{&action, &actor, &when}, query, args...); err != nil || !found {
+		return ""
+	}
+	return fmt.Sprintf("; last act: %s by %s %s ago", actWords(action), actor, outbox.Age(at(now).Sub(at(when))))
+}
+
+func actWords(action string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(action, publisherActs), "_", " ")
+}
+
+// actsOfCampaign finds acts by their record and by what they touched, each as
+// many as are wanted at most.
+var actsOfCampaign = bothWays(selectActs + `join (
+  select act_id
+  from (
+    select id as act_id
+    from operator_acts
+    where id {>} $1
+      and campaign_id = $2
+      and (cast($3 as bigint) = 0 or seq = $3)
+    order by id{desc}
+    limit $4
+  ) as named
+  union
+  select act_id
+  from (
+    select distinct act_id
+    from act_targets
+    where act_id {>} $1
+      and campaign_id = $2
+      and (cast($3 as bigint) = 0 or $3 between first_seq and last_seq)
+    order by act_id{desc}
+    limit $4
+  ) as ranged
+) as chosen on chosen.act_id = id
+order by id{desc}
+limit $4`)
+
+const countCampaignActs = countActsMatching + `join (
+    select act_id
+    from (
+      select id as act_id
+      from operator_acts
+      where campaign_id = $12
+        and (cast($13 as bigint) = 0 or seq = $13)
+      order by id desc
+      limit $11
+    ) as named
+    union
+    select act_id
+    from (
+      select distinct act_id
+      from act_targets
+      where campaign_id = $12
+        and (cast($13 as bigint) = 0 or $13 between first_seq and last_seq)
+      order by act_id desc
+      limit $11
+    ) as ranged
+  ) as chosen on chosen.act_id = id
+  order by id desc
+  limit $11
+) as a`
