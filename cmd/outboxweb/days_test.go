@@ -44,17 +44,18 @@ func FuzzDaysFlag(f *testing.F) {
 	})
 }
 
-func TestServe_keepsAuditRecordsADayAtLeast(t *testing.T) {
+func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
 	t.Parallel()
 	for keep, wrong := range map[string]bool{"0": false, "1d": false, "24h": false, "365d": false, "23h": true, "1s": true} {
 		var d daysFlag
 		if err := d.UnmarshalText([]byte(keep)); err != nil {
 			t.Fatal(err)
 		}
-		c := serveCmd{KeepAudit: d}
-		err := c.checkKeepAudit()
-		if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), "--keep-audit") {
-			t.Errorf("--keep-audit %s: %v", keep, err)
+		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
+			err := c.checkKept()
+			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), flag) {
+				t.Errorf("%s %s: %v", flag, keep, err)
+			}
 		}
 	}
 }

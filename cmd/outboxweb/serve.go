@@ -56,6 +56,7 @@ type serveCmd struct {
 	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
 	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
+	KeepHistory  daysFlag      `default:"90d" placeholder:"DURATION" help:"Delete when and by whom events were applied, and the failed attempts of those that were, once that is so long ago, such as 2160h or 90d; 0 keeps it for good. At least 24h."`
 
 	originFlags
 	authFlags
@@ -204,7 +205,7 @@ func (c *serveCmd) check() error {
 	if err := c.checkListening(); err != nil {
 		return err
 	}
-	if err := c.checkKeepAudit(); err != nil {
+	if err := c.checkKept(); err != nil {
 		return err
 	}
 	if err := c.checkHosts(); err != nil {
@@ -246,7 +247,7 @@ type server struct {
 	worker  *worker.Worker
 	work    bool // run the worker's loop
 	publish *worker.Publishing
-	audit   auditKeeper
+	keeper  keeper
 	http    *http.Server
 	log     *slog.Logger
 }
@@ -293,7 +294,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, audit: auditKeeper{st, time.Duration(c.KeepAudit), log},
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -321,7 +322,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	defer cancel(nil)
 	served, worked, published, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1), make(chan struct{})
 	go func() {
-		s.audit.run(ctx)
+		s.keeper.run(ctx)
 		close(kept)
 	}()
 	go func() {

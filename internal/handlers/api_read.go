@@ -202,6 +202,18 @@ func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, event)
 }
 
+func (s *server) apiEventHistory(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	history, err := s.Store.EventHistory(r.Context(), campaign, seq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, history)
+}
+
 func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
 	gaps, err := s.Store.Gaps(r.Context())
 	if err != nil {

@@ -275,6 +275,7 @@ func (s *server) routeAPI() {
 	s.apiGet("/campaigns/{campaign}/events", s.apiEvents)
 	s.apiAct(outbox.ActAppend, "/campaigns/{campaign}/events", s.apiAppend)
 	s.apiGet("/campaigns/{campaign}/events/{seq}", s.apiEvent)
+	s.apiGet("/campaigns/{campaign}/events/{seq}/history", s.apiEventHistory)
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload)
 	s.apiGet("/campaigns/{campaign}/projections", s.apiCursors)
 	s.apiAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent)

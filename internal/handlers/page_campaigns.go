@@ -144,6 +144,9 @@ func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templat
 	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
 		return v, err
 	}
+	if v.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
+		return v, err
+	}
 	acts, err := s.Store.Acts(r.Context(), outbox.ActFilter{CampaignID: campaign, Seq: seq, Limit: actsShownOf})
 	v.Acts = acts.Items
 	return v, err

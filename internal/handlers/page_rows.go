@@ -43,7 +43,11 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 	if errors.Is(err, outbox.ErrNotFound) {
 		return s.rowGonePage(w, r, p, campaign, seq)
 	}
-	return s.renderLive(w, r, p, templates.RowPage(p, detail), templates.RowLive(p, detail))
+	view := templates.RowView{RowDetail: detail}
+	if view.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, templates.RowPage(p, view), templates.RowLive(p, view))
 }
 
 func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
@@ -61,7 +65,7 @@ func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates
 		return err
 	}
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, Acts: view.Acts}
+	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, History: view.History, Acts: view.Acts}
 	return s.renderLive(w, r, p, templates.RowGonePage(p, gone), templates.RowGoneLive(p, gone))
 }
 

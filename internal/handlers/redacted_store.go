@@ -129,6 +129,11 @@ func (v redacted) Event(ctx context.Context, campaign string, seq int64) (outbox
 	return shown(v, result), v.wording(err)
 }
 
+func (v redacted) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
+	result, err := v.of.EventHistory(ctx, campaign, seq)
+	return shown(v, result), v.wording(err)
+}
+
 func (v redacted) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
 	result, err := v.of.EventLines(ctx, campaign, first, last)
 	return shown(v, result), v.wording(err)

@@ -82,6 +82,7 @@ type Attempt struct {
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"` // in full, with a stack where there is one
 	Fingerprint string    `json:"fingerprint"`
+	Died        bool      `json:"died"` // the event died of it; false in records of older versions
 
 	Projection        string `json:"projection"`         // the one that it failed in; empty when that is not known
 	ProjectionVersion string `json:"projection_version"` // the hash of its definition

@@ -32,7 +32,8 @@ type campaignRow struct {
 	pausedBy    string
 	pausedWhy   string
 	diverged    string
-	skips       int64 // that stand
+	skips       int64  // that stand
+	span        string // of the events applied last, see span
 	createdAt   int64
 	updatedAt   int64
 }
@@ -58,7 +59,7 @@ func (c *campaignRow) dest() []any {
 }
 
 const selectCampaign = `
-select ` + campaignColumns + `
+select ` + campaignColumns + `, applied_span
 from campaigns
 where campaign_id = $1`
 
@@ -66,7 +67,7 @@ where campaign_id = $1`
 // It is false when there is none.
 func (t *tx) campaign(id string) (*campaignRow, bool, error) {
 	var c campaignRow
-	found, err := t.one(c.dest(), selectCampaign+t.forUpdate, id)
+	found, err := t.one(append(c.dest(), &c.span), selectCampaign+t.forUpdate, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("read campaign %q: %w", id, err)
 	}
@@ -84,7 +85,7 @@ func (t *tx) campaigns(ids []string) (map[string]*campaignRow, error) {
 		b.each(func(row scanner) error {
 			c := new(campaignRow)
 			rows[id] = c
-			return row.Scan(c.dest()...)
+			return row.Scan(append(c.dest(), &c.span)...)
 		}, selectCampaign+t.forUpdate, id)
 	}
 	if err := t.runAll(&b); err != nil {
@@ -111,21 +112,36 @@ insert into campaigns (campaign_id, created_at, updated_at)
 values ($1, $2, $2)
 on conflict (campaign_id) do nothing`
 
-const updateCampaign = `
+const (
+	updateCampaign = setCampaign + `
+where campaign_id = $1`
+
+	updateApplied = setCampaign + `, applied_span = $25
+where campaign_id = $1`
+
+	setCampaign = `
 update campaigns
 set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_status = $6, head_next_attempt_at = $7,
   oldest_enqueued_at = $8, due_at = $9, pending = $10, processing = $11, failed = $12, dead = $13,
   lease_owner = $14, lease_epoch = $15, lease_expires_at = $16, crashes = $17, suspect_seq = $18,
-  paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, skips = $23, updated_at = $24
-where campaign_id = $1`
+  paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, skips = $23, updated_at = $24`
+)
 
-// saveInto adds the statement that writes the row to a batch.
-func (c *campaignRow) saveInto(b *batch, now int64) {
+// saveInto adds the statement that writes the row to a batch, but for the span,
+// see saveAppliedInto.
+func (c *campaignRow) saveInto(b *batch, now int64) { b.exec(nil, updateCampaign, c.values(now)...) }
+
+// saveAppliedInto is saveInto with the span: claims neither read nor write it.
+func (c *campaignRow) saveAppliedInto(b *batch, now int64) {
+	b.exec(nil, updateApplied, append(c.values(now), c.span)...)
+}
+
+func (c *campaignRow) values(now int64) []any {
 	c.updatedAt = now
-	b.exec(nil, updateCampaign, c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
+	return []any{c.id, c.highWater, c.chainHash, c.applied, c.head, c.headStatus, c.headNext,
 		c.oldest, c.due, c.counts.Pending, c.counts.Processing, c.counts.Failed, c.counts.Dead,
 		c.leaseOwner, c.leaseEpoch, c.leaseExpiry, c.crashes, c.suspect,
-		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, c.skips, now)
+		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, c.skips, now}
 }
 
 func (t *tx) save(c *campaignRow, now int64) error {

@@ -63,6 +63,7 @@ var sqliteScans = []scan{
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
 	{"SCAN operator_acts", "limit $11", "the newest, as many as are looked at to count"},
+	{"SCAN near", "as near", "the spans next to an event, up to the limit"},
 	{"SCAN named", "as named", "those acts, up to the limit"},
 	{"SCAN ranged", "as ranged", "those acts, up to the limit"},
 	{"SCAN chosen", "as chosen", "those acts, up to the limit"},
@@ -209,6 +210,8 @@ func (f *fixture) everything() {
 	f.useConditions(must)
 	f.useTokens(must)
 	_, err := f.ActsRemovedBefore(f.ctx)
+	must(err)
+	_, err = f.PruneHistory(f.ctx, f.clock.now().Add(time.Hour))
 	must(err)
 	_, err = f.PruneActs(f.ctx, f.clock.now().Add(time.Hour))
 	must(err)
@@ -490,6 +493,8 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.EventWithin(f.ctx, "known", f.campaign("known").HighWaterSeq, 0)
 	must(err)
 	_, err = f.EventLines(f.ctx, "dead", 1, 3)
+	must(err)
+	_, err = f.EventHistory(f.ctx, "dead", 1)
 	must(err)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
 	_, err = f.HeldCursors(f.ctx, "dead", p)

@@ -82,10 +82,13 @@ select 'x-' || i, seq, 'counted', case when seq = 1 and i % 400 = 0 then 'dead' 
 from generate_series(4, 10000, 4) i, generate_series(1, 3) seq`, `
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
 select 'x-' || i, 1, i + n, n, 'w', 'b', 'boom', 'boom'
-from generate_series(200, 10000, 200) i, generate_series(1, 8) n`, `
+from generate_series(4, 10000, 4) i, generate_series(1, 8) n`, `
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
 from generate_series(1, 5000) i`, `
+insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
+select 'x-' || i, n, n, n, n, 'w', 'b'
+from generate_series(1, 1000) i, generate_series(1, 20) n`, `
 insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
 select i, 'x-' || n, 1, 3, i
 from generate_series(1, 1000) i, generate_series(1, 20) n`, `

@@ -116,7 +116,7 @@ func (t *tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
 const attemptsShown = 50
 
 const selectAttempts = `
-select at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent
+select at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent, died
 from attempts
 where campaign_id = $1
   and seq = $2
@@ -127,9 +127,9 @@ func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	attempts := []outbox.Attempt{}
 	err := t.each(func(rows scanner) error {
 		var a outbox.Attempt
-		var when, permanent int64
-		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent)
-		a.At, a.Permanent = at(when), permanent != 0
+		var when, permanent, died int64
+		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
+		a.At, a.Permanent, a.Died = at(when), permanent != 0, died != 0
 		attempts = append(attempts, a)
 		return err
 	}, selectAttempts, campaign, seq, attemptsShown)

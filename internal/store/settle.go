@@ -73,8 +73,10 @@ func (s *Store) tellOfLeftovers(results []Result) {
 // settling is a result whose campaign is still held by the worker.
 type settling struct {
 	Result
-	c    *campaignRow
-	gone int64 // rows deleted
+	c      *campaignRow
+	from   int64 // what was applied before
+	gone   int64 // rows deleted
+	closed *span // that ends with this settlement
 }
 
 func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) error {
@@ -95,6 +97,7 @@ func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) 
 			return fmt.Errorf("campaign %q: %w", h.c.id, err)
 		}
 		h.release()
+		h.closed = h.c.noteApplied(h.from, w, now)
 	}
 	return t.saveAllFromHead(held, now)
 }
@@ -113,7 +116,7 @@ func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	held := make([]*settling, 0, len(results))
 	for _, r := range results {
 		if c := campaigns[r.Claim.CampaignID]; c != nil && c.leaseOwner == w.ID && c.leaseEpoch == r.Claim.Epoch {
-			held = append(held, &settling{Result: r, c: c})
+			held = append(held, &settling{Result: r, c: c, from: c.applied})
 		}
 	}
 	return held, nil
@@ -155,8 +158,11 @@ func (t *tx) saveAllFromHead(held []*settling, now int64) error {
 		return fmt.Errorf("read heads: %w", err)
 	}
 	for _, h := range held {
+		if h.closed != nil {
+			h.closed.insertInto(&b, h.c.id)
+		}
 		h.c.schedule(now)
-		h.c.saveInto(&b, now)
+		h.c.saveAppliedInto(&b, now)
 	}
 	if err := t.finish(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
@@ -263,8 +269,8 @@ where campaign_id = $1
   and seq = $2`
 
 const insertAttempt = `
-insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent, died)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
 // lastErrorLimit bounds the error kept on the row itself, in bytes; the
@@ -284,7 +290,7 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
 	attempts += counted
-	status := outbox.Failed
+	status, died := outbox.Failed, 0
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
@@ -293,13 +299,13 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 		}
 	}
 	if dies && !f.SetAside {
-		status, next = outbox.Dead, now
+		status, died, next = outbox.Dead, 1, now
 	}
 	if _, err := t.exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
 	if _, err := t.exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint,
-		f.Projection, f.Version, truth(f.Permanent)); err != nil {
+		f.Projection, f.Version, truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
 	c.headStatus = sql.NullString{String: string(status), Valid: true}

@@ -10,33 +10,43 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func TestAuditKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
+func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	if _, err := d.st.RecordRefusal(t.Context(), outbox.Order{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAct{Action: outbox.ActPause, Refusal: "no"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dbtest.Open(t, d.JournalDB).Exec(`
+	journal := dbtest.Open(t, d.JournalDB)
+	if _, err := journal.Exec(`
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
+values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.Exec(`
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`); err != nil {
 		t.Fatal(err)
 	}
 	kept := func() int {
+		var attempts int
+		if err := journal.QueryRow(`select count(*) from attempts`).Scan(&attempts); err != nil {
+			t.Fatal(err)
+		}
 		page, err := d.st.Acts(t.Context(), outbox.ActFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(page.Items)
+		return len(page.Items) + attempts
 	}
 	log := slog.New(slog.DiscardHandler)
-	auditKeeper{d.st, 0, log}.run(t.Context()) // for good, so that it returns at once
-	if n := kept(); n != 2 {
-		t.Fatalf("%d records are kept for good, want both", n)
+	keeper{d.st, 0, 0, log}.run(t.Context()) // for good, so that it returns at once
+	if n := kept(); n != 3 {
+		t.Fatalf("%d records are kept for good, want all", n)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		auditKeeper{d.st, 24 * time.Hour, log}.run(ctx)
+		keeper{d.st, 24 * time.Hour, 24 * time.Hour, log}.run(ctx)
 		close(ended)
 	}()
 	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
@@ -45,7 +55,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		select {
 		case <-look.C:
 		case <-deadline:
-			t.Fatal("the old record is still there")
+			t.Fatal("what is old is still there")
 		}
 	}
 	stop()

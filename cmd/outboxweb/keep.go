@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"outboxweb/internal/store"
+)
+
+// keepEvery is how often what is no longer kept is deleted.
+const keepEvery = time.Hour
+
+func (c *serveCmd) checkKept() error {
+	switch tooShort := func(d daysFlag) bool { return d != 0 && time.Duration(d) < 24*time.Hour }; {
+	case tooShort(c.KeepAudit):
+		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records for good")
+	case tooShort(c.KeepHistory):
+		return usagef("--keep-history must be 24h or more, or 0 to keep the history of events for good")
+	}
+	return nil
+}
+
+// keeper deletes audit records, and the history of events, that are older than
+// they are kept; 0 keeps them for good. It is the server's, not the worker's: a
+// server without one keeps them too.
+type keeper struct {
+	store          *store.Store
+	audit, history time.Duration
+	log            *slog.Logger
+}
+
+// run deletes at once, and then again and again, until ctx ends. A database that
+// cannot be written to is tried again the next time.
+func (k keeper) run(ctx context.Context) {
+	if k.audit == 0 && k.history == 0 || k.store.ReadOnly() {
+		return
+	}
+	again := time.NewTicker(keepEvery)
+	defer again.Stop()
+	for {
+		k.delete(ctx, "audit records", k.audit, k.store.PruneActs)
+		k.delete(ctx, "history of events", k.history, k.store.PruneHistory)
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// delete deletes what is older than it is kept, a portion after the other.
+func (k keeper) delete(ctx context.Context, what string, keep time.Duration, prune func(context.Context, time.Time) (bool, error)) {
+	before := time.Now().Add(-keep)
+	for more := keep > 0; more && ctx.Err() == nil; {
+		var err error
+		if more, err = prune(ctx, before); err != nil && ctx.Err() == nil {
+			k.log.Warn("what is no longer kept could not be deleted; it is tried again", "what", what, "error", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package handlers
+
+import (
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestEventHistory_tellsTheApiWhatTheEventWentThrough(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "campaign.created", poison)
+	s.work()
+	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
+	h := decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
+	kinds := []outbox.StepKind{}
+	for _, step := range h.Steps {
+		kinds = append(kinds, step.Kind)
+	}
+	want := []outbox.StepKind{outbox.StepAppended, outbox.StepFailed, outbox.StepDied, outbox.StepActed}
+	if len(kinds) != len(want) {
+		t.Fatalf("the steps are %v, want %v", kinds, want)
+	}
+	for i := range want {
+		if kinds[i] != want[i] {
+			t.Errorf("the steps are %v, want %v", kinds, want)
+		}
+	}
+	if act := h.Steps[3].Act; act == nil || act.Action != outbox.ActRequeueMany || act.Reason != "mended" {
+		t.Errorf("the act is %+v", act)
+	}
+	h = decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200))
+	if last := h.Steps[len(h.Steps)-1]; last.Kind != outbox.StepApplied || last.Span == nil || last.Span.Worker != testWorker.ID {
+		t.Errorf("the last step is %+v", last)
+	}
+	s.get("/api/v1/campaigns/c-1/events/3/history").want(t, 404)
+	s.get("/api/v1/audit?campaign=c-1").want(t, 200, "requeue_many")
+}
+
+func TestEventHistory_isOnThePagesOfTheEventAndItsRow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "campaign.created", poison)
+	s.work()
+	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
+	for _, page := range []string{"/campaigns/c-1/events/2", "/rows/c-1/2"} {
+		s.get(page).want(t, 200, "What happened", "Failed 2 times with the same error and died", "Requeued 1 dead row", "mended").
+			lacks(t, "No operator has acted here", "on record")
+	}
+	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1"} {
+		s.get(page).want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")
+	}
+	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No operator has acted here")
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// EventHistory tells what an event went through: appended, each failed attempt,
+// what operators did to it or its row, and when it was applied and by whom. What
+// is longer ago than history or audit records are kept is not among it. A missing
+// event is outbox.ErrNotFound.
+func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
+	h := outbox.EventHistory{CampaignID: campaign, Seq: seq, Steps: []outbox.EventStep{}}
+	err := s.journal.read(ctx, func(t *tx) error {
+		c, err := t.existingCampaign(campaign)
+		if err != nil {
+			return err
+		}
+		for _, read := range []func(*outbox.EventHistory, *campaignRow) error{t.readAppended, t.readFailed, t.readActs, t.readApplied} {
+			if err := read(&h, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return h, fmt.Errorf("read what happened to campaign %q seq %d: %w", campaign, seq, err)
+	}
+	slices.SortStableFunc(h.Steps, func(a, b outbox.EventStep) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(stepOrder[a.Kind], stepOrder[b.Kind]))
+	})
+	return h, nil
+}
+
+// stepOrder is the order of steps of one moment.
+var stepOrder = map[outbox.StepKind]int{
+	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
+}
+
+func (t *tx) readAppended(h *outbox.EventHistory, c *campaignRow) error {
+	var when int64
+	found, err := t.one([]any{&when}, selectAppended, c.id, h.Seq)
+	if err == nil && !found {
+		err = t.missingEvent(c.id, h.Seq)
+	}
+	h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepAppended, At: at(when)})
+	return err
+}
+
+func (t *tx) readFailed(h *outbox.EventHistory, c *campaignRow) error {
+	attempts, err := t.attempts(c.id, h.Seq)
+	h.Partial = h.Partial || len(attempts) == attemptsShown
+	for i := range attempts {
+		a := &attempts[i]
+		step := outbox.EventStep{Kind: outbox.StepFailed, At: a.At, Attempt: a}
+		if a.Died {
+			step.Kind = outbox.StepDied
+		}
+		h.Steps = append(h.Steps, step)
+	}
+	return err
+}
+
+// actsTold is how many acts a history tells of.
+const actsTold = 50
+
+const selectTouched = `
+select act_id, at
+from act_targets
+where campaign_id = $1
+  and $2 between first_seq and last_seq
+order by act_id desc
+limit $3`
+
+func (t *tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
+	acts, err := actList(outbox.ActFilter{CampaignID: c.id, Seq: h.Seq, Outcome: outbox.ActDone}).read(t, place{}, actsTold)
+	if err != nil {
+		return err
+	}
+	touched := map[int64]int64{} // an act on many reached the event later than it began
+	err = t.each(func(row scanner) error {
+		var act, when int64
+		err := row.Scan(&act, &when)
+		touched[act] = when
+		return err
+	}, selectTouched, c.id, h.Seq, actsTold)
+	h.Partial = h.Partial || acts.ending != atEnd
+	for i := range acts.items {
+		a := &acts.items[i]
+		if a.Action == outbox.ActReveal {
+			continue
+		}
+		step := outbox.EventStep{Kind: outbox.StepActed, At: a.At, Act: a}
+		if when, known := touched[a.ID]; known {
+			step.At = at(when)
+		}
+		h.Steps = append(h.Steps, step)
+	}
+	return err
+}
+
+const selectPassed = `
+select applied_at
+from skips
+where campaign_id = $1
+  and seq = $2
+  and applied_at is not null`
+
+func (t *tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
+	spans, err := t.spansOf(c, h.Seq)
+	if err != nil {
+		return err
+	}
+	var passed []int64 // when the event was passed over
+	err = t.each(func(row scanner) error {
+		var when int64
+		err := row.Scan(&when)
+		passed = append(passed, when)
+		return err
+	}, selectPassed, c.id, h.Seq)
+	for _, p := range spans {
+		view := p.view()
+		step := outbox.EventStep{Kind: outbox.StepApplied, At: view.EndedAt, Span: &view}
+		for _, when := range passed {
+			if p.began <= when && when <= p.ended {
+				step.Kind, step.At = outbox.StepPassedOver, at(when)
+			}
+		}
+		h.Steps = append(h.Steps, step)
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// pruneHistory is how many attempts, and how many spans, one transaction
+// deletes.
+const pruneHistory = 5000
+
+const (
+	// What keeps failing keeps its attempts. Written so, the planner looks for the
+	// row of each attempt and does not read all rows.
+	selectOldAttempts = `
+select campaign_id, seq, at, attempt
+from attempts a
+where at < $1
+  and (
+    select o.seq
+    from projection_apply_outbox o
+    where o.campaign_id = a.campaign_id
+      and o.seq = a.seq) is null
+order by at
+limit $2`
+
+	deleteAttempts = `
+delete from attempts
+where (campaign_id, seq, at, attempt) in (` + selectOldAttempts + `)`
+
+	selectOldSpans = `
+select campaign_id, first_seq, began_at
+from applied_spans
+where ended_at < $1
+order by ended_at
+limit $2`
+
+	deleteSpans = `
+delete from applied_spans
+where (campaign_id, first_seq, began_at) in (` + selectOldSpans + `)`
+)
+
+// PruneHistory deletes what events went through before a time: the failed
+// attempts of those that have no row any more, and when events were applied. It
+// goes in small steps and returns true while there may be more. Where there is
+// nothing to delete it writes nothing. The last span of a campaign stays.
+func (s *Store) PruneHistory(ctx context.Context, before time.Time) (more bool, err error) {
+	if err := s.refuseReadOnly(); err != nil {
+		return false, err
+	}
+	limit := before.UnixMicro()
+	old := false
+	err = s.journal.read(ctx, func(t *tx) error {
+		for _, query := range []string{selectOldAttempts, selectOldSpans} {
+			err := t.each(func(scanner) error {
+				old = true
+				return errEnough
+			}, query, limit, 1)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && old {
+		err = s.journal.write(ctx, func(t *tx) error {
+			attempts, err := t.exec(deleteAttempts, limit, pruneHistory)
+			if err != nil {
+				return err
+			}
+			spans, err := t.exec(deleteSpans, limit, pruneHistory)
+			more = attempts >= pruneHistory || spans >= pruneHistory
+			return err
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("prune the history of events: %w", err)
+	}
+	return more, nil
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// Events of a campaign go on being noted as one span for at most spanTime, and
+// for as long as no more than spanPause lies between them.
+const (
+	spanTime  = time.Minute
+	spanPause = 5 * time.Second
+)
+
+// span is consecutive events of a campaign that one process applied. The last
+// one of a campaign is in the campaign's row, as a text: a column costs the
+// driver more than what is in it, and applying events needs no other statement.
+type span struct {
+	first, last  int64
+	began, ended int64
+	worker       string // without spaces
+	build        string
+}
+
+// String is FIRST MORE BEGAN TOOK WORKER BUILD, with the numbers to base 36 and
+// as distances: the row of a campaign is written often.
+func (p span) String() string {
+	text := make([]byte, 0, 128)
+	for _, n := range []int64{p.first, p.last - p.first, p.began, p.ended - p.began} {
+		text = append(strconv.AppendInt(text, n, 36), ' ')
+	}
+	text = append(append(text, p.worker...), ' ')
+	return string(append(text, p.build...))
+}
+
+// parseSpan reads the text of a campaign's row; it is false when there is none.
+func parseSpan(text string) (p span, found bool) {
+	fields := strings.SplitN(text, " ", 6)
+	if len(fields) != 6 {
+		return p, false
+	}
+	for i, into := range []*int64{&p.first, &p.last, &p.began, &p.ended} {
+		n, err := strconv.ParseInt(fields[i], 36, 64)
+		if err != nil {
+			return p, false
+		}
+		*into = n
+	}
+	p.last += p.first
+	p.ended += p.began
+	p.worker, p.build = fields[4], fields[5]
+	return p, true
+}
+
+// follows reports whether a span goes on with what came after it.
+func (p span) follows(before span) bool {
+	return p.first == before.last+1 && p.worker == before.worker && p.build == before.build &&
+		p.ended-before.began <= spanTime.Microseconds() && p.began-before.ended <= spanPause.Microseconds()
+}
+
+// noteApplied notes that w applied the events after from, up to what is applied
+// now. It returns the campaign's span before, when it is closed by that and is to
+// be kept.
+func (c *campaignRow) noteApplied(from int64, w Worker, now int64) (closed *span) {
+	if c.applied <= from {
+		return nil
+	}
+	p := span{first: from + 1, last: c.applied, began: now, ended: now, worker: strings.ReplaceAll(w.ID, " ", "_"), build: w.Build}
+	if before, found := parseSpan(c.span); found && p.follows(before) {
+		p.first, p.began = before.first, before.began
+	} else if found {
+		closed = &before
+	}
+	c.span = p.String()
+	return closed
+}
+
+const insertSpan = `
+insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (campaign_id, first_seq, began_at) do nothing`
+
+func (p *span) insertInto(b *batch, campaign string) {
+	b.exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.worker, p.build)
+}
+
+func (p span) view() outbox.AppliedSpan {
+	return outbox.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: at(p.began), EndedAt: at(p.ended), Worker: p.worker, Build: p.build}
+}
+
+// spansSearched is how many spans are looked through for those of one event. A
+// later span begins before an earlier one ends only where a skip was taken back.
+const spansSearched = 20
+
+const selectSpansOf = `
+select first_seq, last_seq, began_at, ended_at, worker, build
+from (
+  select first_seq, last_seq, began_at, ended_at, worker, build
+  from applied_spans
+  where campaign_id = $1
+    and first_seq <= $2
+  order by first_seq desc, began_at desc
+  limit $3
+) as near
+where last_seq >= $2
+order by ended_at`
+
+// spansOf are the spans in which an event was applied, the oldest first.
+func (t *tx) spansOf(c *campaignRow, seq int64) ([]span, error) {
+	var spans []span
+	err := t.each(func(row scanner) error {
+		var p span
+		err := row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
+		spans = append(spans, p)
+		return err
+	}, selectSpansOf, c.id, seq, spansSearched)
+	if p, found := parseSpan(c.span); found && p.first <= seq && seq <= p.last {
+		spans = append(spans, p)
+	}
+	return spans, err
+}
