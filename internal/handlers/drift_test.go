@@ -112,7 +112,8 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	// What it is set aside for goes on without it, and is not held up.
 	s.quarantine()
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
-	s.get("/projections/campaigns").want(t, 200, "It holds up 1 campaign: an event fails in it.", "1 campaign goes on without it.")
+	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
+	s.get("/projections/campaigns").want(t, 200, "It holds up 1 campaign: an event fails in it.", "1 campaign goes on without it.", "Last applied</th>")
 }
 
 // comes waits until a page says something: all who ask share what was read up

@@ -81,6 +81,13 @@ type Cursor struct {
 	Projection string `json:"projection"`
 	AppliedSeq int64  `json:"applied_seq"`
 	LagEvents  int64  `json:"lag_events"` // events of the campaign after AppliedSeq
+	// LagSeconds is the age of the first of those, from its append; 0 when there is none.
+	LagSeconds float64 `json:"lag_seconds"`
+	// LastAppliedAt is when it was last told an event; nil when it never was, or
+	// when that is not known.
+	LastAppliedAt *time.Time `json:"last_applied_at"`
+	// Attempts is how often the event after AppliedSeq has failed in it.
+	Attempts   int64  `json:"attempts"`
 	Generation int64  `json:"generation"` // raised by each rebuild, from 1
 	State      string `json:"state"`
 	// ChangedAt is when its state last changed; zero where it always followed.

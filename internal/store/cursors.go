@@ -76,12 +76,15 @@ func (a *ApplyTx) readPauses(b *batch) {
 }
 
 const (
+	// lastApplied is when the watermark of the campaign $1 last advanced.
+	lastApplied = `(select updated_at from projection_watermarks where campaign_id = $1 and applied_seq > 0)`
+
 	// holdCursor leaves a projection that is set aside already as it is.
 	holdCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
-values ($1, $2, $3, 'paused', $4)
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
+values ($1, $2, $3, 'paused', $4, ` + lastApplied + `)
 on conflict (campaign_id, projection) do update
-set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at
+set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at, applied_at = excluded.applied_at
 where projection_cursors.state = 'live'`
 
 	moreSetAside = `
@@ -114,10 +117,10 @@ func (a *ApplyTx) Hold(campaign string, w Watermark, aside map[string]bool) (map
 }
 
 const quarantineCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
-values ($1, $2, $3, 'quarantined', $4)
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
+values ($1, $2, $3, 'quarantined', $4, ` + lastApplied + `)
 on conflict (campaign_id, projection) do update
-set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at
+set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at, applied_at = excluded.applied_at
 where projection_cursors.state = 'live'`
 
 // Quarantine sets a projection aside for the campaign of e, at the seq before
@@ -277,11 +280,12 @@ func pausedForAll(projection string, by *outbox.Pause) error {
 }
 
 const pauseCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, paused_by, paused_at, reason, updated_at)
-values ($1, $2, $3, 'paused', $4, $5, $6, $5)
+insert into projection_cursors (campaign_id, projection, applied_seq, state, paused_by, paused_at, reason, updated_at, applied_at)
+values ($1, $2, $3, 'paused', $4, $5, $6, $5, ` + lastApplied + `)
 on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excluded.paused_by, paused_at = excluded.paused_at,
-  reason = excluded.reason, updated_at = excluded.updated_at`
+  reason = excluded.reason, updated_at = excluded.updated_at,
+  applied_at = case when projection_cursors.state = 'live' then excluded.applied_at else projection_cursors.applied_at end`
 
 func (a *ApplyTx) pauseCursor(h *holding) error {
 	c, err := a.standing(h.Projection, h.CampaignID)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -253,4 +254,60 @@ func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2}, outbox.HeldProjection{Projection: "roster", PausedCampaigns: 1})
+}
+
+func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.withProjections("roster", "history")
+	f.append("a", 2)
+	if got := f.cursorsOf("a", loaded); got != `roster: 0 lacks 2 for 0s, applied never, 0 attempts; history: 0 lacks 2 for 0s, applied never, 0 attempts` {
+		t.Errorf("before anything is applied: %s", got)
+	}
+	f.drain()
+	applied := f.clock.now()
+	f.clock.advance(time.Hour)
+	f.append("a", 1)
+	f.clock.advance(time.Minute)
+	f.fails("history", "a", 3)
+	f.fails("history", "a", 3, quarantine("history"))
+	when := applied.Format("15:04:05")
+	if got := f.cursorsOf("a", loaded); got != `roster: 2 lacks 1 for 1m0s, applied `+when+`, 0 attempts; history: 2 lacks 1 for 1m0s, applied `+when+`, 2 attempts` {
+		t.Errorf("one is set aside at event 3: %s", got)
+	}
+	f.drain()
+	f.clock.advance(time.Minute)
+	now := applied.Add(time.Hour + time.Minute).Format("15:04:05")
+	if got := f.cursorsOf("a", loaded); got != `roster: 3 lacks 0 for 0s, applied `+now+`, 0 attempts; history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
+		t.Errorf("the other went on: %s", got)
+	}
+	page, err := f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "history"}, loaded)
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if got := cursorText(page.Items[0].Cursor); got != `history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
+		t.Errorf("in the list of its campaigns: %s", got)
+	}
+}
+
+func (f *fixture) cursorsOf(campaign string, loaded []outbox.ProjectionInfo) string {
+	f.tb.Helper()
+	all, err := f.Cursors(f.ctx, campaign, loaded)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	texts := make([]string, len(all))
+	for i, c := range all {
+		texts[i] = cursorText(c)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func cursorText(c outbox.Cursor) string {
+	applied := "never"
+	if c.LastAppliedAt != nil {
+		applied = c.LastAppliedAt.Format("15:04:05")
+	}
+	return fmt.Sprintf("%s: %d lacks %d for %s, applied %s, %d attempts", c.Projection, c.AppliedSeq, c.LagEvents,
+		time.Duration(c.LagSeconds*float64(time.Second)), applied, c.Attempts)
 }

@@ -9,26 +9,23 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at`
+const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
 
 // scanCursor reads a cursor as it is stored. extra are the destinations of
 // columns behind cursorColumns.
 func scanCursor(row scanner, extra ...any) (outbox.Cursor, error) {
 	var c outbox.Cursor
 	var by, reason string
-	var paused sql.NullInt64
+	var paused, applied sql.NullInt64
 	var changed int64
-	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed}, extra...)...)
-	c.Paused, c.ChangedAt = pauseOf(paused, by, reason), at(changed)
+	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed, &applied}, extra...)...)
+	c.Paused, c.ChangedAt, c.LastAppliedAt = pauseOf(paused, by, reason), at(changed), atOrNil(applied)
 	return c, err
 }
 
 // settleCursor completes a cursor by what is known of the campaign and of the
 // projection as a whole.
-func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v projectionVersion, highWater, watermark int64) {
-	if c.State == outbox.CursorLive {
-		c.AppliedSeq = watermark
-	}
+func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v projectionVersion, highWater int64) {
 	// Where a pause for all has not come to be written, the campaign has not moved since.
 	if v.pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
 		c.State, c.PausedForAll = outbox.CursorPaused, true
@@ -37,6 +34,9 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v projectionVersion
 		}
 	}
 	c.LagEvents = max(0, highWater-c.AppliedSeq)
+	if f := c.Failure; f != nil && f.Seq == c.AppliedSeq+1 {
+		c.Attempts = f.Attempts
+	}
 	c.Version, c.BuiltVersion = p.Version, v.built
 	c.BuiltByOtherVersion = v.version != "" && v.built != p.Version
 }
@@ -46,6 +46,12 @@ const (
 select ` + cursorColumns + `
 from projection_cursors
 where campaign_id = $1`
+
+	selectLastApplied = `
+select updated_at
+from projection_watermarks
+where campaign_id = $1
+  and applied_seq > 0`
 
 	selectOpenFailures = `
 select projection, seq, event_type, message, fingerprint, attempts, last_at
@@ -68,6 +74,7 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		return nil, err
 	}
 	var mark Watermark
+	var applied sql.NullInt64 // when the watermark last advanced
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]projectionVersion)
@@ -77,6 +84,7 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			mark, err = scanWatermark(row)
 			return err
 		}, selectWatermark, campaign)
+		b.each(func(row scanner) error { return row.Scan(&applied) }, selectLastApplied, campaign)
 		b.each(func(row scanner) error {
 			c, err := scanCursor(row)
 			stored[c.Projection] = c
@@ -95,21 +103,29 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		if !ok {
 			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
 		}
-		settleCursor(&c, p, versions[p.Name], row.highWater, mark.AppliedSeq)
+		if c.Follows() {
+			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, atOrNil(applied)
+		}
+		c.Failure = failures[p.Name]
+		settleCursor(&c, p, versions[p.Name], row.highWater)
 		if row.diverged != "" { // what it has applied is of another journal
 			c.LagEvents = max(c.LagEvents, row.highWater-row.applied)
 		}
-		c.Failure = failures[p.Name]
 		cursors[i] = c
 	}
-	if !slices.ContainsFunc(cursors, waitsForReplay) {
+	if !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return c.LagEvents > 0 || waitsForReplay(c) }) {
 		return cursors, nil
 	}
 	one := make([]*outbox.Cursor, len(cursors))
 	for i := range cursors {
 		one[i] = &cursors[i]
 	}
-	err = s.journal.read(ctx, func(t *tx) error { return t.tellFates(one, func(int) string { return campaign }, versions) })
+	err = s.journal.read(ctx, func(t *tx) error {
+		if err := t.ageCursors(one, func(int) string { return campaign }, s.now()); err != nil {
+			return err
+		}
+		return t.tellFates(one, func(int) string { return campaign }, versions)
+	})
 	return cursors, err
 }
 
@@ -137,6 +153,30 @@ func (s *Store) HeldCursors(ctx context.Context, campaign string, loaded []outbo
 	}
 	all, err := s.Cursors(ctx, campaign, loaded)
 	return outbox.HeldCursors(all), err
+}
+
+const selectRecorded = `
+select recorded_at
+from events
+where campaign_id = $1
+  and seq = $2`
+
+// ageCursors fills in how old the first event is that each cursor lacks.
+// campaignOf names the campaign of each.
+func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
+	var b batch
+	for i, c := range cursors {
+		if c.LagEvents == 0 {
+			continue
+		}
+		b.each(func(row scanner) error {
+			var recorded int64
+			err := row.Scan(&recorded)
+			c.LagSeconds = max(0, at(now).Sub(at(recorded)).Seconds())
+			return err
+		}, selectRecorded, campaignOf(i), c.AppliedSeq+1)
+	}
+	return t.runAll(&b)
 }
 
 func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
@@ -271,14 +311,18 @@ func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, version
 			b.each(func(row scanner) error {
 				var highWater int64
 				err := row.Scan(&highWater)
-				settleCursor(c, p, versions[p.Name], highWater, c.AppliedSeq)
+				settleCursor(c, p, versions[p.Name], highWater)
 				return err
 			}, selectHighWater, cursors[i].CampaignID)
 		}
 		if err := t.runAll(&b); err != nil {
 			return err
 		}
-		return t.tellFates(all, func(i int) string { return cursors[i].CampaignID }, versions)
+		campaignOf := func(i int) string { return cursors[i].CampaignID }
+		if err := t.ageCursors(all, campaignOf, s.now()); err != nil {
+			return err
+		}
+		return t.tellFates(all, campaignOf, versions)
 	})
 }
 

@@ -220,11 +220,12 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	applied := f.clock.now()
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.clock.now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.clock.now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
 			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.clock.now()}},
-		{Projection: "history", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
-		{Projection: "new", AppliedSeq: 5, Generation: 1, State: outbox.CursorLive, Version: "v1"},
+		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
+		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

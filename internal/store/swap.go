@@ -276,10 +276,11 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 const (
 	// A projection without a cursor is of generation 1.
 	upsertCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at)
-values ($1, $2, $3, 2, $4, $5)
+insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at)
+values ($1, $2, $3, 2, $4, $5, $5)
 on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, generation = projection_cursors.generation + 1, state = excluded.state, updated_at = excluded.updated_at,
+  applied_at = case when projection_cursors.state <> 'live' and projection_cursors.applied_seq = excluded.applied_seq then projection_cursors.applied_at else excluded.applied_at end,
   paused_by = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_by else '' end,
   paused_at = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_at else null end,
   reason = case when excluded.state in ('paused', 'behind') then projection_cursors.reason else '' end`
@@ -300,14 +301,13 @@ set fingerprint = excluded.fingerprint, message = excluded.message, attempts = f
 
 	resolveFailuresRecount = `
 update projection_watermarks
-set updated_at = $2,
-  set_aside = (select count(*) from projection_cursors where campaign_id = $1 and state || '' <> 'live'),
+set set_aside = (select count(*) from projection_cursors where campaign_id = $1 and state || '' <> 'live'),
   open_failures = (select count(*) from failures where campaign_id = $1 and status = 'open')
 where campaign_id = $1`
 
 	placeWatermark = `
 update projection_watermarks
-set applied_seq = $2, applied_hash = $3
+set applied_seq = $2, applied_hash = $3, updated_at = $4
 where campaign_id = $1`
 )
 
@@ -323,13 +323,13 @@ func (w *swapping) settle(p *Swap) error {
 		}
 	}
 	if m := p.Watermark; m != nil {
-		b.exec(nil, placeWatermark, p.CampaignID, m.Seq, m.Hash)
+		b.exec(nil, placeWatermark, p.CampaignID, m.Seq, m.Hash, now)
 		b.exec(nil, `delete from watermark_skips where campaign_id = $1`, p.CampaignID)
 		for _, seq := range slices.Sorted(maps.Keys(m.Passed)) {
 			b.exec(nil, insertMark, p.CampaignID, seq, m.Passed[seq], now)
 		}
 	}
-	b.exec(nil, resolveFailuresRecount, p.CampaignID, now)
+	b.exec(nil, resolveFailuresRecount, p.CampaignID)
 	if err := w.a.t.runAll(&b); err != nil {
 		return fmt.Errorf("write where campaign %q stands: %w", p.CampaignID, err)
 	}
