@@ -21,7 +21,7 @@ type requeueCmd struct {
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun      bool   `help:"Change nothing: try the row's event, and those before it that are not applied, on copies of the live rows, and print how they would change."`
 	Next        int64  `placeholder:"N" help:"With --dry-run: try so many events behind it, too."`
-	Confirm     string `placeholder:"PHRASE" help:"With --canary: the phrase that more than 1,000 rows want, such as 'requeue 43 rows'."`
+	Confirm     string `placeholder:"PHRASE" help:"The phrase that a requeue wants which requeues or releases more than 1,000 rows, such as 'requeue 43 rows'; asked for at a terminal when it is not given."`
 	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
 	JSON        bool   `name:"json" help:"Print one JSON document."`
 }
@@ -39,13 +39,17 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	switch {
-	case c.Canary:
-		return c.operation(ctx, a, st)
-	case c.Dead:
-		return c.many(ctx, a, st)
-	}
-	return c.one(ctx, a, st)
+	o := order(c.Reason)
+	o.Confirm = c.Confirm
+	return a.confirming(o, func(o outbox.Order) error {
+		switch {
+		case c.Canary:
+			return c.operation(ctx, a, st, o)
+		case c.Dead:
+			return c.many(ctx, a, st, o)
+		}
+		return c.one(ctx, a, st, o)
+	})
 }
 
 func (c *requeueCmd) check() error {
@@ -63,8 +67,8 @@ func (c *requeueCmd) check() error {
 		return usagef("--next needs --dry-run")
 	case c.Canary && !c.Dead:
 		return usagef("--canary needs --dead")
-	case (c.Wait || c.Confirm != "") && !c.Canary:
-		return usagef("--wait and --confirm need --canary")
+	case c.Wait && !c.Canary:
+		return usagef("--wait needs --canary")
 	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 20_000):
 		return usagef("--limit must lie between 1 and 20000")
 	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 10_000):
@@ -76,12 +80,12 @@ func (c *requeueCmd) check() error {
 	return err
 }
 
-func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
+func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
 	}
-	row, err := st.RequeueRow(ctx, order(c.Reason), c.Campaign, seq)
+	row, err := st.RequeueRow(ctx, o, c.Campaign, seq)
 	if err != nil {
 		return err
 	}
@@ -92,8 +96,8 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store) error {
 	return nil
 }
 
-func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store) error {
-	done, err := st.RequeueDead(ctx, order(c.Reason), c.filter())
+func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
+	done, err := st.RequeueDead(ctx, o, c.filter())
 	if err != nil {
 		return err
 	}

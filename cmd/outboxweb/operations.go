@@ -10,9 +10,7 @@ import (
 )
 
 // operation starts an operation and, when asked to, follows it.
-func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store) error {
-	o := order(c.Reason)
-	o.Confirm = c.Confirm
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
 	op, err := st.StartOperation(ctx, o, outbox.OperationOrder{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
 	if err != nil {
 		return err

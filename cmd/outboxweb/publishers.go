@@ -228,7 +228,7 @@ type publishersSkipCmd struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Position  int64   `arg:"" help:"The position of the event in its way, as show tells it."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
-	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination."`
+	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination; asked for at a terminal when they are not given."`
 	JSON      bool    `name:"json" help:"Print one JSON document."`
 }
 
@@ -237,18 +237,20 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
+	o := order(c.Reason)
+	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
-		o := order(c.Reason)
-		o.Confirm = c.Confirm
-		p, err := st.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
-		switch {
-		case err != nil:
-			return err
-		case c.JSON:
-			return a.printJSON(p)
-		}
-		fmt.Fprintf(a.out, "publisher %s passes over the event at position %d; it is %s, lag: %s\n", p, p.Position, p.Status, p.Lag())
-		return nil
+		return a.confirming(o, func(o outbox.Order) error {
+			p, err := st.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
+			switch {
+			case err != nil:
+				return err
+			case c.JSON:
+				return a.printJSON(p)
+			}
+			fmt.Fprintf(a.out, "publisher %s passes over the event at position %d; it is %s, lag: %s\n", p, p.Position, p.Status, p.Lag())
+			return nil
+		})
 	})
 }
 
@@ -260,6 +262,7 @@ type publishersSeekCmd struct {
 	Beginning bool    `help:"Go on with the first event of the journal."`
 	DryRun    bool    `help:"Change nothing, and print what the seek would repeat or skip."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A seek that skips events needs one."`
+	Confirm   string  `placeholder:"PHRASE" help:"The phrase that a seek wants which skips events, such as 'skip 43 events'; asked for at a terminal when it is not given."`
 	JSON      bool    `name:"json" help:"Print one JSON document."`
 }
 
@@ -287,28 +290,37 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	o := order(c.Reason)
+	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
-		seek, does := outbox.Seek{}, "goes on"
 		if c.DryRun {
-			seek, err = st.PreviewSeek(ctx, c.Publisher.PairName, target)
-			does = "would go on"
-		} else {
-			seek, err = st.SeekPublisher(ctx, order(c.Reason), c.Publisher.PairName, target, nil)
+			seek, err := st.PreviewSeek(ctx, c.Publisher.PairName, target)
+			if err != nil {
+				return err
+			}
+			return c.print(a, seek, "would go on")
 		}
-		switch {
-		case err != nil:
-			return err
-		case c.JSON:
-			return a.printJSON(seek)
-		}
-		least := ""
-		if seek.Capped {
-			least = "at least "
-		}
-		fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
-			least, outbox.Count(seek.Repeats, "event", "events"), least, thousands(seek.Skips))
-		return nil
+		return a.confirming(o, func(o outbox.Order) error {
+			seek, err := st.SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
+			if err != nil {
+				return err
+			}
+			return c.print(a, seek, "goes on")
+		})
 	})
+}
+
+func (c *publishersSeekCmd) print(a *app, seek outbox.Seek, does string) error {
+	if c.JSON {
+		return a.printJSON(seek)
+	}
+	least := ""
+	if seek.Capped {
+		least = "at least "
+	}
+	fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
+		least, outbox.Count(seek.Repeats, "event", "events"), least, thousands(seek.Skips))
+	return nil
 }
 
 type publishersTestCmd struct{ publisherAct }

@@ -13,7 +13,7 @@ type skipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
 	Reason   string `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
-	Confirm  string `placeholder:"PHRASE" help:"The words 'skip CAMPAIGN SEQ', with the event's own."`
+	Confirm  string `placeholder:"PHRASE" help:"The words 'skip CAMPAIGN SEQ', with the event's own; asked for at a terminal when they are not given."`
 	JSON     bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -22,9 +22,6 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
-	}
-	if want := outbox.SkipPhrase(c.Campaign, seq); c.Confirm != want {
-		return usagef("a skipped event is never applied to any projection; to confirm that, add --confirm %q", want)
 	}
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
@@ -36,15 +33,17 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	defer st.Close()
 	o := order(c.Reason)
 	o.Confirm = c.Confirm
-	row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(row)
-	}
-	fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-	return nil
+	return a.confirming(o, func(o outbox.Order) error {
+		row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(row)
+		}
+		fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		return nil
+	})
 }
 
 // unskipCmd takes a skip back.

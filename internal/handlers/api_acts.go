@@ -8,23 +8,24 @@ import (
 )
 
 func (s *server) apiRequeueRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(s, w, r, s.Store.RequeueRow)
+	return apiRowAct(w, r, s.decodeConfirmed, s.Store.RequeueRow)
 }
 
 func (s *server) apiRetryRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(s, w, r, s.Store.RetryRow)
+	return apiRowAct(w, r, s.decodeOrder, s.Store.RetryRow)
 }
 
 func (s *server) apiDeadLetterRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(s, w, r, s.Store.DeadLetterRow)
+	return apiRowAct(w, r, s.decodeOrder, s.Store.DeadLetterRow)
 }
 
-func apiRowAct(s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
+// apiRowAct does an act on one row, of which decode reads the body.
+func apiRowAct(w http.ResponseWriter, r *http.Request, decode func(*http.Request) (outbox.Order, error), act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
 		return err
 	}
-	order, err := s.decodeOrder(r)
+	order, err := decode(r)
 	if err != nil {
 		return err
 	}
@@ -36,11 +37,13 @@ func apiRowAct(s *server, w http.ResponseWriter, r *http.Request, act func(conte
 }
 
 func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
-	var body requeueBody
+	var body requeueDeadBody
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	result, err := s.Store.RequeueDead(r.Context(), s.order(r, "api", body.Reason, nil), body.filter())
+	order := s.order(r, "api", body.Reason, nil)
+	order.Confirm = body.Confirm
+	result, err := s.Store.RequeueDead(r.Context(), order, body.filter())
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,8 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	if preview.From != 1 || preview.To != 4 || preview.Skips != 2 {
 		t.Errorf("the preview is %+v", preview)
 	}
-	s.post(seek, `{"to":"head","reason":"old","expected":{"repeats":0,"skips":2,"capped":false}}`, header("Idempotency-Key", "k")).want(t, 200, `"skips":2`)
+	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 422, `"confirm":"skip 2 events"`, "never delivered; to confirm it, type: skip 2 events")
+	s.post(seek, `{"to":"head","reason":"old","confirm":"skip 2 events","expected":{"repeats":0,"skips":2,"capped":false}}`, header("Idempotency-Key", "k")).want(t, 200, `"skips":2`)
 	s.post(seek, `{"to":"head","reason":"old"}`, header("Idempotency-Key", "k")).want(t, 200, `"from":1`, `"skips":2`)
 	s.post(seek, `{"to":"beginning"}`, header("Idempotency-Key", "k")).want(t, 409, "with other content")
 	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 409, "at position 4 already")

@@ -172,6 +172,12 @@ type actBody struct {
 	Expected *expected `json:"expected"`
 }
 
+// confirmedBody is what acts on a row read that may want a phrase.
+type confirmedBody struct {
+	actBody
+	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
+}
+
 // requeueBody selects the rows to requeue.
 type requeueBody struct {
 	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
@@ -179,6 +185,12 @@ type requeueBody struct {
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
 	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
 	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+// requeueDeadBody is requeueBody of an act that may want a phrase.
+type requeueDeadBody struct {
+	requeueBody
+	Confirm string `json:"confirm" validate:"text,maxbytes=100"`
 }
 
 func (b requeueBody) filter() outbox.RequeueFilter {
@@ -224,4 +236,15 @@ func (s *server) decodeOrder(r *http.Request) (outbox.Order, error) {
 		return outbox.Order{}, err
 	}
 	return s.order(r, "api", body.Reason, body.Expected), nil
+}
+
+// decodeConfirmed is decodeOrder of an act that may want a phrase.
+func (s *server) decodeConfirmed(r *http.Request) (outbox.Order, error) {
+	var body confirmedBody
+	if err := decode(r, &body); err != nil {
+		return outbox.Order{}, err
+	}
+	o := s.order(r, "api", body.Reason, body.Expected)
+	o.Confirm = body.Confirm
+	return o, nil
 }

@@ -102,13 +102,13 @@ var (
 	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipFields{},
 		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{}}
-	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
+	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueDeadBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
 		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
 		"/runs": runBody{}, "/runs/{run}/cancel": runActBody{}, "/runs/{run}/resume": runActBody{},
 		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{},
 		"/publishers/{topic}/{publisher}/pause": publisherBody{}, "/publishers/{topic}/{publisher}/resume": publisherBody{}, "/publishers/{topic}/{publisher}/reset": publisherBody{},
 		"/publishers/{topic}/{publisher}/skip": publisherSkipBody{}, "/publishers/{topic}/{publisher}/test": publisherBody{}, "/publishers/{topic}/{publisher}/seek": seekBody{},
-		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
+		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/requeue": confirmedBody{}, "/rows/{campaign}/{seq}/skip": confirmedBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
 var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "/static/*", "/static/none")

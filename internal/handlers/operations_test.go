@@ -205,10 +205,30 @@ func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
 		s.seed("c-1", types...)
 	}
 	page := s.get("/operations/new").want(t, 200, "1,500 rows that wait behind are released", `pattern="requeue 1 rows"`, "--confirm=")
+	const phrase = `"confirm":"requeue 1 rows"`
+	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 422, phrase)
+	s.post("/api/v1/rows/requeue", `{}`).want(t, 422, phrase)
 	form := fieldsOf(page)
-	s.submit("/operations", form.Encode()).want(t, 422, "confirm it with the phrase")
+	s.submit("/operations", form.Encode()).want(t, 422, "to confirm it, type: requeue 1 rows")
 	form.Set("confirm", "requeue 1 rows")
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
+}
+
+func TestRequeue_wantsThePhraseWhereItReleasesMany(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison)
+	s.work()
+	for range 3 {
+		s.seed("c-1", slices.Repeat([]string{"a"}, 400)...)
+	}
+	const row, phrase = "/rows/c-1/1/requeue", "release 1200 rows"
+	s.get(row).want(t, 200, "type <strong>"+phrase+"</strong>", "--confirm &#39;"+phrase+"&#39;", "&#34;confirm&#34;:&#34;"+phrase+"&#34;")
+	s.submit(row, "").want(t, 422, "to confirm it, type: "+phrase)
+	s.post("/api/v1"+row, `{"reason":"fixed"}`).want(t, 422, `"confirm":"`+phrase+`"`, "releases 1200 rows", `"errors":{"confirm":`)
+	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"yes"}`).want(t, 422, `"confirm":"`+phrase+`"`)
+	s.post("/api/v1/rows/c-1/1/retry", `{"confirm":"yes"}`).want(t, 422, `unknown field \"confirm\"`)
+	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"`+phrase+`"}`).want(t, 200, `"status":"pending"`)
 }
 
 func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {

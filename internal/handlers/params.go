@@ -67,7 +67,9 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "paging."), "ordering.") // embedded, so not part of the name
+		for _, embedded := range []string{"paging.", "ordering.", "actBody.", "requeueBody."} { // no part of the name
+			name = strings.TrimPrefix(name, embedded)
+		}
 		fields[name] = name + " " + rule(f)
 	}
 	return &invalidFields{fields: fields}

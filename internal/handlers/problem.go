@@ -72,6 +72,8 @@ type problem struct {
 	RequestID string            `json:"request_id"`
 	run       int64             // the run in the way, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
+	// Confirm is what has to be sent as confirm for the act to be done.
+	Confirm string `json:"confirm,omitempty"`
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
 	Appended any `json:"appended,omitempty"`
@@ -105,6 +107,8 @@ func explain(err error) (p problem, internal bool) {
 		p.Appended = late.appended
 	case errors.As(err, &refusal) && refusal.InTheWay != nil:
 		p.EventInTheWay = refusal.InTheWay
+	case errors.As(err, &refusal) && refusal.Confirm != "":
+		p.Confirm, p.Errors = refusal.Confirm, map[string]string{refusal.Field: refusal.Error()}
 	case errors.As(err, &refusal) && refusal.Field != "" && p.Status == http.StatusUnprocessableEntity:
 		p.Errors = map[string]string{refusal.Field: refusal.Detail}
 	}

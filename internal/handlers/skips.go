@@ -9,33 +9,13 @@ import (
 // skipsShown is how many entries of the ledger a campaign's page shows.
 const skipsShown = 20
 
-// skipBody is what the skip of an event reads.
-type skipBody struct {
-	actBody
-	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
-}
-
 // skipFields is what the form of a skip has beside those of every act.
 type skipFields struct {
 	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
 }
 
 func (s *server) apiSkipEvent(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	var body skipBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	order := s.order(r, "api", body.Reason, body.Expected)
-	order.Confirm = body.Confirm
-	row, err := s.Store.SkipEvent(r.Context(), order, campaign, seq)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, row)
+	return apiRowAct(w, r, s.decodeConfirmed, s.Store.SkipEvent)
 }
 
 func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {

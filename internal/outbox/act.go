@@ -2,9 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -26,31 +24,6 @@ type Order struct {
 	IdempotencyKey string    // a second order with the same key and target answers with the first one's result
 	Expected       *Expected // what the operator was shown; nil skips the comparison
 	Confirm        string    // the phrase that was typed, for acts that ask for one
-}
-
-// ReleasePhrase is what a person types on a page to confirm an act on one row
-// that releases so many; empty when none need be typed.
-func ReleasePhrase(released int64) string {
-	if released <= ConfirmAbove {
-		return ""
-	}
-	return fmt.Sprintf("release %d rows", released)
-}
-
-// GrownAlike reports whether a number of rows that a person was shown may have
-// grown to what it is without being another blast radius: by a hundred, or by a
-// tenth.
-func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
-
-// Confirms reports whether what was typed confirms that so many rows are
-// released. Events keep coming meanwhile, so that it may name a few less.
-func Confirms(typed string, released int64) bool {
-	typed = strings.TrimSpace(typed)
-	var shown int64
-	if _, err := fmt.Sscanf(typed, "release %d rows", &shown); err != nil {
-		return false
-	}
-	return typed == ReleasePhrase(shown) && shown <= released && GrownAlike(shown, released)
 }
 
 // Expected is the state an operator saw before acting. Zero fields are not
@@ -218,10 +191,6 @@ type RequeueFilter struct {
 	Fingerprint string `json:"fingerprint"`
 	Limit       int    `json:"limit"` // 0 means 100; at most 10,000
 }
-
-// ConfirmAbove is the number of rows, chosen or released, above which a person
-// confirms an act with a typed phrase.
-const ConfirmAbove = 1000
 
 // Requeued is what a requeue of many rows did.
 type Requeued struct {

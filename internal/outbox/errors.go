@@ -39,12 +39,16 @@ type Refusal struct {
 	Run    int64  // the run in the way, or 0
 	Act    int64  // the audit record of the act that was refused; 0 where there is none
 
+	Confirm  string    // the phrase without which the act is not done, or empty
 	InTheWay *EventRef // the event in the way of an append with a condition, or nil
 }
 
 func (r *Refusal) Error() string {
 	if r.Line > 0 {
 		return fmt.Sprintf("line %d: %s", r.Line, r.Detail)
+	}
+	if r.Confirm != "" {
+		return r.Detail + "; to confirm it, type: " + r.Confirm
 	}
 	return r.Detail
 }

@@ -253,9 +253,6 @@ type OperationOrder struct {
 	ExpectedRows, ExpectedReleased *int64
 }
 
-// ConfirmPhrase is what has to be typed to requeue as many rows.
-func ConfirmPhrase(rows int64) string { return fmt.Sprintf("requeue %d rows", rows) }
-
 // OperationPreview is what an operation would do now.
 type OperationPreview struct {
 	Rows      int64            `json:"rows"`

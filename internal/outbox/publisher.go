@@ -218,42 +218,6 @@ type Seek struct {
 	Capped  bool  `json:"capped"`
 }
 
-// SeekPhrase is what a person types on a page to confirm a seek that skips
-// events; empty when it skips none.
-func (s Seek) SeekPhrase() string {
-	switch {
-	case s.Skips == 0:
-		return ""
-	case s.Capped:
-		return fmt.Sprintf("skip over %d events", s.Skips)
-	default:
-		return fmt.Sprintf("skip %d events", s.Skips)
-	}
-}
-
-// ConfirmedBy reports whether what a person typed confirms the seek. The pair goes on
-// and events keep coming meanwhile, so that the phrase may name a few less than
-// are skipped, or more.
-func (s Seek) ConfirmedBy(typed string) bool {
-	if s.Skips == 0 {
-		return true
-	}
-	shown := Seek{Capped: strings.Contains(typed, " over ")}
-	form := "skip %d events"
-	if shown.Capped {
-		form = "skip over %d events"
-	}
-	typed = strings.TrimSpace(typed)
-	if _, err := fmt.Sscanf(typed, form, &shown.Skips); err != nil || typed != shown.SeekPhrase() {
-		return false
-	}
-	return GrownAlike(shown.Skips, s.Skips) && (shown.Capped || !s.Capped)
-}
-
-// SkipAnyway is what is typed to skip an event although the last error blames
-// the destination.
-const SkipAnyway = "skip anyway"
-
 // TestDelivery is what came of sending a made-up event to a destination.
 type TestDelivery struct {
 	PairName

@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Skip is the ledger's entry of an event that is passed over: while it stands,
 // the watermark advances over the event and no projection ever sees it.
@@ -24,9 +21,6 @@ type Skip struct {
 
 // Stands reports whether the event is still to be passed over.
 func (s Skip) Stands() bool { return s.UndoneAt == nil }
-
-// SkipPhrase is what an operator types to confirm the skip of an event.
-func SkipPhrase(campaign string, seq int64) string { return fmt.Sprintf("skip %s %d", campaign, seq) }
 
 // SkipFilter selects skips of one campaign for a page, newest first.
 type SkipFilter struct {

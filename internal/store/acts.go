@@ -83,15 +83,14 @@ func (s *Store) admit(o outbox.Order) error {
 	return s.refuseReadOnly()
 }
 
-// require refuses an act that releases so many rows without what that asks for:
-// a reason where the store was told so, and of a person on a page a typed phrase.
+// require refuses an act on one row that releases so many without what that asks
+// for: a reason where the store was told so, and a typed phrase.
 func (s *Store) require(o outbox.Order, released int64) error {
 	if err := s.requireReason(o, released); err != nil {
 		return err
 	}
-	phrase := outbox.ReleasePhrase(released)
-	if o.By.Via == "page" && phrase != "" && !outbox.Confirms(o.Confirm, released) {
-		return outbox.Invalid("confirm", "this act releases %d rows; to confirm it, type: %s", released, phrase)
+	if !outbox.Confirms(o.Confirm, released) {
+		return outbox.Unconfirmed(outbox.ReleasePhrase(released), "this act releases %d rows", released)
 	}
 	return nil
 }

@@ -196,9 +196,7 @@ func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	groups := groupsOf(chosen)
 	p.GroupsTotal = int64(len(groups))
 	p.Groups = slices.Clone(groups[:min(len(groups), previewNames)])
-	if p.Rows > outbox.ConfirmAbove || p.Released > outbox.ConfirmAbove {
-		p.Confirm = outbox.ConfirmPhrase(p.Rows)
-	}
+	p.Confirm = outbox.RequeuePhrase(p.Rows, p.Released)
 	return p
 }
 
@@ -296,10 +294,8 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.lastAct(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
-	case is.Confirm != "" && o.Confirm != is.Confirm:
-		return outbox.Invalid("confirm", "this requeues %d rows and releases %d; confirm it with the phrase %q", is.Rows, is.Released, is.Confirm)
 	}
-	return nil
+	return confirmRequeue(o, is.Rows, is.Released)
 }
 
 func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {

@@ -130,7 +130,7 @@ func (s *Store) SkipPublisherEvent(ctx context.Context, o outbox.Order, name out
 			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it needs a reason", event.Seq, event.CampaignID, name)
 		}
 		if p.errorKind == outbox.DestinationError && strings.TrimSpace(o.Confirm) != outbox.SkipAnyway {
-			return outbox.Invalid("confirm", "the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher, or confirm the skip by typing: %s", name, outbox.SkipAnyway)
+			return outbox.Unconfirmed(outbox.SkipAnyway, "the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher instead", name)
 		}
 		p.moveTo(position)
 		return nil

@@ -19,8 +19,7 @@ const seekLooks = 100_000
 // forgotten. seen is what the operator was shown; where much more would be
 // repeated or skipped that is outbox.ErrConflict, nil skips the comparison.
 //
-// A seek that skips events needs a reason, and of a person on a page
-// Seek.SeekPhrase. A position beyond the head is outbox.ErrInvalid, one where
+// A seek that skips events needs a reason and Seek.SeekPhrase. A position beyond the head is outbox.ErrInvalid, one where
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
@@ -95,8 +94,8 @@ func (s *Store) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbo
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", atLeast(seek.Skips, seek.Capped), seek.PairName)
 	}
-	if o.By.Via == "page" && !seek.ConfirmedBy(o.Confirm) {
-		return outbox.Invalid("confirm", "this seek skips %s events, which are then never delivered; to confirm it, type: %s", atLeast(seek.Skips, seek.Capped), seek.SeekPhrase())
+	if !seek.ConfirmedBy(o.Confirm) {
+		return outbox.Unconfirmed(seek.SeekPhrase(), "this seek skips %s events, which are then never delivered", atLeast(seek.Skips, seek.Capped))
 	}
 	return nil
 }

@@ -48,7 +48,9 @@ func TestSeekPublisher_countsWhatItRepeatsOrSkips(t *testing.T) {
 					t.Errorf("the preview is %+v, %v, want %+v", got, err, want)
 				}
 			})
-			if got, err := f.SeekPublisher(f.ctx, script("moved"), archive, c.target, &want); err != nil || got != want {
+			o := script("moved")
+			o.Confirm = want.SeekPhrase()
+			if got, err := f.SeekPublisher(f.ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
 			f.isNow(archive, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
@@ -99,11 +101,13 @@ func TestSeekPublisher_asksBeforeItSkips(t *testing.T) {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 		for _, typed := range []string{"", "skip", "skip 200 event", "skip 3 events or so", "release 2 rows", "skip over"} {
-			o := ana("they are old")
-			o.Confirm = typed
-			_, err := f.SeekPublisher(f.ctx, o, archive, head, nil)
-			if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" {
-				t.Errorf("the refusal is about %q", r.Field)
+			for _, via := range []string{"page", "api", "cli"} {
+				o := ana("they are old")
+				o.By.Via, o.Confirm = via, typed
+				_, err := f.SeekPublisher(f.ctx, o, archive, head, nil)
+				if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" || r.Confirm != "skip 2 events" {
+					t.Errorf("the refusal is about %q and wants %q", r.Field, r.Confirm)
+				}
 			}
 		}
 		_, err = f.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
@@ -128,7 +132,9 @@ func TestSeekPublisher_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T)
 	if _, err := f.PausePublisher(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.SeekPublisher(f.ctx, script("x"), archive, toPosition(4), nil); err != nil {
+	o := script("x")
+	o.Confirm = "skip 1 events"
+	if _, err := f.SeekPublisher(f.ctx, o, archive, toPosition(4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
@@ -222,7 +228,9 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 		}
 	})
 	f.runs(conn, `commit`)
-	seek, err := f.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
+	o := script("x")
+	o.Confirm = "skip 3 events"
+	seek, err := f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	if err != nil || seek.Skips != 3 || !strings.Contains(fmt.Sprint(seek.To), "8") {
 		t.Errorf("after it: %+v, %v", seek, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"outboxweb/internal/outbox"
 )
@@ -122,7 +123,10 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 				a.touched = append(a.touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
 			}
 		}
-		if err := s.require(o, result.Released); err != nil {
+		if err := s.requireReason(o, result.Released); err != nil {
+			return outbox.Requeued{}, err
+		}
+		if err := confirmRequeue(o, result.Requeued, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
@@ -133,6 +137,15 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 		a.after = result
 		return result, nil
 	})
+}
+
+// confirmRequeue refuses a requeue of many rows without its phrase.
+func confirmRequeue(o outbox.Order, rows, released int64) error {
+	phrase := outbox.RequeuePhrase(rows, released)
+	if phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
+		return outbox.Unconfirmed(phrase, "this requeues %d rows and releases %d", rows, released)
+	}
+	return nil
 }
 
 // PreviewRequeue says what RequeueDead would do now, and changes nothing.

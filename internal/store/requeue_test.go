@@ -151,23 +151,52 @@ func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	}
 }
 
-func TestRequeueRow_ofWideReachIsConfirmedOnPages(t *testing.T) {
+func TestRequeueRow_ofWideReachIsConfirmed(t *testing.T) {
 	t.Parallel()
 	f := open(t, maxAttempts(1))
 	f.append("a", 1002)
 	f.kill("a")
 	o := ana("mended")
-	o.By.Via = "page"
 	f.unchanged(func() {
-		for _, typed := range []string{"", "release 1002 rows", "yes"} {
-			o.Confirm = typed
-			_, err := f.RequeueRow(f.ctx, o, "a", 1)
-			refused(t, err, outbox.ErrInvalid, "type: release 1001 rows")
+		for _, o.By.Via = range []string{"page", "api", "cli"} {
+			for _, o.Confirm = range []string{"", "release 1002 rows", "yes"} {
+				_, err := f.RequeueRow(f.ctx, o, "a", 1)
+				if r := refused(t, err, outbox.ErrInvalid, "type: release 1001 rows"); r.Confirm != "release 1001 rows" {
+					t.Errorf("by %s: the refusal wants %q", o.By.Via, r.Confirm)
+				}
+			}
 		}
 	})
 	o.Confirm = " release 1001 rows "
 	if _, err := f.RequeueRow(f.ctx, o, "a", 1); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
+	t.Parallel()
+	f := open(t, maxAttempts(1))
+	for id, rows := range map[string]int{"a": 1002, "b": 3} {
+		f.append(id, rows)
+		f.kill(id)
+	}
+	o := ana("mended")
+	f.unchanged(func() {
+		for _, o.By.Via = range []string{"page", "api", "cli"} {
+			for _, o.Confirm = range []string{"", "requeue 1 rows", "release 1003 rows"} {
+				_, err := f.RequeueDead(f.ctx, o, outbox.RequeueFilter{})
+				if r := refused(t, err, outbox.ErrInvalid, "requeues 2 rows and releases 1003", "type: requeue 2 rows"); r.Field != "confirm" || r.Confirm != "requeue 2 rows" {
+					t.Errorf("by %s: the refusal is about %q and wants %q", o.By.Via, r.Field, r.Confirm)
+				}
+			}
+		}
+	})
+	if done, err := f.RequeueDead(f.ctx, ana("mended"), outbox.RequeueFilter{CampaignID: "b"}); err != nil || done.Requeued != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	o.Confirm = " requeue 1 rows "
+	if done, err := f.RequeueDead(f.ctx, o, outbox.RequeueFilter{}); err != nil || done.Released != 1001 {
+		t.Errorf("%+v, %v", done, err)
 	}
 }
 

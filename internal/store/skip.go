@@ -185,7 +185,7 @@ func confirmSkip(o outbox.Order, campaign string, seq int64) error {
 		return outbox.Invalid("reason", "say why the event is skipped; a skip needs a reason")
 	}
 	if phrase := outbox.SkipPhrase(campaign, seq); strings.TrimSpace(o.Confirm) != phrase {
-		return outbox.Invalid("confirm", "type %q to confirm that the event is never to be applied", phrase)
+		return outbox.Unconfirmed(phrase, "a skipped event is never applied to any projection")
 	}
 	return nil
 }

@@ -159,8 +159,8 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		say    []string
 	}{
 		"without a reason":      {change: func(o *outbox.Order) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
-		"without the phrase":    {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
-		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`"skip a 1"`}},
+		"without the phrase":    {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
+		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
 		"behind the head":       {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
 		"dead behind the head": {scene: func(f *fixture) {
 			f.requeue("a", 1)

@@ -192,7 +192,7 @@ func TestPublishing_aPairThatWaitsIsMovedElsewhere(t *testing.T) {
 	pair, r, c := failing(t, b)
 	deliver(t, b, c)
 	mustHaveFailed(t, b, pair)
-	order, two := outbox.Order{By: operator.By, Reason: "they were wrong"}, int64(2)
+	order, two := outbox.Order{By: operator.By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
 	if _, err := b.beside(t).SeekPublisher(t.Context(), order, pair.PairName, outbox.SeekTarget{Position: &two}, nil); err != nil {
 		t.Fatal(err)
 	}

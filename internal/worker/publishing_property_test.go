@@ -226,6 +226,7 @@ func (h *history) act(do func(b *bench, o outbox.Order, s *stream) error) {
 func (h *history) seek(b *bench, o outbox.Order, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
+	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
 	_, err := b.SeekPublisher(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }

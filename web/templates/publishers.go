@@ -466,6 +466,9 @@ func seekTwins(p Page, v SeekView) Twins {
 		text = []byte("{}")
 	}
 	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
+	if body.Confirm != "" {
+		cli += " --confirm " + shellQuote(body.Confirm)
+	}
 	return Twins{
 		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().SeekPublisher(v.PairName))),
 		CLI:  cli + " -- " + shellQuote(v.String()),

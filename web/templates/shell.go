@@ -47,11 +47,16 @@ func curlGet(origin string, u URL) string {
 // actBody is what the API's acts read; its field order is the order shown.
 type actBody struct {
 	Reason   string           `json:"reason"`
+	Confirm  string           `json:"confirm,omitempty"`
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
 func curlAct(origin string, u URL, expected *outbox.Expected) string {
-	body, err := json.Marshal(actBody{Reason: "why", Expected: expected})
+	return curlBody(origin, u, actBody{Reason: "why", Expected: expected})
+}
+
+func curlBody(origin string, u URL, b actBody) string {
+	body, err := json.Marshal(b)
 	if err != nil { // strings and numbers always marshal
 		body = []byte("{}")
 	}
@@ -59,9 +64,14 @@ func curlAct(origin string, u URL, expected *outbox.Expected) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
+	body := actBody{Reason: "why", Confirm: outbox.ReleasePhrase(releasedBy(r)), Expected: expectedOf(r)}
+	confirm := ""
+	if body.Confirm != "" {
+		confirm = "--confirm " + shellQuote(body.Confirm) + " "
+	}
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().RequeueRow(r.CampaignID, r.Seq), expectedOf(r)),
-		CLI:  p.program() + "requeue --reason 'why' -- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
+		Curl: curlBody(p.Origin, p.Links.API().RequeueRow(r.CampaignID, r.Seq), body),
+		CLI:  p.program() + "requeue --reason 'why' " + confirm + "-- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
 	}
 }
 

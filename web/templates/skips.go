@@ -1,10 +1,6 @@
 package templates
 
-import (
-	"encoding/json"
-
-	"outboxweb/internal/outbox"
-)
+import "outboxweb/internal/outbox"
 
 const skippedGlyph = "»"
 
@@ -67,18 +63,10 @@ func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 }
 
 func skipTwins(p Page, r outbox.Row) Twins {
-	body, err := json.Marshal(struct {
-		Reason   string           `json:"reason"`
-		Confirm  string           `json:"confirm"`
-		Expected *outbox.Expected `json:"expected"`
-	}{"why", outbox.SkipPhrase(r.CampaignID, r.Seq), expectedOf(r)})
-	if err != nil { // strings and numbers always marshal
-		body = []byte("{}")
-	}
+	phrase := outbox.SkipPhrase(r.CampaignID, r.Seq)
 	return Twins{
-		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " +
-			shellQuote(p.Origin+string(p.Links.API().SkipEvent(r.CampaignID, r.Seq))),
-		CLI: p.program() + "skip --reason 'why' --confirm " + shellQuote(outbox.SkipPhrase(r.CampaignID, r.Seq)) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+		Curl: curlBody(p.Origin, p.Links.API().SkipEvent(r.CampaignID, r.Seq), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
+		CLI:  p.program() + "skip --reason 'why' --confirm " + shellQuote(phrase) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
