@@ -83,6 +83,11 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 
 // appendBody appends what the body says. A large body has room until then.
 func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign string) (done []store.Appended, batch bool, err error) {
+	end, err := s.appendKeys.enter(r)
+	if err != nil {
+		return nil, false, err
+	}
+	defer end()
 	body, leave, err := s.bodies.read(w, r)
 	if err != nil {
 		return nil, false, err
@@ -92,7 +97,10 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 	if err != nil {
 		return nil, batch, err
 	}
-	done, err = s.Store.Append(r.Context(), request)
+	done, repeated, err := s.append(r, request, requestHash(campaign, body))
+	if repeated {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
 	return done, batch, inBatch(err, batch)
 }
 
@@ -143,7 +151,7 @@ func late(err error, done []store.Appended) error {
 // inBatch makes a refusal say which event of a batch it is about.
 func inBatch(err error, batch bool) error {
 	var refusal *outbox.Refusal
-	if !batch || !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || aboutCondition(refusal) {
+	if !batch || !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
 		return err
 	}
 	named := *refusal

@@ -1,10 +1,13 @@
 package handlers
 
 import (
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"outboxweb/internal/outbox"
 )
 
 var (
@@ -44,5 +47,32 @@ func TestAppendingDocument_isTrue(t *testing.T) {
 		default:
 			s.post(parts[1], parts[2]).want(t, 409, prints...)
 		}
+	}
+}
+
+func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	under := func(key, body string) answer {
+		return s.post("/api/v1/campaigns/c-1/events", body, func(r *http.Request) { r.Header.Set("Idempotency-Key", key) })
+	}
+	one := `{"event_type":"a","payload":{}}`
+	first := under("k-1", one).want(t, 201, `"seq":1`)
+	again := under("k-1", one).want(t, 201, first.body)
+	if first.Header.Get("Idempotency-Replayed") != "" || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the answers say %v and %v", first.Header, again.Header)
+	}
+	under("k-1", `{"event_type":"b","payload":{}}`).want(t, 422, `"Idempotency-Key":`, "used for another append", "take a new key")
+	under("k-1", `{"events":[{"event_type":"b","payload":{}}]}`).want(t, 422, `"Idempotency-Key":`)
+	under("k-2", `{"events":[{"event_type":"b","payload":{}},{"event_type":"b","payload":{}}]}`).want(t, 201, `"seq":2`, `"seq":3`)
+	under("k-3", `{"event_type":"a"}`).want(t, 422)
+	under("k-3", one).want(t, 201, `"seq":4`) // a refused append leaves its key free
+	under(strings.Repeat("k", 201), one).want(t, 422, "the limit is 200")
+
+	s.srv.appendKeys.under[appendKey{paced{outbox.AuthLocal, "local"}, "k-4"}] = true
+	under("k-4", one).want(t, 409, "is under way")
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`)
+	if n := len(s.srv.appendKeys.under); n != 1 {
+		t.Errorf("%d keys are under way, want the one of this test", n)
 	}
 }

@@ -124,6 +124,7 @@ type server struct {
 	previewing room // for saying what acts on much would do
 	exporting  room // for reading a page of an export
 	bodies     *bodies
+	appendKeys appendKeys
 	waits      waits
 	acting     *pace // of acts
 	// crossOrigin knows changes that another site's page asked for.

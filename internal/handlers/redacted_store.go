@@ -60,6 +60,11 @@ func (v redacted) Append(ctx context.Context, a store.Append) ([]store.Appended,
 	return result, v.wording(err)
 }
 
+func (v redacted) AppendOnce(ctx context.Context, a store.Append, key store.AppendKey) ([]store.Appended, bool, error) {
+	result, repeated, err := v.of.AppendOnce(ctx, a, key)
+	return result, repeated, v.wording(err)
+}
+
 func (v redacted) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
 	result, err := v.of.Blocked(ctx, limit)
 	return shown(v, result), v.wording(err)

@@ -51,6 +51,26 @@ func (s *Store) OnAppend(appended func(events int, took time.Duration)) { s.appe
 // or ErrConflict, whose Index says which event, or whose InTheWay which event of
 // the journal is against the condition. Concurrent callers share commits.
 func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
+	call, err := s.append(ctx, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	return call.result, nil
+}
+
+// AppendOnce is Append under a key; all events must be of one campaign. The key
+// is written with the events. Asked for again it appends nothing and is answered
+// as the first time, and repeated is true; with another request it is
+// outbox.ErrInvalid. An append that was refused leaves its key free.
+func (s *Store) AppendOnce(ctx context.Context, a Append, key AppendKey) (result []Appended, repeated bool, err error) {
+	call, err := s.append(ctx, a, &key)
+	if err != nil {
+		return nil, false, err
+	}
+	return call.result, call.repeated, nil
+}
+
+func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCall, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
 	}
@@ -63,6 +83,9 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 		if err := events[i].Normalize(s.options.MaxPayload); err != nil {
 			return nil, atIndex(err, i)
 		}
+		if key != nil && events[i].CampaignID != events[0].CampaignID {
+			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key needs all events to be of one campaign"), i)
+		}
 		if a.ExpectedSeq != nil && events[i].CampaignID != events[0].CampaignID {
 			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
 		}
@@ -73,14 +96,14 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 		}
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, until: began.Add(lockWaitLimit), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, key: key, until: began.Add(lockWaitLimit), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
 		return nil, call.err
 	}
 	s.wakeUp()
-	if s.appended != nil {
+	if s.appended != nil && !call.repeated {
 		made := 0
 		for _, r := range call.result {
 			if !r.Existed {
@@ -89,7 +112,7 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 		}
 		s.appended(made, time.Since(began))
 	}
-	return call.result, nil
+	return call, nil
 }
 
 func atIndex(err error, i int) error {
@@ -105,8 +128,10 @@ type appendCall struct {
 	events    []outbox.Event
 	expected  *int64
 	condition *outbox.AppendCondition
-	weight    int       // of its events
-	until     time.Time // how long it waits for its turn
+	key       *AppendKey // nil without one
+	repeated  bool       // it was done before, under its key
+	weight    int        // of its events
+	until     time.Time  // how long it waits for its turn
 	result    []Appended
 	err       error
 	done      chan struct{}
@@ -279,6 +304,9 @@ type appendTarget struct {
 // open locks the campaigns of all calls, creating those that are new, and
 // looks up which events are there already where inserts travel together.
 func (a *appending) open(calls []*appendCall) error {
+	if err := a.lockKeys(calls); err != nil {
+		return err
+	}
 	var ids []string
 	for _, call := range calls {
 		for i := range call.events {
@@ -351,6 +379,11 @@ func (t *tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, er
 
 // call appends the events of one call, except for what is still queued.
 func (a *appending) call(call *appendCall) error {
+	if call.key != nil {
+		if repeated, err := a.repeated(call); repeated || err != nil {
+			return err
+		}
+	}
 	for i := range call.events {
 		target := a.campaigns[call.events[i].CampaignID]
 		target.before = target.row.highWater
@@ -361,6 +394,9 @@ func (a *appending) call(call *appendCall) error {
 		if err := a.event(call, i); err != nil {
 			return atIndex(err, i)
 		}
+	}
+	if call.key != nil {
+		return a.keep(call)
 	}
 	return nil
 }

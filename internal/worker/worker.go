@@ -131,7 +131,8 @@ func (w *Worker) Wake() {
 // reconcileInterval is how often both databases are compared.
 const reconcileInterval = time.Hour
 
-// pruneInterval is how often the results of old runs are deleted.
+// pruneInterval is how often the results of old runs and the keys of old appends
+// are deleted.
 const pruneInterval = time.Hour
 
 // Run works until ctx ends; then it claims nothing more, finishes what is in
@@ -152,6 +153,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.goRuns(ctx, &loops)
 	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
 	loops.Go(func() { w.loop(ctx, "prune", every(pruneInterval), nil, exceptFirst(w.Store.PruneRuns)) })
+	loops.Go(func() { w.loop(ctx, "prune keys", every(pruneInterval), nil, exceptFirst(w.Store.PruneAppendKeys)) })
 	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", untilNextMinute, nil, w.sample) })

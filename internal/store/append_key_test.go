@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+func underKey(name, key, request string) store.AppendKey {
+	return store.AppendKey{By: outbox.Identity{Name: name, Auth: outbox.AuthToken}, Key: key, Request: request}
+}
+
+// once appends events under a key and reports whether that had been done.
+func (f *fixture) once(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
+	f.tb.Helper()
+	result, repeated, err := f.AppendOnce(f.ctx, store.Append{Events: events}, key)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return result, repeated
+}
+
+func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	there := event("a", "counted")
+	there.EventID = "e-1"
+	f.appendAll(there)
+	events := []outbox.Event{event("a", "counted"), there, event("a", "counted")}
+	first, repeated := f.once(underKey("ana", "k", "1"), events...)
+	if repeated || len(first) != 3 || first[0].Seq != 2 || !first[1].Existed || first[2].Seq != 3 {
+		t.Fatalf("the first is answered with %+v, repeated %v", first, repeated)
+	}
+	f.append("a", 1)
+	again, repeated := f.once(underKey("ana", "k", "1"), events...)
+	if !repeated || !cmp.Equal(first, again) {
+		t.Errorf("the second is answered with %+v, repeated %v", again, repeated)
+	}
+	if _, repeated := f.once(underKey("bo", "k", "1"), event("a", "counted")); repeated {
+		t.Error("somebody else's key counts")
+	}
+	_, _, err := f.AppendOnce(f.ctx, store.Append{Events: events[:1]}, underKey("ana", "k", "2"))
+	if !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("another request under the key: %v", err)
+	}
+	if n := f.number(`select count(*) from events`); n != 5 {
+		t.Errorf("there are %d events, want 5", n)
+	}
+	f.sound()
+}
+
+func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	zero := int64(7)
+	_, _, err := f.AppendOnce(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}, ExpectedSeq: &zero}, underKey("ana", "k", "1"))
+	if !errors.Is(err, outbox.ErrConflict) {
+		t.Fatal(err)
+	}
+	if _, repeated := f.once(underKey("ana", "k", "2"), event("a", "counted")); repeated {
+		t.Error("the refused append has kept its key")
+	}
+}
+
+func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	done := make(chan bool)
+	for _, by := range []*fixture{f, other, f, other} {
+		go func() {
+			result, repeated, err := by.AppendOnce(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}}, underKey("ana", "k", "1"))
+			if err != nil || len(result) != 1 || result[0].Seq != 1 {
+				t.Errorf("answered with %+v, %v", result, err)
+			}
+			done <- repeated
+		}()
+	}
+	first := 0
+	for range 4 {
+		if !<-done {
+			first++
+		}
+	}
+	if n := f.number(`select count(*) from events`); first != 1 || n != 1 {
+		t.Errorf("%d of four were the first, and there are %d events", first, n)
+	}
+}
+
+func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.once(underKey("ana", "old", "1"), event("a", "counted"))
+	f.once(underKey("ana", "older", "1"), event("a", "counted"))
+	f.clock.advance(store.AppendKeyLife)
+	if _, repeated := f.once(underKey("ana", "old", "2"), event("a", "counted")); repeated {
+		t.Error("a key of yesterday counts")
+	}
+	for {
+		more, err := f.PruneAppendKeys(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	if n := f.number(`select count(*) from append_keys`); n != 1 {
+		t.Errorf("%d keys are kept, want the one of today", n)
+	}
+}
