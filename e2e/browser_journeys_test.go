@@ -202,9 +202,10 @@ func TestBrowser_wrongFilterGuard(t *testing.T) {
 			appendTo(t, s, "", "c-2", seats("ana", "ana", "cem"))
 			awaitCounts(t, s, "", 3, 0, 3)
 			b.typeInto("input[name=reason]", "two campaigns, as shown")
-			b.expect("409")
+			b.expectRefusal("409")
 			b.click(marked("requeue-confirm"))
-			b.await("it is refused", saying("h1", "Not possible now")+" && "+telling("main", "3 dead rows are selected now, not 2"))
+			b.await("it is refused", telling("form "+marked("refusal"), "3 dead rows are selected now, not 2")+` && document.querySelector("input[name=reason]").value === "two campaigns, as shown"`)
+			b.await("the page says what it would be now", telling("main", "3 dead rows of 3 campaigns"))
 			var list struct{ Items []struct{ ID int64 } }
 			s.get(t, "/api/v1/operations", &list)
 			if len(list.Items) != 0 {

@@ -63,6 +63,13 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 		}
 		b.await("the page names the reader", saying(marked("me"), "ana@example.org"))
 	}
+	b.typeInto("#reason", "while I was an admin")
+	b.signIn("ana@example.org", "watchers")
+	b.click(marked("requeue"))
+	b.await("the form says what role it needs, and keeps what was typed", telling("#row-form "+marked("refusal"), "needs the role operator")+
+		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "while I was an admin"`)
+	b.signIn("ana@example.org", "admins")
+	b.open(row)
 	b.signIn("", "")
 	b.await("the page says that the session has ended", telling("[data-stale]", "You are signed in no more."))
 	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)

@@ -213,6 +213,15 @@ func (b *tab) expect(text string) {
 	b.expected = append(b.expected, text)
 }
 
+// expectRefusal lets a refused form answer with its status, and the browser say
+// so, to a reader without scripts. Scripts are told in a way that it keeps to
+// itself.
+func (b *tab) expectRefusal(status string) {
+	if !b.scripts {
+		b.expect(status)
+	}
+}
+
 // verifyCalm fails the test if the browser complained.
 func (b *tab) verifyCalm() {
 	b.t.Helper()

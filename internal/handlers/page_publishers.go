@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -155,11 +154,15 @@ func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	var wrong error
-	if q.To != "" {
-		_, wrong = q.body()
+	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Key: uuid.NewString()}
+	if view.Publisher, err = s.Store.Publisher(r.Context(), name); err != nil {
+		return err
 	}
-	return s.askSeek(w, r, name, q, wrong)
+	if view.Preview, err = s.previewSeek(r.Context(), name, q); err != nil {
+		return err
+	}
+	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
+	return s.render(w, r, http.StatusOK, templates.SeekPage(p, view))
 }
 
 func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
@@ -171,14 +174,7 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.PostForm); err != nil {
 		return err
 	}
-	err = s.seekAsAsked(r, name, q)
-	if errors.Is(err, outbox.ErrInvalid) || errors.Is(err, outbox.ErrConflict) {
-		w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
-		refusal, _ := explain(err)
-		s.leaveRefusal(r, refusal, err)
-		return s.askSeek(w, r, name, q, err)
-	}
-	if err != nil {
+	if err := s.seekAsAsked(r, name, q); err != nil {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).Publisher(name))
@@ -195,39 +191,6 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery)
 	}
 	_, err = s.Store.SeekPublisher(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
 	return err
-}
-
-// askSeek shows the page that asks for a seek: what was typed, what it would do
-// now, and why it was not done, which is another answer when the reader can do
-// nothing about it here.
-func (s *server) askSeek(w http.ResponseWriter, r *http.Request, name outbox.PairName, q seekQuery, wrong error) error {
-	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Confirm: q.Confirm, Key: uuid.NewString()}
-	pair, err := s.Store.Publisher(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	view.Publisher = pair
-	preview, err := s.previewSeek(r.Context(), name, q)
-	switch {
-	case err == nil:
-		view.Preview = preview
-	case wrong == nil:
-		wrong = err
-	}
-	status := http.StatusOK
-	if wrong != nil {
-		answer, internal := explain(wrong)
-		s.hide(&answer)
-		if internal || !errors.Is(wrong, outbox.ErrInvalid) && !errors.Is(wrong, outbox.ErrConflict) {
-			return wrong
-		}
-		status, view.Wrong = answer.Status, answer.Errors
-		if len(view.Wrong) == 0 {
-			view.Refused = answer.Detail
-		}
-	}
-	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
-	return s.render(w, r, status, templates.SeekPage(p, view))
 }
 
 // previewSeek says what a seek would do; nil before it is said where to.

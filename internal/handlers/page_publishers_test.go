@@ -127,11 +127,11 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
 	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "goes back from position 1 to position 0", "--time 2026-11-21T07:00:00Z")
 	for query, want := range map[string]string{
-		"to=position&position=9":   `data-testid="position-wrong"`,
+		"to=position&position=9":   `value="position" required="" checked=""`,
 		"to=position&position=ten": "not &#34;ten&#34;",
-		"to=position":              `data-testid="position-wrong"`,
+		"to=position":              `value="position" required="" checked=""`,
 		"to=time&time=gestern":     `value="gestern"`,
-		"to=time":                  `data-testid="time-wrong"`,
+		"to=time":                  `value="time" required="" checked=""`,
 	} {
 		s.get(seekPath+"?"+query).want(t, 422, want, `aria-invalid="true"`, "Where to go on").lacks(t, `data-testid="seek-preview"`)
 	}
@@ -146,14 +146,14 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 	form := url.Values{"to": {"head"}, "expected_repeats": {"0"}, "expected_skips": {"120"}, "expected_capped": {"false"}, "reason": {"they have <them>"}, "idempotency_key": {"k"}}
 	for typed, want := range map[string]string{"": "to confirm it, type: skip 120 events", "skip": `value="skip"`, "skip 2 events": `value="skip 2 events"`} {
 		form.Set("confirm", typed)
-		s.submit(seekPath, form.Encode()).want(t, 422, `data-testid="confirm-wrong"`, want, `value="they have &lt;them&gt;"`, "Seek and skip 120 events<", `aria-describedby="confirm-wrong"`)
+		s.submit(seekPath, form.Encode()).want(t, 422, want, `value="they have &lt;them&gt;"`, "Seek and skip 120 events<", `aria-invalid="true" aria-describedby="refusal"`)
 	}
 	form.Set("confirm", "skip 120 events")
 	form.Set("reason", "")
-	s.submit(seekPath, form.Encode()).want(t, 422, `data-testid="reason-wrong"`, `value="skip 120 events"`)
+	s.submit(seekPath, form.Encode()).want(t, 422, `role="alert"`, `value="skip 120 events"`, `aria-describedby="refusal"`)
 	form.Set("reason", "x")
 	form.Set("expected_skips", "0")
-	s.submit(seekPath, form.Encode()).want(t, 409, `data-testid="seek-refused"`, "has changed since you looked", "Seek and skip 120 events<")
+	s.submit(seekPath, form.Encode()).want(t, 409, `role="alert"`, "has changed since you looked", "Seek and skip 120 events<")
 	s.submit(seekPath, "reason=x").want(t, 422, "Choose where the publisher shall go on")
 	s.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
 	if p := decodeAs[outbox.Publisher](t, s.get(archivePath)); p.Position != 1 {

@@ -77,7 +77,9 @@ func TestRunPages_nameTheRunInTheWay(t *testing.T) {
 	if key := startKey(page); key != "" {
 		t.Error("a run that is in the way does not keep the button away")
 	}
-	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Run 1 is in the way", `href="/runs/1" data-testid="in-the-way"`)
+	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Run 1 is in the way", `data-testid="in-the-way" href="/runs/1"`)
+	s.submit("/runs", "kind=rebuild&campaign=&campaigns=c-1&reason=mine", header("Referer", "http://127.0.0.1:8080/runs/new?kind=verify&campaign=c-1")).
+		want(t, 409, "Run 1 is in the way", `value="mine"`, `value="rebuild" required="" checked=""`, `>c-1</textarea>`)
 }
 
 func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {

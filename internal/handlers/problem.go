@@ -176,14 +176,20 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		_ = json.NewEncoder(w).Encode(p) // the client may have gone; nobody is left to tell
 		return
 	}
+	if s.failAtForm(w, r, p) || s.failInPlace(w, r, p) {
+		return
+	}
 	s.failPage(w, r, p)
+}
+
+func (s *server) problemView(r *http.Request, p problem) templates.Problem {
+	return templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
 }
 
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
-	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page the form was on
-	view := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
-	if err := s.render(w, r, p.Status, templates.ProblemPage(page, view)); err != nil {
+	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page that asked
+	if err := s.render(w, r, failStatus(w, r, p), templates.ProblemPage(page, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
 	}
 }

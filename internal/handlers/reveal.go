@@ -7,8 +7,7 @@ import (
 )
 
 // revealForm answers with an event's page on which nothing is hidden. It is no
-// address that could be asked for again: browsers keep it nowhere, and htmx
-// neither sends the form nor puts the answer into its history.
+// address that could be asked for again: neither browsers nor htmx keep it.
 func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {

@@ -74,18 +74,23 @@
   var paused = false;
   var shut = false; // the reader may not look any more, until the page is loaded again
 
-  // A reader who types, selects text, paused the page or has it in the
-  // background is not disturbed, and the server is not asked.
+  // A reader who types, was refused what a form asked for, selects text, paused
+  // the page or has it in the background is not disturbed, and the server is not
+  // asked.
   function busy(el) {
-    if (document.hidden || paused || shut) return true;
+    if (document.hidden || paused || shut || el.querySelector("#refusal")) return true;
     var active = document.activeElement;
     if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName) && active.type !== "checkbox") return true;
-    var dirty = Array.prototype.some.call(el.querySelectorAll("input:not([type=checkbox]),textarea"), function (i) {
-      return i.value !== i.defaultValue;
-    });
-    if (dirty) return true;
+    if (typedIn(el).length > 0) return true;
     var sel = window.getSelection && window.getSelection();
     return !!(sel && !sel.isCollapsed && el.contains(sel.anchorNode));
+  }
+
+  // The fields that the reader has changed.
+  function typedIn(el) {
+    return Array.prototype.filter.call(el.querySelectorAll("input:not([type=checkbox]):not([type=radio]),textarea"), function (i) {
+      return i.value !== i.defaultValue;
+    });
   }
 
   // What has ended does not change by itself: it is read again only when the
@@ -111,9 +116,21 @@
     reveal();
   }
 
+  // The status of an error that the server tells scripts with 200, so that the
+  // browser writes nothing into its console; null when there is none.
+  function refusedBy(xhr) { return xhr.getResponseHeader("Outboxweb-Status"); }
+  function statusOf(xhr) { return Number(refusedBy(xhr)) || xhr.status; }
+
   // Whether an answer was written by this server: a proxy that asks for a
   // password answers in its place, and nothing of that belongs on the page.
   function ours(xhr) { return xhr.status === 304 || !!xhr.getResponseHeader("Outboxweb-As-Of"); }
+
+  // A server that is away, or has no time, is asked less and less often.
+  var wait = 0, askAgain = 0, longestWait = 16000;
+  function away() {
+    wait = Math.min(wait * 2 || 2000, longestWait);
+    askAgain = Date.now() + wait;
+  }
 
   function live(evt) {
     var el = evt.detail.elt;
@@ -121,8 +138,9 @@
   }
 
   document.addEventListener("htmx:beforeRequest", function (evt) {
+    evt.detail.error = ""; // what fails is told on the page, not in the console
     var el = live(evt);
-    if (el && (busy(el) || ended(el) && !asked(evt))) evt.preventDefault();
+    if (el && (busy(el) || (ended(el) || Date.now() < askAgain) && !asked(evt))) evt.preventDefault();
   });
   document.addEventListener("htmx:configRequest", function (evt) {
     var el = live(evt);
@@ -131,25 +149,27 @@
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var el = live({ detail: { elt: evt.detail.requestConfig && evt.detail.requestConfig.elt } });
     if (!el) return;
-    var xhr = evt.detail.xhr;
-    if (xhr.status !== 200) evt.detail.shouldSwap = false;
-    if (xhr.status === 401) {
+    var xhr = evt.detail.xhr, status = statusOf(xhr);
+    if (status !== 200) evt.detail.shouldSwap = false;
+    if (status === 401) {
       shutOut("You are signed in no more.");
       return;
     }
-    if (xhr.status === 403) {
+    if (status === 403) {
       shutOut("You may not look at this any more.");
       return;
     }
-    if (xhr.status === 200 && !ours(xhr)) {
+    if (status === 200 && !ours(xhr)) {
       evt.detail.shouldSwap = false;
       shutOut("Something other than this server has answered, as a proxy does when you are signed in no more.");
       return;
     }
-    if (xhr.status !== 200 && xhr.status !== 304) {
-      setStale("The server answered " + xhr.status + "; what is shown is old.");
+    if (status !== 200 && status !== 304) {
+      away();
+      setStale("The server answered " + status + "; what is shown is old.");
       return;
     }
+    wait = askAgain = 0;
     setStale("");
     el.dataset.etag = xhr.getResponseHeader("ETag") || "";
     var stamp = xhr.getResponseHeader("Outboxweb-As-Of");
@@ -174,7 +194,51 @@
     }
   }, true);
   document.addEventListener("htmx:sendError", function (evt) {
-    if (live(evt)) setStale("The server cannot be reached, or you are signed in no more; what is shown is old. Load the page again if this stays.");
+    if (live(evt)) {
+      away();
+      setStale("The server cannot be reached, or you are signed in no more; what is shown is old. Load the page again if this stays.");
+    } else refuse(evt.detail.elt, "The server cannot be reached. What you typed is still here: try again in a moment.");
+  });
+  window.addEventListener("online", look);
+
+  // ---- forms that were refused
+
+  // Says at a form why nothing came of it, when the server could not.
+  function refuse(form, why) {
+    if (!(form instanceof HTMLFormElement)) return;
+    each("#refusal", function (el) { el.remove(); });
+    var said = document.createElement("div");
+    said.id = said.className = "refusal";
+    said.setAttribute("role", "alert");
+    said.tabIndex = -1;
+    said.textContent = why;
+    form.prepend(said);
+    said.focus();
+  }
+
+  // The page comes back with what was typed into the refused form. What stands in
+  // other forms is put back here.
+  var kept = null;
+  document.addEventListener("htmx:beforeSwap", function (evt) {
+    var d = evt.detail, xhr = d.xhr;
+    if (live({ detail: { elt: d.requestConfig.elt } })) return;
+    if (refusedBy(xhr)) {
+      kept = typedIn(document).map(function (i) { return [i.id, i.value]; });
+      each("#refusal", function (el) { el.remove(); });
+    } else if (xhr.status >= 400) {
+      d.shouldSwap = false; // something between here and the server has answered
+      refuse(d.requestConfig.elt, "Something before the server answered " + xhr.status + ". What you typed is still here: try again in a moment.");
+    }
+  });
+  document.addEventListener("htmx:afterSwap", function () {
+    if (!kept) return;
+    kept.forEach(function (one) {
+      var field = one[0] && document.getElementById(one[0]);
+      if (field) field.value = one[1];
+    });
+    kept = null;
+    var focus = first("[data-focus]") || first("#refusal");
+    if (focus) focus.focus();
   });
 
   function look() {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/a-h/templ"
-
 	"outboxweb/internal/outbox"
 )
 
@@ -29,11 +27,8 @@ type SeekView struct {
 	Position string // as it was typed
 	Time     string // as it was typed
 	Reason   string
-	Confirm  string
-	Preview  *outbox.Seek      // nil before anything was chosen, and when that cannot be
-	Wrong    map[string]string // field → what is wrong with it
-	Refused  string            // why it was not done, when no field is to blame
-	Key      string            // the act is done once under it
+	Preview  *outbox.Seek // nil before anything was chosen
+	Key      string       // the act is done once under it
 }
 
 // Links of publishers.
@@ -508,15 +503,6 @@ func seekButton(s outbox.Seek) string {
 		return "Seek back"
 	}
 	return "Seek forward"
-}
-
-// describedBy ties a field to the sentence about what is wrong with it, and has
-// the reader begin there.
-func describedBy(v SeekView, field string) templ.Attributes {
-	if v.Wrong[field] == "" {
-		return nil
-	}
-	return templ.Attributes{"aria-invalid": "true", "aria-describedby": field + "-wrong", "autofocus": true}
 }
 
 // wentWrong reports whether an act was done without the result that was hoped

@@ -190,7 +190,7 @@ func revealAct(p Page, e outbox.Event) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "\" hx-boost=\"false\" autocomplete=\"off\"><p>Shows the event and the errors of its row as they are stored, to you and once. Who asked, and why, goes into the audit.</p><div class=\"act\"><label class=\"field grow\" for=\"reveal-reason\"><span>Reason, for the audit (required)</span> <input id=\"reveal-reason\" type=\"text\" name=\"reason\" maxlength=\"500\" required autocomplete=\"off\" placeholder=\"why you have to see it\"></label> <input type=\"hidden\" name=\"idempotency_key\" value=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "\" hx-boost=\"true\" autocomplete=\"off\"><p>Shows the event and the errors of its row as they are stored, to you and once. Who asked, and why, goes into the audit.</p><div class=\"act\"><label class=\"field grow\" for=\"reveal-reason\"><span>Reason, for the audit (required)</span> <input id=\"reveal-reason\" type=\"text\" name=\"reason\" maxlength=\"500\" required autocomplete=\"off\" placeholder=\"why you have to see it\"></label> <input type=\"hidden\" name=\"idempotency_key\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -270,6 +270,8 @@ type Problem struct {
 	RequestID string
 	Back      URL   // the page about the same thing, or empty
 	Run       int64 // the run in the way, or 0
+	// Typed is what the reader wrote into a form that is not on the page.
+	Typed string
 }
 
 // titles says in an operator's words what HTTP's status texts say in its own.

@@ -1,0 +1,184 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/web/templates"
+)
+
+// statusHeader has the status of an error that htmx is told with 200. Browsers
+// write every other answer to a script into their console.
+const statusHeader = "Outboxweb-Status"
+
+// byHTMX reports whether the page's scripts ask, and not the browser itself.
+func byHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
+
+// failStatus is the status that an error is answered with. Only 401 stays what
+// it is for htmx too: proxies act on it.
+func failStatus(w http.ResponseWriter, r *http.Request, p problem) int {
+	if !byHTMX(r) {
+		return p.Status
+	}
+	w.Header().Set(statusHeader, strconv.Itoa(p.Status))
+	if p.Status == http.StatusUnauthorized {
+		return p.Status
+	}
+	return http.StatusOK
+}
+
+// failInPlace tells htmx of an error without taking the page away. It reports
+// false when the error is better told by a page.
+func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) bool {
+	h := w.Header()
+	switch {
+	case !byHTMX(r):
+		return false
+	case r.Header.Get("HX-Target") == templates.LiveTarget: // its script says what is wrong
+		w.WriteHeader(failStatus(w, r, p))
+		return true
+	case r.Method != http.MethodPost:
+		return false
+	}
+	h.Set("HX-Push-Url", "false")
+	h.Set("HX-Retarget", "this")
+	h.Set("HX-Reswap", "afterbegin show:none")
+	if err := s.render(w, r, failStatus(w, r, p), templates.Refusal(s.page(r, "", ""), s.problemView(r, p))); err != nil {
+		s.Logger.Error("render the refusal of a form", "request_id", p.RequestID, "err", err)
+	}
+	return true
+}
+
+type formAgainKey struct{}
+
+// failAtForm answers a form that is refused with the page that it is on, read
+// again: what is wrong stands at the form, and its fields have what was typed. It
+// reports false when there is no such page to be shown.
+func (s *server) failAtForm(w http.ResponseWriter, r *http.Request, p problem) bool {
+	if r.Context().Value(formAgainKey{}) != nil || r.Header.Get("HX-Target") == templates.LiveTarget {
+		return false
+	}
+	form := templates.RefusedForm{Method: r.Method, Path: s.outside(r), Problem: s.problemView(r, p), Focus: "autofocus"}
+	if byHTMX(r) {
+		form.Focus = "data-focus" // its script does that: browsers complain of what they find too late
+	}
+	var pages []string // where it may be, the likeliest first
+	switch {
+	case len(r.PostForm) > 0:
+		form.Values = r.PostForm
+		pages = []string{r.PostForm.Get(templates.FromField), r.Referer(), form.Path + "?" + r.PostForm.Encode(), string(s.back(r))}
+	case r.Method == http.MethodGet && r.URL.RawQuery != "" && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict):
+		form.Values, pages = r.URL.Query(), []string{form.Path}
+	}
+	page, found := s.pageOf(r, form, pages)
+	if page == nil || !found && r.Method == http.MethodGet {
+		return false
+	}
+	h := w.Header()
+	h.Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+	h.Set("HX-Reswap", "innerHTML show:none")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(failStatus(w, r, p))
+	_, _ = w.Write(page) // the client may have gone; nobody is left to tell
+	return true
+}
+
+// pageOf is the first page that has the form, otherwise the first that can be
+// shown, with the refusal on it.
+func (s *server) pageOf(r *http.Request, form templates.RefusedForm, addresses []string) (page []byte, found bool) {
+	for _, address := range addresses {
+		shown, err := s.pageAt(r, address)
+		if err != nil {
+			continue
+		}
+		form.From = address
+		again, found, err := form.PutInto(r.Context(), s.page(r, "", ""), shown)
+		if err != nil {
+			s.Logger.Error("show a refused form again", "request_id", requestID(r), "err", err)
+			continue
+		}
+		if found {
+			return again, true
+		}
+		if page == nil {
+			page = again
+		}
+	}
+	return page, false
+}
+
+// outside is the path of a request as its reader's browser knows it.
+func (s *server) outside(r *http.Request) string {
+	return s.linksOf(r).Base() + strings.TrimPrefix(r.URL.EscapedPath(), s.links.Base())
+}
+
+// errNoPage is that an address leads to no page of ours.
+var errNoPage = errors.New("no page to show again")
+
+// pageAt reads one of our own pages as whoever makes the request may see it.
+// The address is that of a browser; its scheme and host do not count.
+func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	path, below := strings.CutPrefix(u.EscapedPath(), s.linksOf(r).Base())
+	if !below || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/export/") {
+		return nil, errNoPage
+	}
+	query := u.Query()
+	query.Del("act") // what was done before is no answer to what is refused now
+	inside, err := url.Parse(s.links.Base() + path)
+	if err != nil {
+		return nil, err
+	}
+	inside.RawQuery = query.Encode()
+
+	ctx := context.WithValue(r.Context(), formAgainKey{}, true)
+	ctx = context.WithValue(ctx, chi.RouteCtxKey, nil)
+	ctx = context.WithValue(ctx, attemptKey{}, nil)
+	again := r.Clone(ctx)
+	again.Method, again.URL, again.RequestURI = http.MethodGet, inside, inside.RequestURI()
+	again.Body, again.ContentLength, again.Form, again.PostForm = http.NoBody, 0, nil, nil
+	for name := range again.Header {
+		if strings.HasPrefix(name, "Hx-") || strings.HasPrefix(name, "If-") || strings.HasPrefix(name, "Content-") {
+			again.Header.Del(name)
+		}
+	}
+	var page pageBuffer
+	s.router.ServeHTTP(&page, again)
+	if page.body.Len() == 0 {
+		return nil, errNoPage
+	}
+	return page.body.Bytes(), nil
+}
+
+// pageBuffer keeps an answer that is a page, and nothing of any other.
+type pageBuffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *pageBuffer) Header() http.Header {
+	if b.header == nil {
+		b.header = http.Header{}
+	}
+	return b.header
+}
+
+func (b *pageBuffer) WriteHeader(status int) { b.status = status }
+
+func (b *pageBuffer) Write(data []byte) (int, error) {
+	if b.status > http.StatusOK || !strings.HasPrefix(b.Header().Get("Content-Type"), "text/html") {
+		return len(data), nil
+	}
+	return b.body.Write(data)
+}

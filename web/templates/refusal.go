@@ -1,0 +1,277 @@
+package templates
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// RefusedForm is a form that was sent and refused.
+type RefusedForm struct {
+	Method  string // http.MethodGet or http.MethodPost
+	Path    string // where it was sent
+	Values  url.Values
+	Problem Problem
+	// From is the address of the page that it is on. Forms of a page that is
+	// shown at another address send it along.
+	From string
+	// Focus is the attribute that marks what the reader goes on with.
+	Focus string
+}
+
+// FromField is the field in which a form sends RefusedForm.From.
+const FromField = "form_page"
+
+// refusalID is the id of the element that says why a form was refused.
+const refusalID = "refusal"
+
+// PutInto returns a page with the refusal at the form on it, and with what was
+// typed in the form's fields. When the form is not on the page, or has nothing to
+// type into, the refusal stands above everything else; found is false when it is
+// not on the page.
+func (f RefusedForm) PutInto(ctx context.Context, p Page, page []byte) (again []byte, found bool, err error) {
+	doc, err := html.Parse(bytes.NewReader(page))
+	if err != nil {
+		return nil, false, err
+	}
+	form := f.find(doc)
+	e := f.Problem
+	if form == nil {
+		e.Typed = f.Values.Get("reason") + f.Values.Get("note")
+	}
+	said, err := refusalNode(ctx, p, e)
+	if err != nil {
+		return nil, false, err
+	}
+	for n := range doc.Descendants() {
+		if n.DataAtom == atom.Form && sendsPost(n) {
+			n.AppendChild(element(atom.Input, "type", "hidden", "name", FromField, "value", f.From))
+		}
+	}
+	f.place(doc, form, said)
+	var b bytes.Buffer
+	err = html.Render(&b, doc)
+	return b.Bytes(), form != nil, err
+}
+
+// place puts the refusal at the form, or above everything, and the focus on the
+// field at fault, or on the refusal.
+func (f RefusedForm) place(doc, form, said *html.Node) {
+	at := form
+	if form == nil || !f.fill(form) {
+		at = first(doc, atom.Main)
+	}
+	if at == nil {
+		return
+	}
+	focus := said
+	if form != nil {
+		for n := range form.Ancestors() {
+			if n.DataAtom == atom.Details {
+				setAttr(n, "open", "")
+			}
+		}
+		if field := f.wrongField(form); field != nil {
+			focus = field
+		}
+	}
+	setAttr(focus, f.Focus, "")
+	at.InsertBefore(said, at.FirstChild)
+}
+
+// find is the form on a page: it is sent to the same address in the same way, and
+// what it is about, which its hidden fields say, is the same. Otherwise it is the
+// one that asks what the act would do, whose button to do it is not shown now. The
+// filter of a list is never it: the list would not be what the filter says.
+func (f RefusedForm) find(doc *html.Node) (asks *html.Node) {
+	for n := range doc.Descendants() {
+		switch {
+		case n.DataAtom != atom.Form || attr(n, "role") == "search" || !f.sameSubject(n):
+		case f.sentBy(n):
+			return n
+		case f.asksFirst(n):
+			asks = n
+		}
+	}
+	return asks
+}
+
+func (f RefusedForm) asksFirst(form *html.Node) bool {
+	page, err := url.Parse(f.From)
+	return err == nil && strings.EqualFold(attr(form, "method"), http.MethodGet) && samePath(attr(form, "action"), page.EscapedPath())
+}
+
+// sentBy reports whether the form itself, or a button of it, sends to where the
+// refused one was sent.
+func (f RefusedForm) sentBy(form *html.Node) bool {
+	if f.goesTo(attr(form, "method"), attr(form, "action")) {
+		return true
+	}
+	for n := range form.Descendants() {
+		if n.DataAtom == atom.Button && attr(n, "formaction") != "" && f.goesTo(attr(n, "formmethod"), attr(n, "formaction")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f RefusedForm) goesTo(method, action string) bool {
+	u, err := url.Parse(action)
+	return err == nil && strings.EqualFold(method, f.Method) && samePath(u.EscapedPath(), f.Path)
+}
+
+// samePath compares two escaped paths segment by segment, since browsers do not
+// escape every character that a server does.
+func samePath(a, b string) bool {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	return slices.EqualFunc(as, bs, func(x, y string) bool {
+		one, errOne := url.PathUnescape(x)
+		other, errOther := url.PathUnescape(y)
+		return errOne == nil && errOther == nil && one == other
+	})
+}
+
+// sameSubject compares the hidden fields, but for those that say how the page
+// was when it was shown.
+func (f RefusedForm) sameSubject(form *html.Node) bool {
+	for n := range form.Descendants() {
+		name := attr(n, "name")
+		if n.DataAtom != atom.Input || attr(n, "type") != "hidden" || name == FromField || name == "idempotency_key" || strings.HasPrefix(name, "expected_") {
+			continue
+		}
+		if !slices.Contains(f.Values[name], attr(n, "value")) {
+			return false
+		}
+	}
+	return true
+}
+
+// fill puts what was sent into the fields that a person fills in, and reports
+// whether there are any. A password is not sent back.
+func (f RefusedForm) fill(form *html.Node) (fields bool) {
+	for n := range form.Descendants() {
+		name := attr(n, "name")
+		if name == "" {
+			continue
+		}
+		sent := f.Values[name]
+		switch n.DataAtom {
+		case atom.Input:
+			switch attr(n, "type") {
+			case "hidden", "password", "submit":
+				continue
+			case "checkbox", "radio":
+				toggle(n, "checked", slices.Contains(sent, attr(n, "value")))
+			default:
+				setAttr(n, "value", strings.Join(sent, " "))
+			}
+		case atom.Textarea:
+			for n.FirstChild != nil {
+				n.RemoveChild(n.FirstChild)
+			}
+			n.AppendChild(&html.Node{Type: html.TextNode, Data: strings.ReplaceAll(strings.Join(sent, "\n"), "\r\n", "\n")})
+		case atom.Select:
+			for option := range n.Descendants() {
+				if option.DataAtom == atom.Option {
+					toggle(option, "selected", slices.Contains(sent, attr(option, "value")))
+				}
+			}
+		default:
+			continue
+		}
+		fields = true
+	}
+	return fields
+}
+
+// wrongField ties the fields at fault to the refusal, and returns the first.
+func (f RefusedForm) wrongField(form *html.Node) (found *html.Node) {
+	for n := range form.Descendants() {
+		if _, wrong := f.Problem.Fields[attr(n, "name")]; !wrong || attr(n, "type") == "hidden" {
+			continue
+		}
+		setAttr(n, "aria-invalid", "true")
+		setAttr(n, "aria-describedby", refusalID)
+		if found == nil {
+			found = n
+		}
+	}
+	return found
+}
+
+func refusalNode(ctx context.Context, p Page, e Problem) (*html.Node, error) {
+	var b bytes.Buffer
+	if err := Refusal(p, e).Render(ctx, &b); err != nil {
+		return nil, err
+	}
+	nodes, err := html.ParseFragment(bytes.NewReader(VisibleHTML(b.Bytes())), element(atom.Div))
+	if err != nil {
+		return nil, err
+	}
+	said := element(atom.Div)
+	for _, n := range nodes {
+		said.AppendChild(n)
+	}
+	said = first(said, atom.Div)
+	said.Parent.RemoveChild(said)
+	return said, nil
+}
+
+func sendsPost(form *html.Node) bool {
+	if strings.EqualFold(attr(form, "method"), http.MethodPost) {
+		return true
+	}
+	for n := range form.Descendants() {
+		if strings.EqualFold(attr(n, "formmethod"), http.MethodPost) {
+			return true
+		}
+	}
+	return false
+}
+
+// first is the first element of a kind; nil when there is none.
+func first(root *html.Node, kind atom.Atom) *html.Node {
+	for n := range root.Descendants() {
+		if n.DataAtom == kind {
+			return n
+		}
+	}
+	return nil
+}
+
+// element makes an element with attributes, given as names and values in turn.
+func element(kind atom.Atom, attributes ...string) *html.Node {
+	n := &html.Node{Type: html.ElementNode, DataAtom: kind, Data: kind.String()}
+	for pair := range slices.Chunk(attributes, 2) {
+		setAttr(n, pair[0], pair[1])
+	}
+	return n
+}
+
+func attr(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func setAttr(n *html.Node, name, value string) {
+	toggle(n, name, false)
+	n.Attr = append(n.Attr, html.Attribute{Key: name, Val: value})
+}
+
+// toggle sets a boolean attribute or takes it away.
+func toggle(n *html.Node, name string, on bool) {
+	n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+	if on {
+		n.Attr = append(n.Attr, html.Attribute{Key: name})
+	}
+}
