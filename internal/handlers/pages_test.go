@@ -250,6 +250,40 @@ func TestJudge_saysTheWorstFirst(t *testing.T) {
 	}
 }
 
+// A success does not stand above a row that has died again, nor above what
+// somebody else has changed meanwhile.
+func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison)
+	s.work()
+	to := s.submit("/rows/c-1/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
+	_, act, _ := strings.Cut(to, "act=")
+	poll := func(page, act string) string {
+		t.Helper()
+		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
+	}
+	s.get(to).want(t, 200, `class="flash"`).lacks(t, "failed again since")
+	if since := poll("/rows/c-1/1", act); since != "" {
+		t.Errorf("a poll says %q at once", since)
+	}
+	s.clock = s.clock.Add(time.Minute)
+	s.work()
+	s.get(to).want(t, 200, `class="flash warn"`, "It has failed again since.")
+	if since := poll("/rows/c-1/1", act); since != "It has failed again since." {
+		t.Errorf("a poll says %q", since)
+	}
+
+	to = s.submit("/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to).want(t, 200, `class="flash"`)
+	s.clock = s.clock.Add(time.Second)
+	s.post("/api/v1/campaigns/c-1/resume", `{}`).want(t, 200)
+	s.get(to).want(t, 200, `class="flash warn"`, "Something else was done about it since.")
+	for _, act := range []string{"0", "99", "x", "1"} {
+		poll("/", act)
+	}
+}
+
 func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

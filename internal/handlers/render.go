@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,6 +103,7 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 	h.Set("Vary", "HX-Target")
 	h.Set("Outboxweb-Now", stamp(p.Now))
 	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
+	s.noteSince(h, r)
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -137,9 +139,57 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 		return nil
 	}
 	if act.Outcome == outbox.ActDone {
-		p.Flash = &act
+		p.Flash, p.Since = &act, s.since(r.Context(), act)
 	}
 	return err
+}
+
+// actHeader names, when a page reads its live part again, the act whose outcome
+// it shows; sinceHeader answers with what has happened since.
+const (
+	actHeader   = "Outboxweb-Act"
+	sinceHeader = "Outboxweb-Since"
+)
+
+// noteSince tells the script of a page whether the act that it shows still says
+// how things are.
+func (s *server) noteSince(h http.Header, r *http.Request) {
+	id, err := strconv.ParseInt(r.Header.Get(actHeader), 10, 64)
+	if err != nil {
+		return
+	}
+	act, err := s.Store.Act(r.Context(), id)
+	if err != nil || act.Outcome != outbox.ActDone {
+		return
+	}
+	if since := s.since(r.Context(), act); since != "" {
+		h.Set(sinceHeader, since)
+	}
+}
+
+// since is a sentence, in ASCII, about what has become of an act; empty while its
+// outcome stands, and when that cannot be read.
+func (s *server) since(ctx context.Context, act outbox.Act) string {
+	switch act.Action {
+	case outbox.ActRequeue, outbox.ActRetry, outbox.ActUnskip:
+		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
+		if err == nil && (d.Row.Status == outbox.Dead || d.Row.Status == outbox.Failed) && d.Row.UpdatedAt.After(act.At) {
+			return "It has failed again since."
+		}
+	}
+	if act.CampaignID == "" && act.Target == "" {
+		return ""
+	}
+	latest, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: outbox.ActDone, Since: act.At, Limit: 20})
+	if err != nil {
+		return ""
+	}
+	for _, a := range latest.Items {
+		if a.ID > act.ID && a.Seq == act.Seq && a.Action != outbox.ActReveal {
+			return "Something else was done about it since."
+		}
+	}
+	return ""
 }
 
 // done sends a browser from an act to the page that shows what it did. When its

@@ -132,6 +132,15 @@
     askAgain = Date.now() + wait;
   }
 
+  // The act that led to the page stays a success only while its outcome stands.
+  function tellSince(since) {
+    var act = first("[data-act]");
+    if (!act || !since) return;
+    act.classList.add("warn");
+    say(act.querySelector(".mark"), "!");
+    say(act.querySelector("[data-since]"), since);
+  }
+
   function live(evt) {
     var el = evt.detail.elt;
     return el && el.hasAttribute && el.hasAttribute("data-live") ? el : null;
@@ -145,6 +154,8 @@
   document.addEventListener("htmx:configRequest", function (evt) {
     var el = live(evt);
     if (el && el.dataset.etag) evt.detail.headers["If-None-Match"] = el.dataset.etag;
+    var act = el && first("[data-act]");
+    if (act) evt.detail.headers["Outboxweb-Act"] = act.dataset.act;
   });
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var el = live({ detail: { elt: evt.detail.requestConfig && evt.detail.requestConfig.elt } });
@@ -176,6 +187,7 @@
     var asOf = first("[data-as-of]");
     if (stamp && asOf) asOf.setAttribute("datetime", stamp);
     noteServerTime(xhr.getResponseHeader("Outboxweb-Now"));
+    tellSince(xhr.getResponseHeader("Outboxweb-Since"));
     tick();
   });
   // In the same step as the swap, so that nobody sees what the server wrote.

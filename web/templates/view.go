@@ -38,6 +38,7 @@ type Page struct {
 	Self       URL         // where the live part is read again; empty for a page that does not refresh
 	Twin       URL         // the same as JSON; empty when there is none
 	Flash      *outbox.Act // the act that led here, or nil
+	Since      string      // what has become of it, when its outcome does not stand any more
 }
 
 func (p Page) asOf() time.Time {
