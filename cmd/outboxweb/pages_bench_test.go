@@ -182,7 +182,7 @@ func BenchmarkClaim(b *testing.B) {
 		s := deepQueue(b, rows, min(*benchCampaigns, rows/10))
 		b.Run(fmt.Sprintf("look/rows=%d", rows), func(b *testing.B) {
 			for b.Loop() {
-				if _, due, err := s.UntilDue(b.Context()); err != nil || !due {
+				if _, due, err := s.UntilDue(b.Context(), outbox.Scope{}); err != nil || !due {
 					b.Fatal(due, err)
 				}
 			}

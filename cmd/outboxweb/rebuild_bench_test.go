@@ -192,7 +192,7 @@ func untilApplied(b *testing.B, s *store.Store) {
 	defer cancel()
 	behind := true
 	every(ctx, 0, 20*time.Millisecond, func() {
-		wait, any, err := s.UntilDue(ctx)
+		wait, any, err := s.UntilDue(ctx, outbox.Scope{})
 		if err != nil {
 			b.Fatal(err)
 		}

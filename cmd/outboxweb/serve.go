@@ -40,6 +40,7 @@ type serveCmd struct {
 	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
 	Sample       bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
 	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
+	Campaigns    []string      `placeholder:"PATTERN" help:"Apply the events of these campaigns only: ids, or beginnings of ids with * behind them. Others wait for another instance. Runs, operations and publishers are not limited. Repeatable."`
 	Publish      bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
 	EventSource  string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
 	PollInterval time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
@@ -61,6 +62,8 @@ type serveCmd struct {
 	originFlags
 	authFlags
 	redactFlags
+
+	scope outbox.Scope // of Campaigns
 }
 
 // Run serves until ctx ends, then finishes what is under way.
@@ -74,6 +77,9 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	}
 	if a.err == os.Stderr {
 		slog.SetDefault(a.logger()) // for what has none of its own, libraries that use the package log among it
+	}
+	if outbox.Mode(a.Mode) == outbox.ModeShadow && !c.scope.Every() {
+		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", outbox.ModeShadow)
 	}
 	pairs, err := a.pairs()
 	if err != nil {
@@ -202,6 +208,10 @@ func (c *serveCmd) check() error {
 	case c.MaxAttempts < 1:
 		return usagef("--max-attempts must be 1 or more")
 	}
+	var err error
+	if c.scope, err = outbox.ParseScope(c.Campaigns); err != nil {
+		return usagef("--campaigns: %v", err)
+	}
 	if err := c.checkListening(); err != nil {
 		return err
 	}
@@ -274,7 +284,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
-	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
+	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
 		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, Redact: a.redact})
 	delivering := pairs

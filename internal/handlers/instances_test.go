@@ -53,7 +53,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 	s := died(t)
 	why := `silent for 12 s; its 2 campaigns become claimable by others in 17 s (07:00:30 UTC)`
 	got := s.get("/api/v1/instances").want(t, 200, `"next_cursor":null`,
-		`{"items":[{"id":"dead","host":"host-dead","pid":77,"version":"v1","mode":"outbox_apply_only","stopped_at":null,"applied_total":44200`,
+		`{"items":[{"id":"dead","host":"host-dead","pid":77,"version":"v1","mode":"outbox_apply_only","campaigns":["*"],"stopped_at":null,"applied_total":44200`,
 		`"started_at":"2026-11-21T07:00:00Z","last_seen":"2026-11-21T07:00:00Z","heartbeat_seconds":2,"clock_ahead_seconds":0,"state":"silent","why":"`+why+`"`,
 		`"holding":{"campaigns":2,"withheld":0,"rows":4,"claimable_from":"2026-11-21T07:00:30Z","claimable_by":"2026-11-21T07:00:30Z","held":[`+
 			`{"campaign_id":"c-1","epoch":1,"head_seq":1,"rows":3,"expires_at":"2026-11-21T07:00:30Z","withheld":false},{"campaign_id":"c/2"`,

@@ -18,6 +18,7 @@ const (
 	HoldLease    Hold = "lease"    // a worker holds it
 	HoldBackoff  Hold = "backoff"  // its head is tried again later
 	HoldUnqueued Hold = "unqueued" // a worker may take it, but none looks at it
+	HoldUnserved Hold = "unserved" // no instance at work serves it
 	HoldNone     Hold = "none"     // a worker may take it
 )
 
@@ -92,6 +93,8 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 		if !c.Unqueued {
 			until = c.DueAt.UnixMicro()
 		}
+	} else if (hold == HoldNone || hold == HoldBackoff) && !around.Worker.serves(c.CampaignID) {
+		hold, until = HoldUnserved, 0
 	}
 	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
 	if found := c.verifyText(); found != "" && c.LagEvents() == 0 && hold == HoldEmpty {
@@ -149,6 +152,9 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	}
 	if around.Mode == ModeShadow {
 		return "The mode is shadow_only: rows are rehearsed and never applied"
+	}
+	if hold == HoldUnserved {
+		return fmt.Sprintf("No running instance serves it: they serve only campaigns that match %s", around.Worker.Campaigns)
 	}
 	if hold == HoldUnqueued {
 		return c.whyUnqueued(now)

@@ -18,6 +18,7 @@ type InstanceState struct {
 	PID       int           `json:"pid"`
 	Version   string        `json:"version"`
 	Mode      Mode          `json:"mode"`
+	Campaigns Scope         `json:"campaigns"` // those whose events it applies
 	StartedAt time.Time     `json:"started_at"`
 	LastSeen  time.Time     `json:"last_seen"`  // by the clock of the process that asks
 	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended by itself, or was seen to be gone

@@ -105,10 +105,16 @@ type Throughput struct {
 type WorkerSummary struct {
 	Running  bool       `json:"running"`   // an instance with a worker has not stopped
 	LastSeen *time.Time `json:"last_seen"` // the latest sign of life of any worker
-	Applied  int64      `json:"applied_total"`
-	Failed   int64      `json:"failed_total"`
-	Fenced   int64      `json:"fenced_total"`
+	// Campaigns are those that some instance at work serves; every campaign when
+	// none is at work.
+	Campaigns Scope `json:"campaigns"`
+	Applied   int64 `json:"applied_total"`
+	Failed    int64 `json:"failed_total"`
+	Fenced    int64 `json:"fenced_total"`
 }
+
+// serves reports whether a running instance serves the campaign, or nobody knows.
+func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.Includes(id) }
 
 // HeldProjection is a projection that an operator has paused, that is set aside
 // after a failure, or that is behind since it was resumed.

@@ -8,14 +8,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
 )
 
 // Worker names who claims, fails and settles, for leases and histories.
 type Worker struct {
-	ID    string // unique per process start
-	Build string // version of the program
+	ID     string       // unique per process start
+	Build  string       // version of the program
+	Serves outbox.Scope // the campaigns that it may claim
 }
 
 // Claim is the right to apply consecutive rows of one campaign until the
@@ -69,14 +71,39 @@ const WaveShares = 8
 // waveCampaigns is the most campaigns in a wave.
 const waveCampaigns = 256
 
-const selectDue = `
+const (
+	selectDue = `
 select ` + campaignColumns + `
 from campaigns
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
-  and crashes < ` + suspectCrashes + `
+  and crashes < ` + suspectCrashes
+
+	dueFirst = `
 order by due_at, campaign_id
 limit $2`
+)
+
+// serving is the condition of a query for the campaigns of a scope, and its
+// parameters, of which there are others before. It is judged on each entry of the
+// index on due_at: of the campaigns that owe something, and of no others.
+func serving(s outbox.Scope, before ...any) (condition string, args []any) {
+	args = before
+	if s.Every() {
+		return "", args
+	}
+	var matches []string
+	for _, p := range s.Patterns() {
+		begin, open := strings.CutSuffix(p, "*")
+		args = append(args, begin)
+		id := "campaign_id"
+		if open {
+			id = fmt.Sprintf("substr(campaign_id, 1, %d)", utf8.RuneCountInString(begin))
+		}
+		matches = append(matches, fmt.Sprintf("%s = $%d", id, len(args)))
+	}
+	return "\n  and (" + strings.Join(matches, " or ") + ")", args
+}
 
 // suspectCrashes is how many processes must have died with a campaign for it to
 // be a suspect.
@@ -88,9 +115,7 @@ const selectDueSuspect = `
 select ` + campaignColumns + `
 from campaigns
 where due_at <= $1
-  and crashes >= ` + suspectCrashes + `
-order by due_at, campaign_id
-limit 1`
+  and crashes >= ` + suspectCrashes
 
 // Claim takes a wave: the campaigns that have been due the longest, a run of
 // consecutive rows of each from its head on, marked processing under a new
@@ -101,13 +126,13 @@ limit 1`
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
 	if !s.journal.dialect.several {
 		// Looking first costs an idle worker no write lock.
-		if wait, any, err := s.UntilDue(ctx); err != nil || !any || wait > 0 {
+		if wait, any, err := s.UntilDue(ctx, w.Serves); err != nil || !any || wait > 0 {
 			return nil, err
 		}
 	}
-	claims, err := s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, limits) })
+	claims, err := s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
 	if errors.Is(err, outbox.ErrDamaged) {
-		claims, err = s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, limits) })
+		claims, err = s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, w.Serves, limits) })
 	}
 	return claims, err
 }
@@ -117,20 +142,22 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 // may try two suspects at a time, nor anything else beside one, so that the one
 // that takes it down is told from those that were only there.
 func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration) ([]Claim, error) {
-	if due, err := s.SuspectDue(ctx); err != nil || !due {
+	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
 	}
 	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *tx, now int64) (due []*campaignRow, err error) {
-		err = t.each(collectCampaigns(&due), selectDueSuspect+t.skipLocked, now)
+		served, args := serving(w.Serves, now)
+		err = t.each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.skipLocked, args...)
 		return due, err
 	})
 }
 
-// SuspectDue reports whether a suspect may be claimed.
-func (s *Store) SuspectDue(ctx context.Context) (due bool, err error) {
+// SuspectDue reports whether a suspect of a scope may be claimed.
+func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, err error) {
+	served, args := serving(scope, s.now())
 	err = s.journal.read(ctx, func(t *tx) error {
 		var id string
-		due, err = t.one([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+` limit 1`, s.now())
+		due, err = t.one([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 		return err
 	})
 	if err != nil {
@@ -168,12 +195,13 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 	return claims, nil
 }
 
-// UntilDue is how long it takes until the next campaign may be claimed, not
-// below 0; false when none ever will by itself.
-func (s *Store) UntilDue(ctx context.Context) (time.Duration, bool, error) {
+// UntilDue is how long it takes until the next campaign of a scope may be claimed,
+// not below 0; false when none ever will by itself.
+func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
 	var due sql.NullInt64
+	served, args := serving(scope)
 	err := s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&due}, `select min(due_at) from campaigns where due_at is not null`)
+		_, err := t.one([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
 		return err
 	})
 	if err != nil {
@@ -188,11 +216,12 @@ func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads,
 // and with that locks, few at first and more as long as they are small.
-func (t *tx) dueCampaigns(now int64, limits ClaimLimits) ([]*campaignRow, error) {
+func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*campaignRow, error) {
 	var due []*campaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
 	for step := t.database.dialect.claimStep; filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
 		want, seen := min(step, waveCampaigns-len(due)), 0
+		served, args := serving(scope, now, want, lastDue, lastID)
 		err := t.each(func(row scanner) error {
 			c := new(campaignRow)
 			if err := row.Scan(c.dest()...); err != nil {
@@ -208,7 +237,7 @@ func (t *tx) dueCampaigns(now int64, limits ClaimLimits) ([]*campaignRow, error)
 				return errEnough
 			}
 			return nil
-		}, selectDue+t.skipLocked, now, want, lastDue, lastID)
+		}, selectDue+served+dueFirst+t.skipLocked, args...)
 		if err != nil || seen < want {
 			return due, err
 		}
@@ -218,8 +247,9 @@ func (t *tx) dueCampaigns(now int64, limits ClaimLimits) ([]*campaignRow, error)
 
 // readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
 // names can, from an index; the first whose row cannot is a CampaignError.
-func (t *tx) readableDue(now int64, limits ClaimLimits) (due []*campaignRow, err error) {
+func (t *tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*campaignRow, err error) {
 	var ids []string
+	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
 	err = t.each(func(row scanner) error {
 		var id string
 		err := row.Scan(&id)
@@ -227,7 +257,7 @@ func (t *tx) readableDue(now int64, limits ClaimLimits) (due []*campaignRow, err
 			ids = append(ids, id)
 		}
 		return err
-	}, `select campaign_id from campaigns where due_at <= $1 order by due_at, campaign_id limit $2`, now, waveCampaigns+len(limits.Except))
+	}, `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -551,6 +581,8 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 		claim = Claim{}
 		hold, _ = c.standing().Hold(now)
 		switch {
+		case !w.Serves.Includes(id) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.bare()):
+			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended and waits to be applied by another instance: this one serves only campaigns that match %s", w.Serves)}
 		case hold == outbox.HoldNone && !c.suspected():
 			if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
 				hold = outbox.HoldLease // it is not what it seemed; look again

@@ -55,7 +55,7 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 	f.append("empty", 1)
 	f.drain()
 	f.noClaim(two)
-	if _, due, err := f.UntilDue(f.ctx); err != nil || !due {
+	if _, due, err := f.UntilDue(f.ctx, outbox.Scope{}); err != nil || !due {
 		t.Errorf("the leased campaign is due at its lease's end: %v, %v", due, err)
 	}
 	f.append("ready", 1)
@@ -70,7 +70,7 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f.append("a", 2)
 	f.fail("boom", "a")
 	f.noClaim(one)
-	if wait, due, err := f.UntilDue(f.ctx); err != nil || !due || wait != time.Second {
+	if wait, due, err := f.UntilDue(f.ctx, outbox.Scope{}); err != nil || !due || wait != time.Second {
 		t.Errorf("due in %s (%v, %v), want 1 s", wait, due, err)
 	}
 	f.clock.advance(time.Second - time.Microsecond)
@@ -277,7 +277,7 @@ func TestIdleWorkerWritesNothing(t *testing.T) {
 	before := f.modified()
 	for range 3 {
 		f.noClaim(one)
-		if _, _, err := f.UntilDue(f.ctx); err != nil {
+		if _, _, err := f.UntilDue(f.ctx, outbox.Scope{}); err != nil {
 			t.Error(err)
 		}
 		if r, err := f.Reconcile(f.ctx); err != nil || r != (outbox.Repaired{}) {

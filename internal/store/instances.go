@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 
 const upsertInstance = `
 insert into instances (id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second, trouble, stalled)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+  applied_per_second, failed_per_second, trouble, stalled, campaigns)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 on conflict (id) do update
 set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
   applied = excluded.applied, failed = excluded.failed, fenced = excluded.fenced,
@@ -36,9 +37,13 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		if i.Stalled {
 			stalled = 1
 		}
-		_, err := t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
+		campaigns, err := json.Marshal(i.Campaigns)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			clip(i.Trouble, lastErrorLimit), stalled)
+			clip(i.Trouble, lastErrorLimit), stalled, string(campaigns))
 		if err != nil {
 			return err
 		}
@@ -120,7 +125,7 @@ func (t *tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.H
 }
 
 const instanceColumns = `id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second, trouble, stalled`
+  applied_per_second, failed_per_second, trouble, stalled, campaigns`
 
 const selectInstance = `
 select ` + instanceColumns + `
@@ -143,11 +148,14 @@ func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 	all := []outbox.InstanceState{}
 	err := t.each(func(rows scanner) error {
 		var i outbox.InstanceState
-		var mode string
+		var mode, campaigns string
 		var started, seen, beatEvery, stalled int64
 		var stopped sql.NullInt64
 		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &mode, &started, &seen, &stopped, &beatEvery,
-			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, &stalled)
+			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, &stalled, &campaigns)
+		if err == nil {
+			err = json.Unmarshal([]byte(campaigns), &i.Campaigns)
+		}
 		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), at(started), at(seen), atOrNil(stopped)
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
 		i.Stalled = stalled == 1

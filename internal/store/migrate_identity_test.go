@@ -23,7 +23,7 @@ func (f *fixture) takeIdentityBack() {
 	for _, column := range []string{"auth", "role", "target", "outcome", "refusal"} {
 		f.raw(`alter table operator_acts drop column ` + column)
 	}
-	for _, column := range []string{"trouble", "stalled"} {
+	for _, column := range []string{"trouble", "stalled", "campaigns"} {
 		f.raw(`alter table instances drop column ` + column)
 	}
 	for _, column := range []string{"projection", "projection_version", "permanent"} {

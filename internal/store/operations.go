@@ -156,14 +156,18 @@ func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbo
 // else failed meanwhile. A missing one is outbox.ErrNotFound.
 func (s *Store) Operation(ctx context.Context, id int64) (outbox.OperationDetail, error) {
 	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return d, fmt.Errorf("read operation %d: %w", id, err)
+	}
+	err = s.journal.read(ctx, func(t *tx) (err error) {
 		if d.Operation, err = t.existingOperation(id); err != nil {
 			return err
 		}
 		if err = t.operationGroups(&d); err != nil {
 			return err
 		}
-		if err = s.watchedRows(t, &d); err != nil {
+		if err = s.watchedRows(t, &d, summary.Surroundings()); err != nil {
 			return err
 		}
 		return t.newFailures(&d)
@@ -171,9 +175,8 @@ func (s *Store) Operation(ctx context.Context, id int64) (outbox.OperationDetail
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
 	}
-	summary, err := s.Summary(ctx)
 	d.Why = d.Describe(summary.Worker.Running)
-	return d, err
+	return d, nil
 }
 
 const selectOperationGroups = `
@@ -225,13 +228,13 @@ where r.operation_id = $1
 order by r.group_number, r.ordinal
 limit 20`
 
-func (s *Store) watchedRows(t *tx, d *outbox.OperationDetail) error {
+func (s *Store) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
 	now := at(s.now())
 	return t.each(func(row scanner) error {
 		var w outbox.WatchedRow
 		var c campaignRow
 		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.dest()...)...)
-		w.CampaignID, w.AppliedSeq, w.Why = c.id, c.applied, c.view().Why(now, outbox.Surroundings{Mode: s.options.Mode})
+		w.CampaignID, w.AppliedSeq, w.Why = c.id, c.applied, c.view().Why(now, around)
 		d.Watched = append(d.Watched, w)
 		return err
 	}, selectWatched, d.ID)

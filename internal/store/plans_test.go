@@ -139,7 +139,7 @@ func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 	f := open(t)
 	f.append("a", 1)
 	f.drain()
-	if _, _, err := f.UntilDue(f.ctx); err != nil {
+	if _, _, err := f.UntilDue(f.ctx, outbox.Scope{}); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -387,7 +387,7 @@ func (f *fixture) useWorker(must func(...error)) {
 		must(tx.Resolve("dead", 1))
 		return err
 	}))
-	_, _, err = f.UntilDue(f.ctx)
+	_, _, err = f.UntilDue(f.ctx, outbox.Scope{})
 	must(err, f.EndLeases(f.ctx, "nobody"))
 }
 

@@ -96,7 +96,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	}
 	f.clock.advance(24 * time.Hour)
 	f.noClaim(one)
-	if _, due, err := f.UntilDue(f.ctx); due || err != nil {
+	if _, due, err := f.UntilDue(f.ctx, outbox.Scope{}); due || err != nil {
 		t.Errorf("a dead head is due by itself: %v", err)
 	}
 	f.sound()

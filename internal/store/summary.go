@@ -167,12 +167,16 @@ func (t *tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Ol
 }
 
 func describeWorkers(sum *outbox.Summary, now int64) {
+	var served []outbox.Scope
 	for _, i := range sum.Instances {
 		sum.Worker.Applied += i.Applied
 		sum.Worker.Failed += i.Failed
 		sum.Worker.Fenced += i.Fenced
 		if i.StoppedAt == nil {
 			sum.Worker.Running = true
+		}
+		if state := i.State(at(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
+			served = append(served, i.Campaigns)
 		}
 		if sum.Worker.LastSeen == nil || i.LastSeen.After(*sum.Worker.LastSeen) {
 			seen := i.LastSeen
@@ -183,4 +187,5 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
 		}
 	}
+	sum.Worker.Campaigns = outbox.Together(served...)
 }

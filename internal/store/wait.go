@@ -217,8 +217,12 @@ func (s *Store) notYet(ctx context.Context, campaign string, seq, applied int64)
 	if err != nil {
 		return err
 	}
+	summary, err := s.Summary(ctx)
+	if err != nil {
+		return err
+	}
 	detail := fmt.Sprintf("the projections of campaign %q have event %d and not yet event %d: %s",
-		campaign, applied, seq, c.Why(s.options.Now(), outbox.Surroundings{Mode: s.options.Mode}))
+		campaign, applied, seq, c.Why(s.options.Now(), summary.Surroundings()))
 	if seq > c.HighWaterSeq {
 		detail = fmt.Sprintf("campaign %q has no event %d yet; its last one is %d", campaign, seq, c.HighWaterSeq)
 	}

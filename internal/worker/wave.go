@@ -90,7 +90,7 @@ func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error 
 // are suspects one is tried after each wave, otherwise they are looked for once
 // in a while.
 func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
-	due, err := w.Store.SuspectDue(ctx)
+	due, err := w.Store.SuspectDue(ctx, w.Campaigns)
 	if err != nil || !due {
 		w.nextSuspect.Store(time.Now().Add(w.PollInterval).UnixNano())
 		return false, err

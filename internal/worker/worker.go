@@ -31,6 +31,7 @@ type Config struct {
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	Mode         outbox.Mode
+	Campaigns    outbox.Scope  // those whose events it applies; runs and operations are of every campaign
 	BatchSize    int           // rows per wave; 0 means 1000
 	BatchBytes   int64         // documents of a wave and of what is read ahead of it, unless one event alone is larger; 0 means 32 MB
 	PollInterval time.Duration // 0 means 2 s
@@ -105,11 +106,11 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), ran: make(chan struct{}, runLoops)}
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), ran: make(chan struct{}, runLoops)}
 	if c.RunRate > 0 {
 		w.runRate = newAllowance(c.RunRate)
 	}
-	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode}
+	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = heartbeatInterval
 	}
@@ -252,7 +253,7 @@ func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Sto
 // over as soon as their leases end.
 func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	poll := every(w.PollInterval)(ctx)
-	wait, ok, err := w.Store.UntilDue(ctx)
+	wait, ok, err := w.Store.UntilDue(ctx, w.Campaigns)
 	if err != nil || !ok {
 		return poll
 	}

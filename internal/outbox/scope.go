@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Scope is the part of all campaigns that a worker serves: those that one of its
+// patterns is the id of, or begins the id of where the pattern ends in *. The zero
+// value is every campaign. A Scope does not change.
+type Scope struct{ patterns []string }
+
+// MaxPatterns is how many patterns a Scope may have.
+const MaxPatterns = 100
+
+// ParseScope reads patterns; none is every campaign, as is *. Errors are
+// ErrInvalid refusals of the field campaigns.
+func ParseScope(patterns []string) (Scope, error) {
+	if len(patterns) > MaxPatterns {
+		return Scope{}, Invalid("campaigns", "%d patterns are too many; at most %d can be given", len(patterns), MaxPatterns)
+	}
+	for _, p := range patterns {
+		begin := strings.TrimSuffix(p, "*")
+		switch err := checkStored("a campaign's id", begin); {
+		case p == "":
+			return Scope{}, Invalid("campaigns", "a pattern is empty; give the id of a campaign, or the beginning of ids with * behind it")
+		case strings.Contains(begin, "*"):
+			return Scope{}, Invalid("campaigns", "%q has a * before its end; a * can only be the last character", p)
+		case err != nil:
+			return Scope{}, Invalid("campaigns", "%q can match no campaign: %v", p, err)
+		}
+	}
+	return scopeOf(slices.Clone(patterns)), nil
+}
+
+func scopeOf(patterns []string) Scope {
+	if len(patterns) == 0 || slices.Contains(patterns, "*") {
+		return Scope{}
+	}
+	slices.Sort(patterns)
+	return Scope{slices.Compact(patterns)}
+}
+
+// Every reports whether the scope is every campaign.
+func (s Scope) Every() bool { return len(s.patterns) == 0 }
+
+// Includes reports whether a campaign is in the scope.
+func (s Scope) Includes(id string) bool {
+	return s.Every() || slices.ContainsFunc(s.patterns, func(p string) bool {
+		begin, open := strings.CutSuffix(p, "*")
+		return id == begin || open && strings.HasPrefix(id, begin)
+	})
+}
+
+// Patterns is what ParseScope reads the scope from: * alone for every campaign.
+func (s Scope) Patterns() []string {
+	if s.Every() {
+		return []string{"*"}
+	}
+	return slices.Clone(s.patterns)
+}
+
+// Together is what is in any of some scopes, and every campaign for none.
+func Together(scopes ...Scope) Scope {
+	var patterns []string
+	for _, s := range scopes {
+		patterns = append(patterns, s.Patterns()...)
+	}
+	return scopeOf(patterns)
+}
+
+// String lists the patterns for a reader.
+func (s Scope) String() string { return strings.Join(s.Patterns(), ", ") }
+
+// MarshalJSON writes the patterns as an array.
+func (s Scope) MarshalJSON() ([]byte, error) { return json.Marshal(s.Patterns()) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Scope) UnmarshalJSON(text []byte) error {
+	var patterns []string
+	err := json.Unmarshal(text, &patterns)
+	*s = scopeOf(patterns)
+	return err
+}
