@@ -222,8 +222,8 @@ func TestBrowser_copyButtons(t *testing.T) {
 	b.click("#live .twins summary")
 	const box = "#live .twins .copyable:nth-of-type(2)"
 	command := value[string](b, `document.querySelector(`+js(box+" pre")+`).textContent`)
-	if want := `outboxweb requeue --reason 'why' -- 'it'\''s' 2`; command != want {
-		t.Errorf("the command is %s, want %s", command, want)
+	if want := ` requeue --reason 'why' -- 'it'\''s' 2`; !strings.HasPrefix(command, "outboxweb --journal-db=") || !strings.HasSuffix(command, want) {
+		t.Errorf("the command is %s, want one of these databases that ends in %s", command, want)
 	}
 	b.click(box + " .copy")
 	b.await("it is said", saying("#copied", "Copied the command.")+` && document.querySelector("#copied").getAttribute("role") === "status"`)
