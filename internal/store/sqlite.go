@@ -112,7 +112,7 @@ const beginReading = "begin"
 // wrong path is one clear sentence and not the driver's.
 func prepareFile(name, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
-		return outbox.Setup("cannot create the directory of the %s database %s: %v", name, path, reason(err))
+		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with --%[1]s-db", name, path, reason(err))
 	}
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)
