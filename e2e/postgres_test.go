@@ -249,15 +249,16 @@ func tellAll(t *testing.T, d databases) string {
 	say("", "check")
 	say("", "gaps")
 	servers[0].post(t, http.StatusOK, "/api/v1/campaigns/poisoned/pause", map[string]any{"reason": "for the test"})
-	change(t, d.journal(), "delete from projection_apply_outbox where campaign_id = 'poisoned' and seq = 3")
-	say("", "gaps", "--json")
-	say("", "check")
-	say("", "gaps", "--repair", "--reason", "rows were lost")
-	say("", "gaps")
+	// Their self-check may repair at any moment what is broken here.
 	for _, s := range servers {
 		if code := s.stop(t); code != 0 {
 			t.Errorf("a server ended with exit code %d", code)
 		}
 	}
+	change(t, d.journal(), "delete from projection_apply_outbox where campaign_id = 'poisoned' and seq = 3")
+	say("", "gaps", "--json")
+	say("", "check")
+	say("", "gaps", "--repair", "--reason", "rows were lost")
+	say("", "gaps")
 	return said.String()
 }
