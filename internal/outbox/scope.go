@@ -53,6 +53,9 @@ func (s Scope) Includes(id string) bool {
 	})
 }
 
+// Equal reports whether the patterns are the same.
+func (s Scope) Equal(o Scope) bool { return slices.Equal(s.patterns, o.patterns) }
+
 // Patterns is what ParseScope reads the scope from: * alone for every campaign.
 func (s Scope) Patterns() []string {
 	if s.Every() {
