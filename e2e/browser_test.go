@@ -329,9 +329,20 @@ func (b *tab) lookUntil(what, condition string) {
 
 func (b *tab) lookAgain() {
 	b.t.Helper()
+	b.clickAway(".looked a")
+}
+
+// clickAway clicks what leads to a page, and waits for that page where no script
+// puts it into this one: whoever clicks on before it has come calls it off.
+func (b *tab) clickAway(selector string) {
+	b.t.Helper()
+	if b.scripts {
+		b.click(selector)
+		return
+	}
 	const loaded = `performance.timeOrigin`
 	before := value[float64](b, loaded)
-	b.click(".looked a")
+	b.click(selector)
 	b.await("the page is read again", loaded+` !== `+js(before)+` && document.readyState === "complete"`)
 }
 
