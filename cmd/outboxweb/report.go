@@ -162,6 +162,9 @@ func workerLine(s outbox.Summary) string {
 	if !s.Worker.Running {
 		return "none is running, " + seen
 	}
+	if !s.Worker.Campaigns.Every() {
+		seen += ", serving only campaigns that match " + s.Worker.Campaigns.String()
+	}
 	return fmt.Sprintf("running, %s, %.0f applied/s, %.0f failed/s", seen, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
 }
 

@@ -134,10 +134,10 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	case HoldDiverged:
 		return c.whyDiverged()
 	case HoldDead:
-		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended",
-			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()))
+		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended%s",
+			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()), c.heldBesides(now, around))
 	case HoldPaused:
-		return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
+		return c.whyPaused(now)
 	case HoldEmpty:
 		return c.whyEmpty(around.Mode)
 	}
@@ -154,7 +154,7 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return "The mode is shadow_only: rows are rehearsed and never applied"
 	}
 	if hold == HoldUnserved {
-		return fmt.Sprintf("No running instance serves it: they serve only campaigns that match %s", around.Worker.Campaigns)
+		return around.Worker.whyUnserved()
 	}
 	if hold == HoldUnqueued {
 		return c.whyUnqueued(now)
@@ -163,6 +163,22 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
 	}
 	return c.whyReady(now, around.Worker)
+}
+
+func (c Campaign) whyPaused(now time.Time) string {
+	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
+}
+
+// heldBesides says what would still keep a campaign from being taken if its dead
+// head did not; empty when nothing would.
+func (c Campaign) heldBesides(now time.Time, around Surroundings) string {
+	switch {
+	case c.Paused != nil:
+		return ". " + c.whyPaused(now)
+	case !around.Worker.serves(c.CampaignID):
+		return ". " + around.Worker.whyUnserved()
+	}
+	return ""
 }
 
 func (c Campaign) whyDiverged() string {
@@ -210,7 +226,7 @@ func deadSince(t, now time.Time) string {
 	if t.IsZero() {
 		return "is dead"
 	}
-	return "has been dead for " + Age(now.Sub(t)) + ", since its last attempt,"
+	return "has been dead for " + Age(now.Sub(t))
 }
 
 func rowsWait(n int64) string {

@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Summary is the state of the whole system at one moment.
 type Summary struct {
@@ -111,6 +114,10 @@ type WorkerSummary struct {
 	Applied   int64 `json:"applied_total"`
 	Failed    int64 `json:"failed_total"`
 	Fenced    int64 `json:"fenced_total"`
+}
+
+func (w *WorkerSummary) whyUnserved() string {
+	return fmt.Sprintf("No running instance serves it: they serve only campaigns that match %s", w.Campaigns)
 }
 
 // serves reports whether a running instance serves the campaign, or nobody knows.

@@ -29,7 +29,7 @@ func attemptLine(a outbox.Attempt) string {
 }
 
 // whyNoAct says why nothing can be done about a row by hand.
-func whyNoAct(d outbox.RowDetail) string {
+func whyNoAct(p Page, d outbox.RowDetail) string {
 	r, c := d.Row, d.Campaign
 	switch {
 	case r.Status == outbox.Processing:
@@ -40,6 +40,8 @@ func whyNoAct(d outbox.RowDetail) string {
 		return "It is skipped and needs no help: the next free worker passes over it."
 	case r.Status == outbox.Pending && c.Paused != nil:
 		return "Its campaign is paused; resume it there."
+	case r.Status == outbox.Pending && c.Explain(p.Now, p.Around).Hold == outbox.HoldUnserved:
+		return "It is due, but no running instance serves its campaign."
 	case r.Status == outbox.Pending:
 		return "It is due and needs no help: the next free worker takes it."
 	}
