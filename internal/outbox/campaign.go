@@ -97,6 +97,10 @@ func (c Campaign) State() State {
 	}
 }
 
+// In reports whether the campaign belongs to the list of a state: a paused one to
+// that of StatePaused even when something worse is its state.
+func (c Campaign) In(s State) bool { return c.State() == s || s == StatePaused && c.Paused != nil }
+
 // LagEvents is the number of events that are not applied yet.
 func (c Campaign) LagEvents() int64 { return max(0, c.HighWaterSeq-c.AppliedSeq) }
 

@@ -161,7 +161,7 @@ func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 	l.key = func(c outbox.Campaign) []any { return []any{number(c), c.CampaignID} }
 	l.name += towards(l.down)
 	if f.State != "" {
-		l.match = func(c outbox.Campaign) bool { return c.State() == f.State }
+		l.match = func(c outbox.Campaign) bool { return c.In(f.State) }
 	}
 	return l
 }
@@ -174,9 +174,9 @@ func ageOf(c outbox.Campaign) int64 {
 	return c.OldestEnqueuedAt.UnixMicro()
 }
 
-// The states are those of Campaign.State.
+// A campaign is in the list of a state as Campaign.In has it.
 const countCampaigns = `
-select count(*), coalesce(sum(case when ($1 = '' or $1 = case
+select count(*), coalesce(sum(case when ($1 = '' or $1 = 'paused' and paused_at is not null or $1 = case
     when diverged <> '' then 'diverged'
     when head_status = 'dead' then 'blocked'
     when paused_at is not null then 'paused'

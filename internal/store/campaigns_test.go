@@ -83,7 +83,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 			for _, q := range []string{"", "lag", "%", "'", "ü", "none", "1"} {
 				var want []outbox.Campaign
 				for _, c := range everything {
-					if (state == "" || c.State() == state) && strings.Contains(c.CampaignID, q) {
+					if (state == "" || c.In(state)) && strings.Contains(c.CampaignID, q) {
 						want = append(want, c)
 					}
 				}
@@ -95,6 +95,14 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+	if _, err := f.PauseCampaign(f.ctx, ana(""), "blocked-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
+		if got := f.visitCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
+			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
 		}
 	}
 	for _, state := range outbox.States {
