@@ -226,8 +226,8 @@ func TestProjectionIsFixed(t *testing.T) {
 				t.Errorf("projection %s is %+v, and its tables are those of another version", name, p)
 			}
 		}
-		if a := do(t, s, http.MethodGet, "/projections", nil); !strings.Contains(string(a.body), "another version") {
-			t.Error("the page does not say that tables were built by another version")
+		if a := do(t, s, http.MethodGet, "/projections", nil); !strings.Contains(string(a.body), "not built by this version") {
+			t.Error("the page does not say that rows were not built by this one")
 		}
 		out := mustCommand(t, d, nil, append([]string{"projections", "status"}, flags...)...)
 		if strings.Count(out, "another version") != 2 {

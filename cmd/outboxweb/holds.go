@@ -63,7 +63,7 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 	for _, p := range described {
 		built := "the loaded version"
 		if p.BuiltByOtherVersion {
-			built = "another version"
+			built = "not the loaded version"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, holdText(p.Paused), thousands(p.Quarantined), thousands(p.PausedCampaigns),
 			thousands(p.Behind), thousands(p.OpenFailures), built)

@@ -81,7 +81,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.get("/projections").want(t, 200, "It follows every campaign.", `action="/projections/campaigns/pause"`)
-	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No operator has acted here.").lacks(t, "built by another version")
+	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No operator has acted here.").lacks(t, "not built by this version")
 	s.get("/projections/nothing").want(t, 404)
 	s.quarantine()
 	s.get("/projections/campaigns?state=quarantined").want(t, 200, `data-testid="cursor-c-1"`, `href="/campaigns/c-1/events/2"`, "no &lt;seat&gt;")

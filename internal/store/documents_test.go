@@ -198,15 +198,15 @@ func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
 func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 5)
-	f.append("b", 2)
-	f.drain()
-	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
 	for _, p := range []store.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
 		if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	f.append("a", 5)
+	f.append("b", 2)
+	f.drain()
+	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
 	e, err := f.Event(f.ctx, "a", 4)
 	if err != nil {
 		t.Fatal(err)

@@ -67,8 +67,14 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 			}
 		}
 		built := p.Version
+		if first && !exist {
+			exist, err = t.one([]any{new(string)}, `select campaign_id from projection_watermarks where campaign_id > '' and applied_seq > 0 order by campaign_id limit 1`)
+			if err != nil {
+				return err
+			}
+		}
 		if exist && first {
-			built = "" // tables that somebody else made
+			built = "" // tables that somebody else made, or that lack the events before
 		}
 		_, err = t.exec(`
 insert into projection_versions (projection, version, built_version, installed_at)

@@ -284,6 +284,23 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	}
 }
 
+func TestInstallProjections_oneThatIsNewToAUsedJournalWasNotBuilt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.drain()
+	late := store.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
+	for range 2 {
+		if err := f.InstallProjections(f.ctx, []store.Projection{late}); err != nil {
+			t.Fatal(err)
+		}
+		described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
+		if err != nil || !described[0].BuiltByOtherVersion {
+			t.Errorf("it lacks an event and is described as %+v, %v", described, err)
+		}
+	}
+}
+
 func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 	t.Parallel()
 	f := open(t)
