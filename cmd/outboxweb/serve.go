@@ -78,6 +78,9 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if a.err == os.Stderr {
 		slog.SetDefault(a.logger()) // for what has none of its own, libraries that use the package log among it
 	}
+	if len(c.Campaigns) == 0 && a.sources["campaigns"] != fromDefault {
+		return usagef("--campaigns: no pattern is given; leave it out to serve every campaign")
+	}
 	if outbox.Mode(a.Mode) == outbox.ModeShadow && !c.scope.Every() {
 		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", outbox.ModeShadow)
 	}
@@ -123,7 +126,7 @@ func (c *serveCmd) announce(a *app, st *store.Store, addr net.Addr, publishers i
 	address := c.address(addr)
 	a.logger().Info("started", "version", version, "revision", revision(), "go", runtime.Version(), "pid", os.Getpid(), "listen", address, "base_path", c.BasePath,
 		"journal_db", withoutPassword(a.JournalDB), "projections_db", withoutPassword(a.ProjectionsDB), "mode", st.Mode(), "config", string(a.Config), "projections", strings.Join(a.ProjectionFiles, ", "),
-		"authentication", c.kind(), "read_only", c.ReadOnly, "worker", c.Worker, "publishers", publishers)
+		"authentication", c.kind(), "read_only", c.ReadOnly, "worker", c.Worker, "campaigns", c.scope.String(), "publishers", publishers)
 	if a.LogFormat == "json" { // logs of containers have both streams in one
 		a.loggerTo(a.out).Info("listening on " + address)
 		return
