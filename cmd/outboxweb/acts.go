@@ -167,7 +167,7 @@ func (c *retryCmd) many(ctx context.Context, a *app, st *store.Store) error {
 	if c.JSON {
 		return a.printJSON(done)
 	}
-	fmt.Fprintf(a.out, "%s failed rows are due now\n", thousands(done.Retried))
+	fmt.Fprintf(a.out, "%s due now\n", outbox.Count(done.Retried, "failed row is", "failed rows are"))
 	return nil
 }
 

@@ -32,7 +32,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	const says = "Since the last failure projection campaigns changed (v1, now v2) and the build did not"
 	s.get("/failures").want(t, 200, says)
 	s.get("/rows/c-1/1").want(t, 200, "It could never succeed with the version of projection campaigns that it failed in, and that has changed since.")
-	s.get("/").want(t, 200, "a retry can help")
+	s.get("/").want(t, 200, "a retry may help")
 	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }
 

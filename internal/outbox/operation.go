@@ -223,7 +223,7 @@ func (d OperationDetail) Describe(working bool) string {
 		return "No worker is running, so nothing moves; start one, or cancel"
 	case len(d.Watched) > 0:
 		w := d.Watched[0]
-		return fmt.Sprintf("In %s, waiting for %d rows; event %d of campaign %s: %s", d.Phase(), t.Requeued, w.Seq, w.CampaignID, w.Why)
+		return fmt.Sprintf("In %s, waiting for %s; event %d of campaign %s: %s", d.Phase(), Count(t.Requeued, "row", "rows"), w.Seq, w.CampaignID, w.Why)
 	default:
 		return fmt.Sprintf("In %s; the next rows are about to be requeued", d.Phase())
 	}

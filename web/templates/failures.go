@@ -44,7 +44,7 @@ func verdictWord(g outbox.ErrorGroup, now outbox.Running) string {
 	case outbox.HopeNone:
 		return "a retry will not help"
 	case outbox.HopeSome:
-		return "a retry can help"
+		return "a retry may help"
 	default:
 		return ""
 	}

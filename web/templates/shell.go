@@ -85,7 +85,7 @@ func retryTwins(p Page, r outbox.Row) Twins {
 func deadLetterTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().DeadLetterRow(r.CampaignID, r.Seq), expectedOf(r)),
-		CLI:  "outboxweb dead-letter --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+		CLI:  p.program() + "dead-letter --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
