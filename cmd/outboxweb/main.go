@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/sqldb"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = errors.New("interrupted")
 	}
-	err = store.Forbidden(err)
+	err = sqldb.Forbidden(err)
 	if c.LogFormat == "json" {
 		a.logger().Error("failed", "error", err, "exit_code", exitCode(err))
 	} else {

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"runtime"
 
-	_ "modernc.org/sqlite" // for its version
+	"outboxweb/internal/sqldb"
+
+	_ "modernc.org/sqlite"
 
 	"outboxweb/internal/store"
 )
+
+// for its version
 
 // migrateCmd brings both databases to this program's version.
 type migrateCmd struct {
@@ -43,7 +47,7 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 }
 
 // steps are those still to come for a dry run, and otherwise all, applied.
-func (c *migrateCmd) steps(ctx context.Context, a *app) ([]store.Migration, error) {
+func (c *migrateCmd) steps(ctx context.Context, a *app) ([]sqldb.Migration, error) {
 	if c.DryRun {
 		return store.Plan(ctx, a.migratingOptions())
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/sqldb"
 )
 
 // settingsOf lists the flags of the command that runs with their values,
@@ -86,7 +86,7 @@ func (c *Common) flagsFromAnywhere() []string {
 		case inFile:
 			flags = append(flags, "--"+d.name+"=sqlite:"+absolutePath(path))
 		default:
-			flags = append(flags, "--"+d.name+"="+store.WithoutSecrets(d.url))
+			flags = append(flags, "--"+d.name+"="+sqldb.WithoutSecrets(d.url))
 		}
 	}
 	relative := func(of string) bool { return !strings.HasPrefix(of, "builtin:") && !filepath.IsAbs(of) }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -37,7 +36,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 
 // cost is what requests have cost since the process started.
 type cost struct {
-	store.Cost
+	outbox.Cost
 	requests, nanos atomic.Int64
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // Limits on what a request may carry, in bytes.
@@ -47,7 +46,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 		w.Header().Set("X-Request-Id", id)
 		a := &access{}
 		ctx := context.WithValue(outbox.WithRequestID(r.Context(), id), accessKey{}, a)
-		r = r.WithContext(store.WithCost(ctx, &s.cost.Cost))
+		r = r.WithContext(outbox.WithCost(ctx, &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {

@@ -75,8 +75,8 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 	old := false
 	err = s.journal.read(ctx, func(t *tx) error {
 		var id int64
-		if old, err = t.one([]any{&id}, selectOldAct, limit); err == nil && !old {
-			old, err = t.one([]any{&id}, selectOldTarget, int64(farFuture))
+		if old, err = t.One([]any{&id}, selectOldAct, limit); err == nil && !old {
+			old, err = t.One([]any{&id}, selectOldTarget, int64(farFuture))
 		}
 		return err
 	})
@@ -84,14 +84,14 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 		return false, wrapPrune(err)
 	}
 	err = s.journal.write(ctx, func(t *tx) error {
-		if _, err := t.exec(moveHorizon, limit); err != nil {
+		if _, err := t.Exec(moveHorizon, limit); err != nil {
 			return err
 		}
-		acts, err := t.exec(deleteActs, limit, pruneActs)
+		acts, err := t.Exec(deleteActs, limit, pruneActs)
 		if err != nil {
 			return err
 		}
-		targets, err := t.exec(deleteTargets, int64(farFuture), pruneActs)
+		targets, err := t.Exec(deleteTargets, int64(farFuture), pruneActs)
 		more = acts >= pruneActs || targets >= pruneActs
 		return err
 	})
@@ -110,7 +110,7 @@ func wrapPrune(err error) error {
 func (s *Store) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
 	var before int64
 	err := s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&before}, selectHorizon)
+		_, err := t.One([]any{&before}, selectHorizon)
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const insertTarget = `
@@ -19,16 +20,16 @@ func (t *tx) recordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
 	})
-	var b batch
+	var b sqldb.Batch
 	for first := 0; first < len(rows); {
 		last := first
 		for last+1 < len(rows) && rows[last+1].CampaignID == rows[first].CampaignID && rows[last+1].Seq == rows[last].Seq+1 {
 			last++
 		}
-		b.exec(nil, insertTarget, act, rows[first].CampaignID, rows[first].Seq, rows[last].Seq, now)
+		b.Exec(nil, insertTarget, act, rows[first].CampaignID, rows[first].Seq, rows[last].Seq, now)
 		first = last + 1
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("note what act %d touched: %w", act, err)
 	}
 	return nil
@@ -106,7 +107,7 @@ func (t *tx) lastActOn(target outbox.Target, now int64) string {
 func (t *tx) lastActBy(now int64, query string, args ...any) string {
 	var action, actor string
 	var when int64
-	if found, err := t.one([]any{&action, &actor, &when}, query, args...); err != nil || !found {
+	if found, err := t.One([]any{&action, &actor, &when}, query, args...); err != nil || !found {
 		return ""
 	}
 	return fmt.Sprintf("; last act: %s by %s %s ago", actWords(action), actor, outbox.Age(at(now).Sub(at(when))))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // act is one operator's act on its way through a transaction: what the audit
@@ -108,10 +109,10 @@ func (s *Store) requireReason(o outbox.Order, released int64) error {
 // lockKey lets acts under one idempotency key happen one after the other, where
 // transactions do not do so anyway.
 func (t *tx) lockKey(key string) error {
-	if key == "" || !t.database.dialect.several {
+	if key == "" {
 		return nil
 	}
-	return t.each(func(scanner) error { return nil }, `select pg_advisory_xact_lock($1, hashtext($2))`, 0x6f757463, t.database.schema+" "+key)
+	return t.Lock(lockKeys, key)
 }
 
 // repeatedAct reports whether the act was done before under the order's
@@ -124,7 +125,7 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	var auth outbox.Auth
 	var actor, campaign, stored, before, after string
 	var seq int64
-	found, err := t.one([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
+	found, err := t.One([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
 		`select actor, auth, action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
@@ -182,7 +183,7 @@ func (t *tx) record(a *act, result any, now int64) error {
 	}
 	o := a.order
 	var id int64
-	_, err := t.one([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
+	_, err := t.One([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
 		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.target))
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.action, err)
@@ -256,7 +257,7 @@ func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 // when there is none.
 func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) {
 	err = s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
+		_, err := t.One([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
 		return err
 	})
 	if err != nil {
@@ -364,7 +365,7 @@ func actList(f outbox.ActFilter) *list[outbox.Act] {
 	return l
 }
 
-func scanAct(rows scanner) (outbox.Act, error) {
+func scanAct(rows sqldb.Row) (outbox.Act, error) {
 	var a outbox.Act
 	var when int64
 	var before, after string

@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
 
@@ -79,7 +80,7 @@ func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	fresh := dbtest.Fresh(t)
 	all, err := store.Plan(t.Context(), optionsFor(fresh))
-	if err != nil || len(all) < 14 || all[0] != (store.Migration{Database: "journal", Version: 1, Name: "00001_engine.sql"}) || all[len(all)-1].Database != "projections" {
+	if err != nil || len(all) < 14 || all[0] != (sqldb.Migration{Database: "journal", Version: 1, Name: "00001_engine.sql"}) || all[len(all)-1].Database != "projections" {
 		t.Errorf("for databases that are missing: %+v, %v", all, err)
 	}
 	setup(t, asTheyAre(optionsFor(fresh)), "the journal database")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Append is a request to append events: all of them or none.
@@ -96,7 +97,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 		}
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, key: key, until: began.Add(lockWaitLimit), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {
@@ -235,7 +236,7 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	defer cancel()
 	err := s.commitTogether(ctx, calls)
 	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, errKeyTaken) {
+	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, sqldb.ErrKeyTaken) {
 		err = s.commitApart(ctx, calls)
 	}
 	for _, call := range calls {
@@ -262,9 +263,9 @@ func (s *Store) commitApart(ctx context.Context, calls []*appendCall) error {
 // beforehand, all in one order, so that two groups never wait for each other,
 // and saved once at the end.
 func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
-	begin := s.journal.beginAppend
+	begin := sqldb.BeginAppend
 	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
-		begin = s.journal.beginAppendAlone
+		begin = sqldb.BeginAppendAlone
 	}
 	return s.journal.writeFrom(ctx, begin, func(t *tx) error {
 		a := &appending{store: s, t: t, now: s.now()}
@@ -289,7 +290,7 @@ type appending struct {
 	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
 	added     []eventKey                 // what the call under way added to taken
 	judged    bool                       // the condition of the call under way, if it has one, holds
-	queue     batch
+	queue     sqldb.Batch
 }
 
 type eventKey struct{ campaign, eventID string }
@@ -323,7 +324,7 @@ func (a *appending) open(calls []*appendCall) error {
 	for id, row := range rows {
 		a.campaigns[id] = &appendTarget{row: row, stored: row.highWater}
 	}
-	if !a.store.journal.dialect.several {
+	if !a.t.Dialect().Pipelines {
 		return nil
 	}
 	return a.lookUp(calls)
@@ -331,21 +332,21 @@ func (a *appending) open(calls []*appendCall) error {
 
 func (a *appending) lookUp(calls []*appendCall) error {
 	a.taken = make(map[eventKey]*outbox.Event)
-	var b batch
+	var b sqldb.Batch
 	for _, call := range calls {
 		for i := range call.events {
 			e := &call.events[i]
 			if e.EventID == "" || a.campaigns[e.CampaignID].stored == 0 {
 				continue
 			}
-			b.each(func(row scanner) error {
+			b.Each(func(row sqldb.Row) error {
 				stored, err := scanEvent(row)
 				a.taken[eventKey{e.CampaignID, e.EventID}] = &stored
 				return err
 			}, selectEventByID, e.CampaignID, e.EventID)
 		}
 	}
-	if err := a.t.runAll(&b); err != nil {
+	if err := a.t.RunAll(&b); err != nil {
 		return fmt.Errorf("look for events that are there already: %w", err)
 	}
 	return nil
@@ -358,18 +359,18 @@ func (t *tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, er
 	if err != nil {
 		return nil, err
 	}
-	var missing batch
+	var missing sqldb.Batch
 	var made []string
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // in one order, so that nobody waits in a circle
 		if rows[id] == nil {
 			made = append(made, id)
-			missing.exec(nil, insertCampaign, id, now)
+			missing.Exec(nil, insertCampaign, id, now)
 		}
 	}
 	if len(made) == 0 {
 		return rows, nil
 	}
-	if err := t.runAll(&missing); err != nil {
+	if err := t.RunAll(&missing); err != nil {
 		return nil, fmt.Errorf("create campaigns: %w", err)
 	}
 	more, err := t.campaigns(made) // another append may have been faster
@@ -409,7 +410,7 @@ func (a *appending) callApart(call *appendCall) error {
 		id := call.events[i].CampaignID
 		before[id] = *a.campaigns[id].row
 	}
-	if _, err := a.t.exec("savepoint call"); err != nil {
+	if _, err := a.t.Exec("savepoint call"); err != nil {
 		return err
 	}
 	var refusal *outbox.Refusal
@@ -418,18 +419,18 @@ func (a *appending) callApart(call *appendCall) error {
 		call.err = a.flush()
 	}
 	if call.err != nil {
-		taken := errors.Is(call.err, errKeyTaken)
+		taken := errors.Is(call.err, sqldb.ErrKeyTaken)
 		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
-		a.queue = batch{}
+		a.queue = sqldb.Batch{}
 		for _, key := range a.added {
 			delete(a.taken, key)
 		}
 		for id, row := range before {
 			*a.campaigns[id].row = row
 		}
-		if _, err := a.t.exec("rollback to savepoint call"); err != nil {
+		if _, err := a.t.Exec("rollback to savepoint call"); err != nil {
 			return err
 		}
 		if taken {
@@ -438,7 +439,7 @@ func (a *appending) callApart(call *appendCall) error {
 			}
 		}
 	}
-	_, err := a.t.exec("release savepoint call")
+	_, err := a.t.Exec("release savepoint call")
 	return err
 }
 
@@ -450,7 +451,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 		id := call.events[i].CampaignID
 		var last int64
 		var hash string
-		if _, err := a.t.one([]any{&last, &hash}, selectLastEvent, id); err != nil {
+		if _, err := a.t.One([]any{&last, &hash}, selectLastEvent, id); err != nil {
 			return err
 		}
 		switch ends := a.campaigns[id].row.highWater; {
@@ -466,7 +467,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 
 // flush sends what is queued.
 func (a *appending) flush() error {
-	if err := a.t.runAll(&a.queue); err != nil {
+	if err := a.t.RunAll(&a.queue); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
 	return nil
@@ -477,7 +478,7 @@ func (a *appending) close() error {
 	for _, target := range a.campaigns {
 		a.save(target)
 	}
-	if err := a.t.finish(&a.queue); err != nil {
+	if err := a.t.Finish(&a.queue); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
 	return nil
@@ -527,7 +528,7 @@ func (a *appending) event(call *appendCall, i int) error {
 	result := &call.result[i]
 	*result = Appended{CampaignID: c.id, Seq: seq, EventID: e.EventID}
 	inserted := false
-	a.queue.each(func(row scanner) error {
+	a.queue.Each(func(row sqldb.Row) error {
 		inserted = true
 		return row.Scan(&result.Position)
 	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,
@@ -548,7 +549,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.id, seq)
 	}
 	if a.enqueues(c) {
-		a.queue.exec(nil, insertRow, c.id, seq, e.EventType, a.now)
+		a.queue.Exec(nil, insertRow, c.id, seq, e.EventType, a.now)
 	}
 	if a.taken != nil {
 		key := eventKey{e.CampaignID, e.EventID}
@@ -637,7 +638,7 @@ func (a *appending) save(target *appendTarget) {
 	added := c.highWater - target.stored
 	if added == 0 {
 		if c.highWater == 0 && c.diverged == "" {
-			a.queue.exec(nil, deleteEmptyCampaign, c.id)
+			a.queue.Exec(nil, deleteEmptyCampaign, c.id)
 		}
 		return
 	}
@@ -648,7 +649,7 @@ func (a *appending) save(target *appendTarget) {
 		first := target.stored + 1
 		if inline := !a.store.options.Mode.Enqueues(); inline && !c.head.Valid && c.leaseOwner == "" && c.diverged == "" && first > c.applied+1 {
 			first = c.applied + 1 // what requests have left unapplied is before these
-			a.queue.exec(nil, insertMissingRows, c.id, c.applied, a.now)
+			a.queue.Exec(nil, insertMissingRows, c.id, c.applied, a.now)
 		}
 		c.counts.Pending += c.highWater - first + 1
 		if !c.head.Valid {

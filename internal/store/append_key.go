@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // AppendKey lets an append be asked for again without being done again: for
@@ -87,7 +88,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	}
 	k := call.key
 	var request, campaign, outcome string
-	found, err := a.t.one([]any{&request, &campaign, &outcome}, selectAppendKey,
+	found, err := a.t.One([]any{&request, &campaign, &outcome}, selectAppendKey,
 		string(k.By.Auth), k.By.Name, k.Key, a.now-AppendKeyLife.Microseconds())
 	switch {
 	case err != nil || !found:
@@ -101,7 +102,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	}
 	call.result = nil
 	for _, run := range runs {
-		err := a.t.each(func(row scanner) error {
+		err := a.t.Each(func(row sqldb.Row) error {
 			one := Appended{CampaignID: campaign, Existed: run.Existed}
 			call.result = append(call.result, one)
 			last := &call.result[len(call.result)-1]
@@ -130,7 +131,7 @@ func (a *appending) keep(call *appendCall) error {
 		return fmt.Errorf("write what an append came to: %w", err)
 	}
 	k := call.key
-	a.queue.exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.events[0].CampaignID, string(outcome), a.now)
+	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.events[0].CampaignID, string(outcome), a.now)
 	return nil
 }
 
@@ -168,12 +169,12 @@ func (s *Store) PruneAppendKeys(ctx context.Context) (more bool, err error) {
 	old := false
 	err = s.journal.read(ctx, func(t *tx) error {
 		var at int64
-		old, err = t.one([]any{&at}, selectOldKey, limit)
+		old, err = t.One([]any{&at}, selectOldKey, limit)
 		return err
 	})
 	if err == nil && old {
 		err = s.journal.write(ctx, func(t *tx) error {
-			n, err := t.exec(deleteKeys, limit, pruneKeys)
+			n, err := t.Exec(deleteKeys, limit, pruneKeys)
 			more = n >= pruneKeys
 			return err
 		})

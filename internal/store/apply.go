@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 func (t *tx) auditOnly() (map[string]bool, error) {
@@ -49,7 +50,7 @@ type ApplyTx struct {
 	paused     []string // projections that are paused for all campaigns
 
 	gathering bool
-	queue     batch
+	queue     sqldb.Batch
 }
 
 func (s *Store) newApplyTx() *ApplyTx {
@@ -61,7 +62,7 @@ func (s *Store) newApplyTx() *ApplyTx {
 // projection is paused for all campaigns, nor resumed.
 func (s *Store) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.writeFrom(ctx, s.projections.beginApply, func(t *tx) error {
+	err := s.projections.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		return fn(a)
 	})
@@ -77,7 +78,7 @@ var errRehearsed = errors.New("rehearsed")
 // Rehearse is Apply that is always rolled back.
 func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.writeFrom(ctx, s.projections.beginApply, func(t *tx) error {
+	err := s.projections.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		if err := fn(a); err != nil {
 			return err
@@ -109,7 +110,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(campaigns))) // in one order, so that nobody waits in a circle
 	// Those that another transaction starts at the same moment are read last.
-	for _, query := range []string{selectWatermark + a.t.forUpdate, insertWatermark, selectWatermark + a.t.forUpdate} {
+	for _, query := range []string{selectWatermark + a.t.ForUpdate, insertWatermark, selectWatermark + a.t.ForUpdate} {
 		if err := a.readMarks(ids, query); err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 
 // readMarks runs the query for each campaign whose watermark is not known.
 func (a *ApplyTx) readMarks(ids []string, query string) error {
-	var b batch
+	var b sqldb.Batch
 	a.readPauses(&b)
 	for _, id := range ids {
 		if _, known := a.marks[id]; known {
@@ -129,19 +130,19 @@ func (a *ApplyTx) readMarks(ids []string, query string) error {
 		if query == insertWatermark {
 			args = append(args, a.now)
 		}
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			w, err := scanWatermark(row)
 			a.marks[id] = w
 			return err
 		}, query, args...)
 	}
-	if err := a.t.runAll(&b); err != nil {
+	if err := a.t.RunAll(&b); err != nil {
 		return fmt.Errorf("read watermarks: %w", err)
 	}
 	return nil
 }
 
-func scanWatermark(row scanner) (w Watermark, err error) {
+func scanWatermark(row sqldb.Row) (w Watermark, err error) {
 	err = row.Scan(&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside, &w.OpenFailures)
 	return w, err
 }
@@ -165,7 +166,7 @@ func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
 // Fence raises the campaign's fence to epoch, so that whoever holds a lower
 // one can no longer change its projections. A higher fence is outbox.ErrLeaseLost.
 func (a *ApplyTx) Fence(campaign string, epoch int64) error {
-	n, err := a.t.exec(`update projection_watermarks set fence_epoch = $2 where campaign_id = $1 and fence_epoch <= $2`, campaign, epoch)
+	n, err := a.t.Exec(`update projection_watermarks set fence_epoch = $2 where campaign_id = $1 and fence_epoch <= $2`, campaign, epoch)
 	if err == nil && n == 0 {
 		err = outbox.ErrLeaseLost
 	}
@@ -194,14 +195,14 @@ func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) e
 
 // do runs a statement, or lets it wait for the others that are gathered.
 func (a *ApplyTx) do(count func(int64) error, query string, args ...any) error {
-	if a.t.err != nil {
-		return a.t.err
+	if err := a.t.Err(); err != nil {
+		return err
 	}
 	if a.gathering {
-		a.queue.exec(count, query, args...)
+		a.queue.Exec(count, query, args...)
 		return nil
 	}
-	n, err := a.t.exec(query, args...)
+	n, err := a.t.Exec(query, args...)
 	if err == nil && count != nil {
 		err = count(n)
 	}
@@ -211,10 +212,10 @@ func (a *ApplyTx) do(count func(int64) error, query string, args ...any) error {
 // Exec runs one statement of a projection. ctx carries its deadline, if any; a
 // statement that was cut off is context.DeadlineExceeded.
 func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
-	if a.t.database.dialect.several {
+	if a.t.Dialect().Typed {
 		return a.do(nil, query, asTexts(args)...)
 	}
-	_, err := a.t.execContext(ctx, query, args...)
+	_, err := a.t.ExecContext(ctx, query, args...)
 	return err
 }
 
@@ -222,23 +223,23 @@ func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
 // Until then they report no errors. On SQLite it does nothing, and returns
 // false.
 func (a *ApplyTx) Gather() bool {
-	a.gathering = a.t.database.dialect.several
+	a.gathering = a.t.Dialect().Pipelines
 	return a.gathering
 }
 
 // Gathered is how many statements wait.
-func (a *ApplyTx) Gathered() int { return a.queue.len() }
+func (a *ApplyTx) Gathered() int { return a.queue.Len() }
 
 // Flush sends the statements that wait and returns how many of them took
 // effect; where it is not all, err is that of the next one. From then on
 // statements no longer wait.
 func (a *ApplyTx) Flush() (done int, err error) {
 	a.gathering = false
-	return a.t.run(&a.queue)
+	return a.t.Run(&a.queue)
 }
 
 // Forget drops the statements that wait.
-func (a *ApplyTx) Forget() { a.gathering, a.queue = false, batch{} }
+func (a *ApplyTx) Forget() { a.gathering, a.queue = false, sqldb.Batch{} }
 
 // Savepoint marks where RollbackTo returns to; Release forgets the mark. They
 // nest.
@@ -247,9 +248,9 @@ func (a *ApplyTx) Savepoint() error { return a.do(nil, "savepoint campaign") }
 // RollbackTo undoes everything since the innermost Savepoint, which stays. It
 // fails when the statement that failed took the transaction with it.
 func (a *ApplyTx) RollbackTo() error {
-	_, err := a.t.exec("rollback to savepoint campaign")
-	if err != nil && a.t.err == nil {
-		a.t.err = err
+	_, err := a.t.Exec("rollback to savepoint campaign")
+	if err != nil {
+		a.t.Fail(err)
 	}
 	return err
 }
@@ -284,22 +285,22 @@ func floatText(v float64) string {
 }
 
 // Lost reports whether the transaction can no longer be used.
-func (a *ApplyTx) Lost() bool { return a.t.err != nil }
+func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 
 // Watermarks reads the watermarks of several campaigns, in one snapshot.
 // Campaigns without one are left out.
 func (s *Store) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
 	err := s.projections.read(ctx, func(t *tx) error {
-		var b batch
+		var b sqldb.Batch
 		for _, id := range campaigns {
-			b.each(func(row scanner) error {
+			b.Each(func(row sqldb.Row) error {
 				w, err := scanWatermark(row)
 				marks[id] = w
 				return err
 			}, selectWatermark, id)
 		}
-		return t.runAll(&b)
+		return t.RunAll(&b)
 	})
 	return marks, err
 }

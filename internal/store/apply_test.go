@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -323,22 +322,6 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 	if err != nil || f.written() != 1 {
 		t.Errorf("a transaction that has begun was cut short: %v", err)
 	}
-}
-
-func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
-	defer cancel()
-	slow := `begin immediate; with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`
-	if dbtest.Postgres() {
-		slow = `begin; select pg_sleep(60)`
-	}
-	if err := f.BeginWith(ctx, slow); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
-	f.set("a", 1, 1)
-	f.beside().set("b", 1, 1)
 }
 
 func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {

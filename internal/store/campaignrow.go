@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // campaignRow is a row of campaigns as the store's own statements see it.
@@ -67,7 +68,7 @@ where campaign_id = $1`
 // It is false when there is none.
 func (t *tx) campaign(id string) (*campaignRow, bool, error) {
 	var c campaignRow
-	found, err := t.one(append(c.dest(), &c.span), selectCampaign+t.forUpdate, id)
+	found, err := t.One(append(c.dest(), &c.span), selectCampaign+t.ForUpdate, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("read campaign %q: %w", id, err)
 	}
@@ -80,15 +81,15 @@ func (t *tx) campaign(id string) (*campaignRow, bool, error) {
 // left out.
 func (t *tx) campaigns(ids []string) (map[string]*campaignRow, error) {
 	rows := make(map[string]*campaignRow, len(ids))
-	var b batch
+	var b sqldb.Batch
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			c := new(campaignRow)
 			rows[id] = c
 			return row.Scan(append(c.dest(), &c.span)...)
-		}, selectCampaign+t.forUpdate, id)
+		}, selectCampaign+t.ForUpdate, id)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("read campaigns: %w", err)
 	}
 	return rows, nil
@@ -129,11 +130,13 @@ set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_
 
 // saveInto adds the statement that writes the row to a batch, but for the span,
 // see saveAppliedInto.
-func (c *campaignRow) saveInto(b *batch, now int64) { b.exec(nil, updateCampaign, c.values(now)...) }
+func (c *campaignRow) saveInto(b *sqldb.Batch, now int64) {
+	b.Exec(nil, updateCampaign, c.values(now)...)
+}
 
 // saveAppliedInto is saveInto with the span: claims neither read nor write it.
-func (c *campaignRow) saveAppliedInto(b *batch, now int64) {
-	b.exec(nil, updateApplied, append(c.values(now), c.span)...)
+func (c *campaignRow) saveAppliedInto(b *sqldb.Batch, now int64) {
+	b.Exec(nil, updateApplied, append(c.values(now), c.span)...)
 }
 
 func (c *campaignRow) values(now int64) []any {
@@ -145,9 +148,9 @@ func (c *campaignRow) values(now int64) []any {
 }
 
 func (t *tx) save(c *campaignRow, now int64) error {
-	var b batch
+	var b sqldb.Batch
 	c.saveInto(&b, now)
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("update campaign %q: %w", c.id, err)
 	}
 	return nil
@@ -201,9 +204,9 @@ limit 1`
 // refreshHead reads the lowest row of the campaign, and when its oldest unapplied
 // event was appended, into c.
 func (t *tx) refreshHead(c *campaignRow) error {
-	var b batch
+	var b sqldb.Batch
 	c.headInto(&b, 0)
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read the head of campaign %q: %w", c.id, err)
 	}
 	return nil
@@ -211,13 +214,13 @@ func (t *tx) refreshHead(c *campaignRow) error {
 
 // headInto adds the query that refreshHead is to a batch. There is no row below
 // from: on PostgreSQL what was deleted there is still to be passed over.
-func (c *campaignRow) headInto(b *batch, from int64) {
+func (c *campaignRow) headInto(b *sqldb.Batch, from int64) {
 	c.head, c.headStatus, c.headNext, c.oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
 	switch next := c.applied + 1; {
 	case c.counts.Total() > 0:
-		b.each(func(row scanner) error { return row.Scan(&c.head, &c.headStatus, &c.headNext, &c.oldest) }, selectHead, c.id, from, next)
+		b.Each(func(row sqldb.Row) error { return row.Scan(&c.head, &c.headStatus, &c.headNext, &c.oldest) }, selectHead, c.id, from, next)
 	case next <= c.highWater:
-		b.each(func(row scanner) error { return row.Scan(&c.oldest) }, selectAppended, c.id, next)
+		b.Each(func(row sqldb.Row) error { return row.Scan(&c.oldest) }, selectAppended, c.id, next)
 	}
 }
 

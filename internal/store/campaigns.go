@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Campaign reads one campaign, its applied seq from the watermark itself. That of
@@ -126,7 +127,7 @@ limit $4`)
 )
 
 // scanFound reads a campaign with its foundColumn.
-func scanFound(row scanner) (c *campaignRow, drifted, unverifiable int64, err error) {
+func scanFound(row sqldb.Row) (c *campaignRow, drifted, unverifiable int64, err error) {
 	c = new(campaignRow)
 	var found int64
 	err = row.Scan(append(c.dest(), &found)...)
@@ -137,7 +138,7 @@ func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 	l := &list[outbox.Campaign]{
 		name: string(f.Sort), query: campaignsByID, args: []any{f.Q}, down: f.Reverse,
 		low: []any{int64(0), ""}, high: []any{int64(0), beyondTexts},
-		scan: func(rows scanner) (outbox.Campaign, error) {
+		scan: func(rows sqldb.Row) (outbox.Campaign, error) {
 			c, drifted, unverifiable, err := scanFound(rows)
 			view := c.view()
 			view.Drifted, view.Unverifiable = drifted, unverifiable
@@ -199,7 +200,7 @@ from (
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
 	blocked := []outbox.Blocked{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		err := t.each(func(rows scanner) error {
+		err := t.Each(func(rows sqldb.Row) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)
 			blocked = append(blocked, outbox.Blocked{Campaign: c.view()})
@@ -223,20 +224,20 @@ limit $2`, s.now(), pageLimit(limit, 200))
 
 // headErrors fills in what the heads failed with.
 func (t *tx) headErrors(blocked []outbox.Blocked) error {
-	var b batch
+	var b sqldb.Batch
 	for i := range blocked {
 		c := &blocked[i]
-		b.each(func(row scanner) error { return row.Scan(&c.Error, &c.Fingerprint) },
+		b.Each(func(row sqldb.Row) error { return row.Scan(&c.Error, &c.Fingerprint) },
 			`select last_error, fingerprint from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.CampaignID, c.HeadSeq)
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
 // Paused lists campaigns that operators stopped, the last first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	paused := []outbox.Campaign{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		return t.Each(func(rows sqldb.Row) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)
 			paused = append(paused, c.view())

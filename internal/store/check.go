@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // CheckReport is what Check found.
@@ -97,21 +98,10 @@ func (r *CheckReport) unreadable(about string, err error) {
 // checkPages lists the damaged pages of a database file. A server finds its own
 // when it reads them.
 func (d *database) checkPages(ctx context.Context, report *CheckReport) error {
-	if d.dialect.several {
-		return nil
-	}
-	var found []string
-	err := d.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
-			var lines string
-			err := row.Scan(&lines)
-			found = append(found, strings.Split(lines, "\n")...)
-			return err
-		}, `pragma quick_check(100)`)
-	})
+	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: "readable", Detail: fmt.Sprintf("the %s database: %s", d.name, line)})
+			report.Violations = append(report.Violations, outbox.Violation{Invariant: "readable", Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
 			if errors.Is(err, outbox.ErrDamaged) {
 				err = nil // it says where
 			}
@@ -231,7 +221,7 @@ order by projection`
 func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error {
 	var aside, open int64
 	err := s.projections.read(ctx, func(t *tx) error {
-		err := t.each(func(row scanner) error {
+		err := t.Each(func(row sqldb.Row) error {
 			var name, state string
 			var seq int64
 			err := row.Scan(&name, &seq, &state)
@@ -241,10 +231,10 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error 
 		if err != nil {
 			return err
 		}
-		if _, err := t.one([]any{&aside}, countSetAside, f.campaign); err != nil {
+		if _, err := t.One([]any{&aside}, countSetAside, f.campaign); err != nil {
 			return err
 		}
-		_, err = t.one([]any{&open}, countOpenOf, f.campaign)
+		_, err = t.One([]any{&open}, countOpenOf, f.campaign)
 		return err
 	})
 	if err != nil {
@@ -263,7 +253,7 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error 
 func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 	chain, position := "", int64(0)
 	times := recordings{finding: f, before: at(c.createdAt)}
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		e, err := scanEvent(rows)
 		if err != nil {
 			return err
@@ -363,14 +353,14 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 	var amiss []*campaignRow
 	seen := 0
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		return t.Each(func(rows sqldb.Row) error {
 			c, _, _, err := scanFound(rows)
 			if err != nil {
 				return err
 			}
 			at.lag, at.lagging, seen = c.applied-c.highWater, c.id, seen+1
 			if at.lag >= 0 {
-				return errEnough
+				return sqldb.ErrEnough
 			}
 			if s.amiss(c) {
 				amiss = append(amiss, c)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // clockSlack is how far the clocks of processes may be apart before check
@@ -60,7 +61,7 @@ func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error 
 	var counts campaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var r checkedRow
 		var err error
 		if r.Row, err = scanRow(rows, &r.epoch); err != nil {
@@ -167,7 +168,7 @@ order by o.seq`
 
 // checkRowEvents compares each row with its event.
 func (t *tx) checkRowEvents(f *finding) error {
-	return t.each(func(row scanner) error {
+	return t.Each(func(row sqldb.Row) error {
 		var seq, enqueued, event, recorded int64
 		var says, is string
 		if err := row.Scan(&seq, &says, &enqueued, &event, &is, &recorded); err != nil {
@@ -234,7 +235,7 @@ func (s *Store) CheckTables(ctx context.Context, tables []string, report *CheckR
 	for _, table := range tables {
 		var ids []string
 		err := s.projections.read(ctx, func(t *tx) error {
-			return t.each(func(row scanner) error {
+			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
 				ids = append(ids, id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // indexedTag is an entry of event_tags, but for its position and event type.
@@ -82,7 +83,7 @@ where name = $1
 // returns the last event's position; -1 at the end.
 func (t *tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
 	var events []outbox.Event
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var e outbox.Event
 		var tags string
 		err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
@@ -103,16 +104,16 @@ func (t *tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
 		event *outbox.Event
 		found bool
 	}
-	var b batch
+	var b sqldb.Batch
 	var entries []*entry
 	for i := range events {
 		for tag := range indexedTags(events[i].Tags) {
 			e := &entry{indexedTag: tag, event: &events[i]}
 			entries = append(entries, e)
-			b.each(func(scanner) error { e.found = true; return nil }, selectIndexed, e.name, e.value, e.event.Position, e.event.EventType)
+			b.Each(func(sqldb.Row) error { e.found = true; return nil }, selectIndexed, e.name, e.value, e.event.Position, e.event.EventType)
 		}
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return err
 	}
 	report.Checked["tags"] += int64(len(entries))
@@ -172,7 +173,7 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEv
 
 // taggedEvents reads one page of entries, and their events.
 func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		e := new(taggedEvent)
 		entries = append(entries, e)
 		return row.Scan(&e.name, &e.value, &e.position, &e.eventType)
@@ -180,15 +181,15 @@ func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error)
 	if err != nil {
 		return nil, err
 	}
-	var b batch
+	var b sqldb.Batch
 	for _, entry := range entries {
 		e := &entry.event
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			var tags string
 			err := row.Scan(&e.CampaignID, &e.Seq, &e.EventType, &tags)
 			e.Tags = rawObject(tags)
 			return err
 		}, selectTagsAt, entry.position)
 	}
-	return entries, t.runAll(&b)
+	return entries, t.RunAll(&b)
 }

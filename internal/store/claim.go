@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Worker names who claims, fails and settles, for leases and histories.
@@ -124,7 +125,7 @@ where due_at <= $1
 // error. Claims beside an error may be held or not, since the answer to the
 // commit was lost: the caller settles them with nothing applied.
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
-	if !s.journal.dialect.several {
+	if s.journal.Dialect.OneWriter {
 		// Looking first costs an idle worker no write lock.
 		if wait, any, err := s.UntilDue(ctx, w.Serves); err != nil || !any || wait > 0 {
 			return nil, err
@@ -147,7 +148,7 @@ func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 	}
 	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *tx, now int64) (due []*campaignRow, err error) {
 		served, args := serving(w.Serves, now)
-		err = t.each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.skipLocked, args...)
+		err = t.Each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
 		return due, err
 	})
 }
@@ -157,7 +158,7 @@ func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, e
 	served, args := serving(scope, s.now())
 	err = s.journal.read(ctx, func(t *tx) error {
 		var id string
-		due, err = t.one([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
+		due, err = t.One([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 		return err
 	})
 	if err != nil {
@@ -166,8 +167,8 @@ func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, e
 	return due, nil
 }
 
-func collectCampaigns(into *[]*campaignRow) func(scanner) error {
-	return func(row scanner) error {
+func collectCampaigns(into *[]*campaignRow) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		c := new(campaignRow)
 		*into = append(*into, c)
 		return row.Scan(c.dest()...)
@@ -201,7 +202,7 @@ func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration
 	var due sql.NullInt64
 	served, args := serving(scope)
 	err := s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
+		_, err := t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
 		return err
 	})
 	if err != nil {
@@ -214,15 +215,24 @@ func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration
 // many others are due.
 func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
+// claimStep is how many due campaigns a claim reads at first: as many as can be in
+// a wave, or few where reading them locks them.
+func (t *tx) claimStep() int {
+	if t.Dialect().OneWriter {
+		return waveCampaigns
+	}
+	return WaveShares
+}
+
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads,
 // and with that locks, few at first and more as long as they are small.
 func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*campaignRow, error) {
 	var due []*campaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
-	for step := t.database.dialect.claimStep; filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
+	for step := t.claimStep(); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
 		want, seen := min(step, waveCampaigns-len(due)), 0
 		served, args := serving(scope, now, want, lastDue, lastID)
-		err := t.each(func(row scanner) error {
+		err := t.Each(func(row sqldb.Row) error {
 			c := new(campaignRow)
 			if err := row.Scan(c.dest()...); err != nil {
 				return err
@@ -234,10 +244,10 @@ func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 			}
 			due = append(due, c)
 			if filled += min(c.counts.Total(), int64(leastShare(limits.Rows))); filled >= int64(limits.Rows) {
-				return errEnough
+				return sqldb.ErrEnough
 			}
 			return nil
-		}, selectDue+served+dueFirst+t.skipLocked, args...)
+		}, selectDue+served+dueFirst+t.SkipLocked, args...)
 		if err != nil || seen < want {
 			return due, err
 		}
@@ -250,7 +260,7 @@ func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 func (t *tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*campaignRow, err error) {
 	var ids []string
 	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		var id string
 		err := row.Scan(&id)
 		if !limits.Except[id] {
@@ -286,7 +296,7 @@ type taking struct {
 // head that died with its worker, are left out.
 func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
-	var marks batch
+	var marks sqldb.Batch
 	left := int64(limits.Rows)
 	share := int64(max(leastShare(limits.Rows), limits.Rows/len(due)))
 	for _, c := range due {
@@ -306,11 +316,11 @@ func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 			continue
 		}
 		k := newTaking(c, min(share, left))
-		marks.exec(into(&k.marked), markRows, c.id, k.claim.First, k.claim.Last, k.claim.Epoch, now)
+		marks.Exec(sqldb.Into(&k.marked), markRows, c.id, k.claim.First, k.claim.Last, k.claim.Epoch, now)
 		taken = append(taken, k)
 		left -= k.want
 	}
-	if done, err := t.run(&marks); err != nil {
+	if done, err := t.Run(&marks); err != nil {
 		return nil, &CampaignError{taken[min(done, len(taken)-1)].c.id, fmt.Errorf("mark rows: %w", err)}
 	}
 	return taken, nil
@@ -334,7 +344,7 @@ func (k *taking) retried() bool { return k.c.headStatus.String == string(outbox.
 // brings their counts up to that.
 func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
 	var claims []Claim
-	var saves batch
+	var saves sqldb.Batch
 	for _, k := range taken {
 		c := k.c
 		if err := t.settleMarks(k, now); err != nil {
@@ -351,7 +361,7 @@ func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 		c.saveInto(&saves, now)
 		claims = append(claims, k.claim)
 	}
-	if err := t.finish(&saves); err != nil {
+	if err := t.Finish(&saves); err != nil {
 		return claims, fmt.Errorf("lease campaigns: %w", err)
 	}
 	return claims, nil
@@ -395,13 +405,13 @@ func (t *tx) settleMarks(k *taking, now int64) (err error) {
 	// last failure and not since its append.
 	if k.retried() || c.crashes > 0 || c.headNext != c.oldest {
 		var last string
-		if _, err := t.one([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
+		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
 			return err
 		}
 		claim.Slow = strings.HasPrefix(last, CutOff)
 	}
 	if claim.Counted {
-		if _, err := t.exec(countAttempt, c.id, claim.First, 1); err != nil {
+		if _, err := t.Exec(countAttempt, c.id, claim.First, 1); err != nil {
 			return err
 		}
 	}
@@ -430,7 +440,7 @@ where campaign_id = $1
 // length of the run that stays marked.
 func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var seq, epoch int64
 		var status string
 		if err := rows.Scan(&seq, &status, &epoch); err != nil {
@@ -445,7 +455,7 @@ func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 		return 0, err
 	}
 	claim.Last = next - 1
-	_, err = t.exec(unmarkRows, c.id, next, last, claim.Epoch, now)
+	_, err = t.Exec(unmarkRows, c.id, next, last, claim.Epoch, now)
 	return next - claim.First, err
 }
 
@@ -459,7 +469,7 @@ func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 		counted := c.suspected()
 		c.crashes++
 		c.suspect = max(c.suspect, c.head.Int64+held-1)
-		if _, err := t.exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now); err != nil {
+		if _, err := t.Exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now); err != nil {
 			return fmt.Errorf("take over rows of campaign %q: %w", c.id, err)
 		}
 		c.counts.Pending, c.counts.Processing = c.counts.Pending+held, 0
@@ -481,7 +491,7 @@ func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 // recordCrash writes down that applying the head took its process down, unless
 // the event was applied before the process died.
 func (s *Store) recordCrash(t *tx, c *campaignRow, w Worker, now int64) error {
-	mark, err := s.watermarkOf(background, c.id)
+	mark, err := s.watermarkOf(context.Background(), c.id)
 	if err != nil || mark.AppliedSeq >= c.head.Int64 {
 		return err
 	}
@@ -524,16 +534,16 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	err = s.journal.write(ctx, func(t *tx) error {
 		lost = nil
 		expires := s.now() + lease.Microseconds()
-		var b batch
+		var b sqldb.Batch
 		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
-			b.exec(func(n int64) error {
+			b.Exec(func(n int64) error {
 				if n == 0 {
 					lost = append(lost, c.CampaignID)
 				}
 				return nil
 			}, renewLease, c.CampaignID, w.ID, c.Epoch, expires)
 		}
-		return t.runAll(&b)
+		return t.RunAll(&b)
 	})
 	return lost, err
 }
@@ -556,7 +566,7 @@ where campaign_id in (
 // all. Should the worker live after all, its epoch keeps it from doing harm.
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.exec(endLeases+t.forUpdate+")", s.now(), owner)
+		_, err := t.Exec(endLeases+t.ForUpdate+")", s.now(), owner)
 		return err
 	})
 	if err != nil {

@@ -125,12 +125,12 @@ func (s *Store) shortenWaits(ctx context.Context) error {
 		ends, found := now+of.longest.Microseconds(), false
 		err := s.journal.read(ctx, func(t *tx) (err error) {
 			var one string
-			found, err = t.one([]any{&one}, of.query, ends+clockTolerance)
+			found, err = t.One([]any{&one}, of.query, ends+clockTolerance)
 			return err
 		})
 		if err == nil && found {
 			err = s.journal.write(ctx, func(t *tx) error {
-				_, err := t.exec(of.shorten, ends+clockTolerance, ends)
+				_, err := t.Exec(of.shorten, ends+clockTolerance, ends)
 				return err
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // What a search for events in the way may cost, since appends wait for it: an
@@ -269,13 +270,13 @@ func (s *search) lastSeqBefore(campaign string) (int64, error) {
 		return 0, nil
 	}
 	var last, position int64
-	_, err := s.t.one([]any{&last}, `select coalesce(max(seq), 0) from events where campaign_id = $1`, campaign)
+	_, err := s.t.One([]any{&last}, `select coalesce(max(seq), 0) from events where campaign_id = $1`, campaign)
 	if err != nil {
 		return 0, fmt.Errorf("read where campaign %q ends: %w", campaign, err)
 	}
 	return int64(sort.Search(int(last), func(i int) bool {
 		if err == nil {
-			_, err = s.t.one([]any{&position}, `select position from events where campaign_id = $1 and seq = $2`, campaign, i+1)
+			_, err = s.t.One([]any{&position}, `select position from events where campaign_id = $1 and seq = $2`, campaign, i+1)
 		}
 		return position > s.after
 	})), err
@@ -285,7 +286,7 @@ func (s *search) lastSeqBefore(campaign string) (int64, error) {
 func (s *search) length(way []walk, most int64) (sum int64, err error) {
 	for _, w := range way {
 		var n int64
-		if _, err := s.t.one([]any{&n}, w.count, append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
+		if _, err := s.t.One([]any{&n}, w.count, append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
 			return 0, fmt.Errorf("count events that may be in the way: %w", err)
 		}
 		if sum += n; sum >= most {
@@ -307,7 +308,7 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 	types := item.Types()
 	for limit := firstEntries; ; limit = min(2*limit, mostEntries) {
 		var page []entry
-		err := s.t.each(func(row scanner) error {
+		err := s.t.Each(func(row sqldb.Row) error {
 			var e entry
 			err := row.Scan(&e.at, &e.position, &e.eventType)
 			page = append(page, e)
@@ -337,12 +338,12 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 // item. That is then the one in the way.
 func (s *search) verify(positions []int64, number int, item *outbox.ConditionItem) (bool, error) {
 	for some := range slices.Chunk(positions, firstEntries) {
-		var b batch
+		var b sqldb.Batch
 		var events []outbox.Event
 		for _, position := range some {
-			b.each(collectEvents(&events), selectEnvelope, position)
+			b.Each(collectEvents(&events), selectEnvelope, position)
 		}
-		if err := s.t.runAll(&b); err != nil {
+		if err := s.t.RunAll(&b); err != nil {
 			return false, fmt.Errorf("read events that may be in the way: %w", err)
 		}
 		for i := range events {

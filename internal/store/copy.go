@@ -2,25 +2,22 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
-// temporary is the schema of a Scratch on PostgreSQL.
-const temporary = "pg_temp"
-
 // source calls scan for every row of a query's answer.
-type source func(scan func(scanner) error, query string, args []any) error
+type source func(scan func(sqldb.Row) error, query string, args ...any) error
 
 // LoadLive copies the live rows of a campaign in tables of the Scratch, which
 // must hold none of it, and tells where the watermark and the projections stood
 // at that moment. It fires no triggers.
 func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Stand, err error) {
-	if c.store.projections.dialect.several {
+	if c.store.projections.Dialect.TempTables {
 		w, stands, err = c.loadLivePostgres(ctx, campaign, tables)
 	} else {
 		w, stands, err = c.loadLiveSQLite(ctx, campaign, tables)
@@ -43,10 +40,10 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	if stands, err = live.Stands(ctx, campaign); err != nil {
 		return w, nil, err
 	}
-	rows := func(scan func(scanner) error, query string, args []any) error {
+	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
 		return live.each(ctx, scan, query, args...)
 	}
-	err = c.within("begin", func(t *tx) error {
+	err = c.within(sqldb.BeginPlain, func(t *tx) error {
 		return t.quietly(ctx, "", tables, func() error {
 			for _, table := range tables {
 				columns, err := c.columnsOf(table)
@@ -71,19 +68,18 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 }
 
 func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
-	begin := "begin isolation level repeatable read" + script("set local", []setting{{"statement_timeout", readLimit}})
-	err = c.within(begin, func(t *tx) error {
+	err = c.within(sqldb.BeginCopy, func(t *tx) error {
 		stands = make(map[string]Stand)
-		var b batch
-		b.each(func(row scanner) (err error) {
+		var b sqldb.Batch
+		b.Each(func(row sqldb.Row) (err error) {
 			w, err = scanWatermark(row)
 			return err
 		}, selectWatermark, campaign)
-		b.each(collectStands(stands), selectStands, campaign)
-		if err := t.runAll(&b); err != nil {
+		b.Each(collectStands(stands), selectStands, campaign)
+		if err := t.RunAll(&b); err != nil {
 			return err
 		}
-		return t.quietly(ctx, temporary, tables, func() error {
+		return t.quietly(ctx, sqldb.Temporary, tables, func() error {
 			for _, table := range tables {
 				if err := ctx.Err(); err != nil {
 					return err
@@ -95,7 +91,7 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 				if err != nil {
 					return err
 				}
-				if _, err := c.transfer(t, t.database.schema, temporary, table, campaign); err != nil {
+				if _, err := c.transfer(t, t.Schema(), sqldb.Temporary, table, campaign); err != nil {
 					return err
 				}
 			}
@@ -114,7 +110,7 @@ func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, erro
 		return 0, err
 	}
 	names := quoteNames(c.columns[table])
-	return t.exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1 order by "+quoteNames(key), campaign)
+	return t.Exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1 order by "+quoteNames(key), campaign)
 }
 
 // Rows travel to SQLite as many at a time as have so many values.
@@ -138,12 +134,12 @@ func (t *tx) stream(ctx context.Context, from source, table string, columns []st
 	}
 	many := insert + tuples(at, width)
 	flush := func(query string) error {
-		_, err := t.exec(query, values...)
+		_, err := t.Exec(query, values...)
 		clear(values)
 		values = values[:0]
 		return err
 	}
-	err = from(func(s scanner) error {
+	err = from(func(s sqldb.Row) error {
 		if err := s.Scan(dest...); err != nil {
 			return err
 		}
@@ -155,11 +151,7 @@ func (t *tx) stream(ctx context.Context, from source, table string, columns []st
 			return err
 		}
 		return flush(many)
-	}, query, []any{campaign})
-	var own ours
-	if errors.As(err, &own) {
-		err = own.error
-	}
+	}, query, campaign)
 	if err == nil && len(values) > 0 {
 		err = flush(insert + tuples(len(values)/width, width))
 	}
@@ -214,10 +206,10 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 		return known, nil
 	}
 	query, name := sqliteColumns, table
-	if c.store.projections.dialect.several {
-		query, name = postgresColumns, qualified(temporary, table)
+	if c.store.projections.Dialect.TempTables {
+		query, name = postgresColumns, qualified(sqldb.Temporary, table)
 	}
-	columns, err := columnsBy(c.link.each, query, name)
+	columns, err := columnsBy(c.Each, query, name)
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of table %q: %w", table, err)
 	}
@@ -242,7 +234,7 @@ func (c *Scratch) keyOf(table string) ([]string, error) {
 	if known := c.keys[table]; known != nil {
 		return known, nil
 	}
-	key, err := columnsBy(c.link.each, postgresKey, qualified(temporary, table))
+	key, err := columnsBy(c.Each, postgresKey, qualified(sqldb.Temporary, table))
 	if err != nil {
 		return nil, fmt.Errorf("read the key of table %q: %w", table, err)
 	}
@@ -254,12 +246,12 @@ func (c *Scratch) keyOf(table string) ([]string, error) {
 }
 
 func columnsBy(each source, query, table string) (columns []string, err error) {
-	err = each(func(row scanner) error {
+	err = each(func(row sqldb.Row) error {
 		var name string
 		err := row.Scan(&name)
 		columns = append(columns, name)
 		return err
-	}, query, []any{table})
+	}, query, table)
 	return columns, err
 }
 
@@ -267,11 +259,10 @@ func columnsBy(each source, query, table string) (columns []string, err error) {
 // version of the projection has made it.
 func (t *tx) fits(table string, columns []string) error {
 	query, name := sqliteColumns, table
-	if t.database.dialect.several {
-		query, name = postgresColumns, qualified(t.database.schema, table)
+	if t.Dialect().TempTables {
+		query, name = postgresColumns, qualified(t.Schema(), table)
 	}
-	each := func(scan func(scanner) error, query string, args []any) error { return t.each(scan, query, args...) }
-	live, err := columnsBy(each, query, name)
+	live, err := columnsBy(t.Each, query, name)
 	if err != nil {
 		return fmt.Errorf("read the columns of table %q: %w", table, err)
 	}

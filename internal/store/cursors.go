@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // SetAside lists the projections that do not follow the campaign's watermark:
@@ -42,7 +43,7 @@ where campaign_id = $1
 
 func (t *tx) setAside(campaign string) (map[string]int64, error) {
 	cursors := make(map[string]int64)
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var name string
 		var seq int64
 		err := rows.Scan(&name, &seq)
@@ -62,12 +63,12 @@ where paused_at is not null`
 
 // readPauses learns, once for each transaction, what is paused for all
 // campaigns. That cannot change before the transaction ends.
-func (a *ApplyTx) readPauses(b *batch) {
+func (a *ApplyTx) readPauses(b *sqldb.Batch) {
 	if a.pausesRead {
 		return
 	}
 	a.pausesRead = true
-	b.each(func(row scanner) error {
+	b.Each(func(row sqldb.Row) error {
 		var name string
 		err := row.Scan(&name)
 		a.paused = append(a.paused, name)
@@ -126,9 +127,9 @@ where projection_cursors.state = 'live'`
 // Quarantine sets a projection aside for the campaign of e, at the seq before
 // e, which it has failed at. The other projections go on.
 func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
-	n, err := a.t.exec(quarantineCursor, e.CampaignID, projection, e.Seq-1, a.now)
+	n, err := a.t.Exec(quarantineCursor, e.CampaignID, projection, e.Seq-1, a.now)
 	if err == nil {
-		_, err = a.t.exec(moreSetAside, e.CampaignID, n)
+		_, err = a.t.Exec(moreSetAside, e.CampaignID, n)
 	}
 	if err != nil {
 		return fmt.Errorf("set projection %q aside: %w", projection, err)
@@ -192,7 +193,7 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		if campaign == "" {
 			err = everywhere(h)
 		} else if _, err = t.existingCampaign(campaign); err == nil {
-			err = s.Apply(background, func(a *ApplyTx) error { return inOne(a, h) })
+			err = s.Apply(context.Background(), func(a *ApplyTx) error { return inOne(a, h) })
 		}
 		if err == nil && h.Behind > 0 {
 			err = s.catchUp(t, h)
@@ -210,7 +211,7 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 // before it, whatever their clocks said: each was tried before it.
 func (t *tx) sinceReplays(h *holding) error {
 	var last int64
-	_, err := t.one([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
+	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
 	h.now = max(h.now, last+1)
 	return err
 }
@@ -261,7 +262,7 @@ func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 	c.seq = c.mark.AppliedSeq
 	var by, reason string
 	var when sql.NullInt64
-	if _, err := a.t.one([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaign, projection); err != nil {
+	if _, err := a.t.One([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaign, projection); err != nil {
 		return c, err
 	}
 	c.pause = pauseOf(when, by, reason)
@@ -270,7 +271,7 @@ func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 	}
 	c.atLevel = c.seq == c.mark.AppliedSeq
 	versions := make(map[string]projectionVersion)
-	err = a.t.each(collectVersions(versions), selectVersions)
+	err = a.t.Each(collectVersions(versions), selectVersions)
 	c.forAll = versions[projection].pause
 	return c, err
 }
@@ -299,12 +300,12 @@ func (a *ApplyTx) pauseCursor(h *holding) error {
 	case c.state == outbox.CursorQuarantined:
 		return outbox.Conflict("projection %q is quarantined for campaign %q and is told no event; replay it once its failure is mended", h.Projection, h.CampaignID)
 	}
-	if _, err := a.t.exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.order.By.Name, h.now, h.order.Reason); err != nil {
+	if _, err := a.t.Exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.order.By.Name, h.now, h.order.Reason); err != nil {
 		return fmt.Errorf("pause projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
 	}
 	h.State, h.AppliedSeq = outbox.CursorPaused, c.seq
 	if c.state == outbox.CursorLive {
-		_, err = a.t.exec(moreSetAside, h.CampaignID, 1)
+		_, err = a.t.Exec(moreSetAside, h.CampaignID, 1)
 	}
 	return err
 }
@@ -329,11 +330,11 @@ func (a *ApplyTx) resumeCursor(h *holding) error {
 	if c.atLevel {
 		h.State, h.Behind = outbox.CursorLive, 0
 	}
-	if _, err := a.t.exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.now); err != nil {
+	if _, err := a.t.Exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.now); err != nil {
 		return fmt.Errorf("resume projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
 	}
 	if c.atLevel {
-		_, err = a.t.exec(moreSetAside, h.CampaignID, -1)
+		_, err = a.t.Exec(moreSetAside, h.CampaignID, -1)
 	}
 	return err
 }
@@ -348,13 +349,13 @@ where projection = $1
 // as they move, see Hold.
 func (s *Store) pauseEverywhere(h *holding) error {
 	h.State = outbox.CursorPaused
-	return s.projections.writeFrom(background, s.projections.beginPause, func(t *tx) error {
-		n, err := t.exec(pauseVersion, h.Projection, h.now, h.order.By.Name, h.order.Reason)
+	return s.projections.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+		n, err := t.Exec(pauseVersion, h.Projection, h.now, h.order.By.Name, h.order.Reason)
 		if err != nil || n > 0 {
 			return err
 		}
 		versions := make(map[string]projectionVersion)
-		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
 		}
 		if by := versions[h.Projection].pause; by != nil {
@@ -417,22 +418,22 @@ where projection = $1
 // the pause have set their cursors, and the order of locking does not matter.
 func (s *Store) resumeEverywhere(h *holding) error {
 	h.State = outbox.CursorLive
-	return s.projections.writeFrom(background, s.projections.beginPause, func(t *tx) error {
-		n, err := t.exec(resumeVersion, h.Projection)
+	return s.projections.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)
 		}
 		if err == nil {
-			_, err = t.exec(fewerSetAside, h.Projection)
+			_, err = t.Exec(fewerSetAside, h.Projection)
 		}
 		if err == nil {
-			_, err = t.exec(resumeCursors, h.Projection, h.now)
+			_, err = t.Exec(resumeCursors, h.Projection, h.now)
 		}
 		if err == nil {
-			_, err = t.exec(resumeBehind, h.Projection, h.now)
+			_, err = t.Exec(resumeBehind, h.Projection, h.now)
 		}
 		if err == nil {
-			_, err = t.one([]any{&h.Behind}, countBehind, h.Projection)
+			_, err = t.One([]any{&h.Behind}, countBehind, h.Projection)
 		}
 		if err != nil {
 			return fmt.Errorf("resume projection %q: %w", h.Projection, err)

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
 
 // scanCursor reads a cursor as it is stored. extra are the destinations of
 // columns behind cursorColumns.
-func scanCursor(row scanner, extra ...any) (outbox.Cursor, error) {
+func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	var c outbox.Cursor
 	var by, reason string
 	var paused, applied sql.NullInt64
@@ -79,20 +80,20 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]projectionVersion)
 	err = s.projections.read(ctx, func(t *tx) error {
-		var b batch
-		b.each(func(row scanner) (err error) {
+		var b sqldb.Batch
+		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = scanWatermark(row)
 			return err
 		}, selectWatermark, campaign)
-		b.each(func(row scanner) error { return row.Scan(&applied) }, selectLastApplied, campaign)
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error { return row.Scan(&applied) }, selectLastApplied, campaign)
+		b.Each(func(row sqldb.Row) error {
 			c, err := scanCursor(row)
 			stored[c.Projection] = c
 			return err
 		}, selectCursors, campaign)
-		b.each(collectFailures(failures), selectOpenFailures, campaign)
-		b.each(collectVersions(versions), selectVersions)
-		return t.runAll(&b)
+		b.Each(collectFailures(failures), selectOpenFailures, campaign)
+		b.Each(collectVersions(versions), selectVersions)
+		return t.RunAll(&b)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
@@ -145,7 +146,7 @@ limit 1`
 func (s *Store) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
 	err := s.projections.read(ctx, func(t *tx) (err error) {
-		held, err = t.one([]any{new(int64)}, anyHeld, campaign)
+		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
 	if err != nil || !held {
@@ -164,19 +165,19 @@ where campaign_id = $1
 // ageCursors fills in how old the first event is that each cursor lacks.
 // campaignOf names the campaign of each.
 func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
-	var b batch
+	var b sqldb.Batch
 	for i, c := range cursors {
 		if c.LagEvents == 0 {
 			continue
 		}
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			var recorded int64
 			err := row.Scan(&recorded)
 			c.LagSeconds = max(0, at(now).Sub(at(recorded)).Seconds())
 			return err
 		}, selectRecorded, campaignOf(i), c.AppliedSeq+1)
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
 func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
@@ -200,8 +201,8 @@ func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, ve
 }
 
 // collectFailures keeps the last failure of each projection.
-func collectFailures(into map[string]*outbox.CursorFailure) func(scanner) error {
-	return func(row scanner) error {
+func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var name string
 		var last int64
 		f := new(outbox.CursorFailure)
@@ -249,7 +250,7 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 			return err
 		}
 		told(&page)
-		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
 		}
 		return t.failuresOf(f.Projection, page.Items)
@@ -263,7 +264,7 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 	return page, nil
 }
 
-func scanCampaignCursor(row scanner) (c outbox.CampaignCursor, err error) {
+func scanCampaignCursor(row sqldb.Row) (c outbox.CampaignCursor, err error) {
 	c.Cursor, err = scanCursor(row, &c.CampaignID)
 	return c, err
 }
@@ -287,35 +288,35 @@ order by seq desc`
 
 // failuresOf fills in where the projection stands failed in each campaign.
 func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
-	var b batch
+	var b sqldb.Batch
 	for i := range cursors {
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			found := make(map[string]*outbox.CursorFailure)
 			err := collectFailures(found)(row)
 			cursors[i].Failure = found[projection]
 			return err
 		}, selectOpenFailuresOf, cursors[i].CampaignID, projection)
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
 func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]projectionVersion, cursors []outbox.CampaignCursor) error {
 	return s.journal.read(ctx, func(t *tx) error {
-		var b batch
+		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
 			c := &cursors[i].Cursor
 			all[i] = c
-			b.each(func(row scanner) error {
+			b.Each(func(row sqldb.Row) error {
 				var highWater int64
 				err := row.Scan(&highWater)
 				settleCursor(c, p, versions[p.Name], highWater)
 				return err
 			}, selectHighWater, cursors[i].CampaignID)
 		}
-		if err := t.runAll(&b); err != nil {
+		if err := t.RunAll(&b); err != nil {
 			return err
 		}
 		campaignOf := func(i int) string { return cursors[i].CampaignID }
@@ -372,9 +373,9 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	described := make([]outbox.ProjectionInfo, len(loaded))
 	err = s.projections.read(ctx, func(t *tx) error {
 		versions, failures, blocked := make(map[string]projectionVersion), make(map[string]int64), make(map[string]int64)
-		var b batch
-		b.each(collectVersions(versions), selectVersions)
-		b.each(func(row scanner) error {
+		var b sqldb.Batch
+		b.Each(collectVersions(versions), selectVersions)
+		b.Each(func(row sqldb.Row) error {
 			var name string
 			var open, blocking int64
 			err := row.Scan(&name, &open, &blocking)
@@ -384,9 +385,9 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		aside := make([]map[string]int64, len(loaded))
 		for i, p := range loaded {
 			aside[i] = make(map[string]int64)
-			b.each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
+			b.Each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
 		}
-		if err := t.runAll(&b); err != nil {
+		if err := t.RunAll(&b); err != nil {
 			return err
 		}
 		for i, p := range loaded {
@@ -420,8 +421,8 @@ func describe(p *outbox.ProjectionInfo, v projectionVersion, aside, failures map
 	p.CountsCapped = open >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
 }
 
-func collectCounts(into map[string]int64) func(scanner) error {
-	return func(row scanner) error {
+func collectCounts(into map[string]int64) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var name string
 		var n int64
 		err := row.Scan(&name, &n)

@@ -27,7 +27,7 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 		if err := s.require(o, 0); err != nil {
 			return err
 		}
-		n, err := t.exec(deadLetterRow, campaign, seq, now)
+		n, err := t.Exec(deadLetterRow, campaign, seq, now)
 		if err != nil {
 			return fmt.Errorf("dead-letter campaign %q seq %d: %w", campaign, seq, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // What pages read of events. A document of an event may be megabytes long, so
@@ -30,7 +31,7 @@ where campaign_id = $1
 // which are nil, and how long all of them are. It says when it is skipped, and
 // when its content does not match its hash.
 func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		e, err = scanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
 		return err
@@ -84,7 +85,7 @@ func (t *tx) relatives(d *outbox.EventDetail) error {
 	if e.CorrelationID == "" && e.CausationID == "" {
 		return nil
 	}
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var seq int64
 		var id string
 		err := row.Scan(&seq, &id)
@@ -116,7 +117,7 @@ func (s *Store) Document(ctx context.Context, campaign string, seq int64, part o
 		return "", "", outbox.Invalid("part", "part %q is unknown; use payload, tags or metadata", part)
 	}
 	err = s.journal.read(ctx, func(t *tx) error {
-		found, err := t.one([]any{&text, &hash}, query, campaign, seq)
+		found, err := t.One([]any{&text, &hash}, query, campaign, seq)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
 		}
@@ -139,7 +140,7 @@ order by e.seq`
 func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
 	lines := []outbox.EventLine{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var l outbox.EventLine
 			var occurred int64
 			var status string

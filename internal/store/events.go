@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const selectEvent = `
@@ -17,7 +18,7 @@ select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_a
   tags, metadata, payload, event_hash, chain_hash
 from events`
 
-func scanEvent(rows scanner, more ...any) (outbox.Event, error) {
+func scanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
@@ -44,7 +45,7 @@ func rawObject(text string) json.RawMessage {
 }
 
 func (t *tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
-	err = t.each(func(rows scanner) error {
+	err = t.Each(func(rows sqldb.Row) error {
 		found = true
 		e, err = scanEvent(rows)
 		return err
@@ -59,14 +60,14 @@ order by seq`
 
 func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
 	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
-	if err := t.each(collectEvents(&events), eventsInRange, campaign, first, last); err != nil {
+	if err := t.Each(collectEvents(&events), eventsInRange, campaign, first, last); err != nil {
 		return nil, err
 	}
 	return events, t.readSkips(events)
 }
 
-func collectEvents(into *[]outbox.Event) func(scanner) error {
-	return func(row scanner) error {
+func collectEvents(into *[]outbox.Event) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		e, err := scanEvent(row)
 		*into = append(*into, e)
 		return err
@@ -165,14 +166,14 @@ order by seq`
 func (t *tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
 	fits = last
 	var sum int64
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		var seq, size int64
 		if err := row.Scan(&seq, &size); err != nil {
 			return err
 		}
 		if sum += size; sum > most && seq > first {
 			fits, cut = seq-1, true
-			return errEnough
+			return sqldb.ErrEnough
 		}
 		return nil
 	}, selectEventSizes, campaign, first, last)
@@ -213,7 +214,7 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 	}
 	return s.journal.write(ctx, func(t *tx) error {
 		for _, name := range slices.Sorted(maps.Keys(changed)) { // in one order, so that nobody waits in a circle
-			if _, err := t.exec(upsertEventType, name, string(changed[name]), s.now()); err != nil {
+			if _, err := t.Exec(upsertEventType, name, string(changed[name]), s.now()); err != nil {
 				return fmt.Errorf("register event type %q: %w", name, err)
 			}
 		}
@@ -233,7 +234,7 @@ func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error
 
 func (t *tx) eventTypes() (map[string]outbox.Intent, error) {
 	types := make(map[string]outbox.Intent)
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var name, intent string
 		err := rows.Scan(&name, &intent)
 		types[name] = outbox.Intent(intent)

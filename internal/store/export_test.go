@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"time"
+
+	"outboxweb/internal/sqldb"
 )
 
 // Statement is an SQL text that the store has prepared.
@@ -21,10 +21,11 @@ func (s *Store) Statements() []Statement {
 	var all []Statement
 	for _, d := range []*database{s.journal, s.projections} {
 		known := make(map[string]bool)
-		for i, sessions := range []*sessions{d.writers, d.readers} {
-			for _, query := range sessions.prepared() {
+		writing, reading := d.Prepared()
+		for i, queries := range [][]string{writing, reading} {
+			for _, query := range queries {
 				if !known[query] {
-					all = append(all, Statement{d.name, query, i == 0})
+					all = append(all, Statement{d.Name, query, i == 0})
 				}
 				known[query] = true
 			}
@@ -33,44 +34,13 @@ func (s *Store) Statements() []Statement {
 	return all
 }
 
-// prepared lists the texts that are prepared in any of the sessions.
-func (s *sessions) prepared() (queries []string) {
-	for range cap(s.free) {
-		one, err := s.take(background, nil)
-		if err != nil {
-			panic(err)
-		}
-		queries = append(queries, preparedOn(one.link)...)
-		defer s.put(one)
-	}
-	return queries
-}
-
-func preparedOn(l link) (queries []string) {
-	switch l := l.(type) {
-	case *sqliteLink:
-		return slices.Collect(maps.Keys(l.stmts))
-	case *postgresLink:
-		err := l.each(func(row scanner) error {
-			var query string
-			err := row.Scan(&query)
-			queries = append(queries, query)
-			return err
-		}, `select statement from pg_prepared_statements`, nil)
-		if err != nil {
-			panic(err)
-		}
-	}
-	return queries
-}
-
 // Statements lists what a Scratch has prepared, on PostgreSQL, for the live
 // tables.
 func (c *Scratch) Statements() (all []Statement) {
-	if !c.store.projections.dialect.several {
+	if !c.store.projections.Dialect.TempTables {
 		return nil // a session of the store runs them
 	}
-	for _, query := range preparedOn(c.link) {
+	for _, query := range c.Prepared() {
 		if strings.Contains(query, "projection_") || strings.Contains(query, "failures") || strings.Contains(query, "watermark_skips") {
 			all = append(all, Statement{"projections", query, true})
 		}
@@ -83,14 +53,14 @@ func (c *Scratch) Statements() (all []Statement) {
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
-		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, condition: a.Condition, until: time.Now().Add(lockWaitLimit)}
+		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, condition: a.Condition, until: time.Now().Add(sqldb.LockWait)}
 		for j := range a.Events {
 			if err := a.Events[j].Normalize(s.options.MaxPayload); err != nil {
 				panic(err)
 			}
 		}
 	}
-	s.commitGroup(background, calls)
+	s.commitGroup(context.Background(), calls)
 	results, errs := make([][]Appended, len(calls)), make([]error, len(calls))
 	for i, call := range calls {
 		results[i], errs[i] = call.result, call.err
@@ -136,22 +106,16 @@ func (s *Store) Watching() bool {
 	return s.applied.watching
 }
 
-// BeginWith runs an empty writing transaction on the projections database that
-// begins with a text of its own.
-func (s *Store) BeginWith(ctx context.Context, text string) error {
-	return s.projections.within(ctx, s.projections.writers, text, func(*tx) error { return nil })
-}
-
 // BeginAppendText is how an append begins its transaction.
-func (s *Store) BeginAppendText() string { return s.journal.beginAppend }
+func (s *Store) BeginAppendText() string { return s.journal.BeginText(sqldb.BeginAppend) }
 
 // Proxied reports whether the store found a proxy before its servers.
 func (s *Store) Proxied() (journal, projections bool) {
-	return s.journal.proxied, s.projections.proxied
+	return s.journal.Proxied, s.projections.Proxied
 }
 
 // LockWaitLimit is how long a call waits for a connection or a lock.
-const LockWaitLimit = lockWaitLimit
+const LockWaitLimit = sqldb.LockWait
 
 // TokenUseTime is how long the note of a token's use may take.
 const TokenUseTime = tokenUseTime
@@ -161,9 +125,6 @@ const HeldWait = heldWait
 
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause
-
-// NoRoom is noRoom.
-var NoRoom = noRoom
 
 // ForgetSummary makes the next Summary a new one.
 func (s *Store) ForgetSummary() { s.summary.forget() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const recordFailed = `
@@ -24,9 +25,9 @@ where campaign_id = $1`
 // failure for each campaign, projection and seq.
 func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
 	var attempts int64
-	_, err := a.t.one([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, clip(f.Message, errorLimit), a.now)
+	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, clip(f.Message, errorLimit), a.now)
 	if err == nil && attempts == 1 {
-		_, err = a.t.exec(moreOpenFailures, e.CampaignID)
+		_, err = a.t.Exec(moreOpenFailures, e.CampaignID)
 	}
 	if err != nil {
 		return fmt.Errorf("record the failure of projection %q: %w", projection, err)
@@ -72,7 +73,7 @@ func (a *ApplyTx) Resolve(campaign string, seq int64) error {
 
 const failureColumns = `id, campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at, status, resolved_at`
 
-func scanFailure(row scanner) (outbox.ProjectionFailure, error) {
+func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
 	var first, last int64
 	var resolved sql.NullInt64
@@ -144,7 +145,7 @@ func (s *Store) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure
 	var f outbox.ProjectionFailure
 	found := false
 	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) (err error) {
+		return t.Each(func(row sqldb.Row) (err error) {
 			f, err = scanFailure(row)
 			found = true
 			return err

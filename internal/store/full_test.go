@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -99,20 +98,4 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 	}
 	f.sound()
 	f.append("a", 1)
-}
-
-func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {
-	t.Parallel()
-	for err, want := range map[error]bool{
-		syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EFBIG: true,
-		syscall.EIO: false, syscall.EROFS: false, nil: false,
-	} {
-		wrapped := err
-		if err != nil {
-			wrapped = errors.Join(&fs.PathError{Op: "write", Path: "x", Err: err})
-		}
-		if got := store.NoRoom(wrapped); got != want {
-			t.Errorf("%v: %v, want %v", err, got, want)
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // groupRows is how many dead, and how many failed, rows are grouped at most,
@@ -101,7 +102,7 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 }
 
 func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		var x grouped
 		if err := row.Scan(&x.fingerprint, &x.eventType, &x.example, &x.rows, &x.heads, &x.released); err != nil {
 			return err
@@ -123,7 +124,7 @@ func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 }
 
 func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
-	return t.each(func(row scanner) error {
+	return t.Each(func(row sqldb.Row) error {
 		var fingerprint string
 		var tried outbox.Tried
 		var alike, first, last int64
@@ -166,15 +167,15 @@ func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 }
 
 func (t *tx) groupNotes(g *groups) error {
-	var b batch
+	var b sqldb.Batch
 	for fingerprint, group := range g.by {
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			n, err := scanNote(row)
 			group.Note = n
 			return err
 		}, selectNote, fingerprint)
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
 func (g *groups) sorted() []outbox.ErrorGroup {
@@ -206,7 +207,7 @@ select note, noted_by, noted_at
 from group_notes
 where fingerprint = $1`
 
-func scanNote(row scanner) (*outbox.GroupNote, error) {
+func scanNote(row sqldb.Row) (*outbox.GroupNote, error) {
 	var n outbox.GroupNote
 	var when int64
 	err := row.Scan(&n.Note, &n.By, &when)
@@ -240,7 +241,7 @@ from (
 func (t *tx) knownGroup(fingerprint string) (bool, error) {
 	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 		var rows, alike int64
-		if _, err := t.one([]any{&rows, &alike}, selectKnown(string(status)), groupRows, fingerprint); err != nil {
+		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), groupRows, fingerprint); err != nil {
 			return false, err
 		}
 		if alike > 0 || rows == groupRows {
@@ -272,7 +273,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 	}
 	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote
-		err := t.each(func(row scanner) (err error) {
+		err := t.Each(func(row sqldb.Row) (err error) {
 			before, err = scanNote(row)
 			return err
 		}, selectNote, fingerprint)
@@ -287,10 +288,10 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 			return nil, outbox.NotFound("no row failed with the fingerprint %q, so that there is nothing to note", kept(fingerprint, outbox.MaxIDLength))
 		}
 		if note == "" {
-			_, err = t.exec(`delete from group_notes where fingerprint = $1`, fingerprint)
+			_, err = t.Exec(`delete from group_notes where fingerprint = $1`, fingerprint)
 			return nil, err
 		}
-		_, err = t.exec(upsertNote, fingerprint, note, o.By.Name, now)
+		_, err = t.Exec(upsertNote, fingerprint, note, o.By.Name, now)
 		return &outbox.GroupNote{Note: note, By: o.By.Name, At: at(now)}, err
 	})
 	return result, err

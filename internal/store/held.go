@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // heldSample is how many campaigns of a projection that is behind are looked at
@@ -26,22 +27,22 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 	all = []outbox.HeldProjection{}
 	err = s.projections.read(ctx, func(t *tx) error {
 		versions := make(map[string]projectionVersion)
-		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
 		}
 		names := slices.Sorted(maps.Keys(versions))
 		counts := make(map[string]map[string]int64)
-		var b batch
+		var b sqldb.Batch
 		for _, name := range names {
 			if versions[name].pause == nil {
 				counts[name] = make(map[string]int64)
-				b.each(collectCounts(counts[name]), countAside, name, asideWindow)
+				b.Each(collectCounts(counts[name]), countAside, name, asideWindow)
 			}
 		}
-		if err := t.runAll(&b); err != nil {
+		if err := t.RunAll(&b); err != nil {
 			return err
 		}
-		var behind batch
+		var behind sqldb.Batch
 		for _, name := range names {
 			n := counts[name]
 			h := outbox.HeldProjection{Projection: name, Paused: versions[name].pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
@@ -50,10 +51,10 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 				all = append(all, h)
 			}
 			if h.Behind > 0 {
-				behind.each(collectBehind(&sample, name, versions[name].version), selectBehind, name, heldSample)
+				behind.Each(collectBehind(&sample, name, versions[name].version), selectBehind, name, heldSample)
 			}
 		}
-		return t.runAll(&behind)
+		return t.RunAll(&behind)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for projections that are paused, quarantined or behind: %w", err)
@@ -104,13 +105,13 @@ where active = 1
 // left out.
 func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
-	var b batch
+	var b sqldb.Batch
 	for _, c := range all {
 		if asked[c.projection] {
 			continue
 		}
 		asked[c.projection] = true
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			var campaign string
 			var h scopeHolder
 			err := row.Scan(&campaign, &h.run, (*string)(&h.kind))
@@ -123,7 +124,7 @@ func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 			return err
 		}, selectHolders, c.projection)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("read what active runs have: %w", err)
 	}
 	return holders, nil

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/sqldb"
 )
 
 // hints tell workers that there is something to do: those of this process at
@@ -41,7 +42,7 @@ const hintPause = 20 * time.Millisecond
 // PostgreSQL for those of others as well.
 func (s *Store) OnWork(wake func()) {
 	s.hints.wake.Store(&wake)
-	if s.journal.dialect.several && !s.journal.proxied {
+	if s.journal.Notifies() {
 		s.startHints()
 		s.hints.loops.Go(func() { s.listen(s.hints.ctx) })
 	}
@@ -69,7 +70,7 @@ func (s *Store) wakeUp() {
 // TellOthers hints to the workers of other processes that there is something
 // to do.
 func (s *Store) TellOthers() {
-	if !s.journal.dialect.several {
+	if s.journal.Dialect.OneWriter {
 		return
 	}
 	s.startHints()
@@ -82,7 +83,7 @@ func (s *Store) TellOthers() {
 func (s *Store) startHints() {
 	h := &s.hints
 	h.begin.Do(func() {
-		h.ctx, h.stop = context.WithCancel(background)
+		h.ctx, h.stop = context.WithCancel(context.Background())
 		h.due = make(chan struct{}, 1)
 		h.sender = uuid.NewString()
 		h.loops.Go(func() { s.tell(h.ctx) })
@@ -126,8 +127,8 @@ func (s *Store) tell(ctx context.Context) {
 func (s *Store) notify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = s.journal.writeFrom(ctx, s.journal.beginWrite+"; set local synchronous_commit to off", func(t *tx) error {
-		return t.each(func(scanner) error { return nil }, `select pg_notify($1, $2)`, hintChannel, s.journal.schema+" "+s.hints.sender)
+	_ = s.journal.writeFrom(ctx, sqldb.BeginHint, func(t *tx) error {
+		return t.Each(func(sqldb.Row) error { return nil }, `select pg_notify($1, $2)`, hintChannel, s.journal.Schema+" "+s.hints.sender)
 	})
 }
 
@@ -153,31 +154,17 @@ func (s *Store) listen(ctx context.Context) {
 // heed wakes the worker for every hint until the connection is lost or ctx
 // ends.
 func (s *Store) heed(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, s.journal.url.config.Copy())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		_ = conn.Close(end)
-	}()
-	if _, err := conn.Exec(ctx, "listen "+hintChannel); err != nil {
-		return err
-	}
 	wake := *s.hints.wake.Load()
-	if s.hints.listened {
-		wake() // for what was missed while nobody listened
-	}
-	s.hints.listened = true
-	for {
-		hint, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
+	listening := func() {
+		if s.hints.listened {
+			wake() // for what was missed while nobody listened
 		}
-		schema, sender, _ := strings.Cut(hint.Payload, " ")
-		if schema == s.journal.schema && sender != s.hints.sender {
+		s.hints.listened = true
+	}
+	return s.journal.Listen(ctx, hintChannel, listening, func(payload string) {
+		schema, sender, _ := strings.Cut(payload, " ")
+		if schema == s.journal.Schema && sender != s.hints.sender {
 			wake()
 		}
-	}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // EventHistory tells what an event went through: appended, each failed attempt,
@@ -43,7 +44,7 @@ var stepOrder = map[outbox.StepKind]int{
 
 func (t *tx) readAppended(h *outbox.EventHistory, c *campaignRow) error {
 	var when int64
-	found, err := t.one([]any{&when}, selectAppended, c.id, h.Seq)
+	found, err := t.One([]any{&when}, selectAppended, c.id, h.Seq)
 	if err == nil && !found {
 		err = t.missingEvent(c.id, h.Seq)
 	}
@@ -82,7 +83,7 @@ func (t *tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
 		return err
 	}
 	touched := map[int64]int64{} // an act on many reached the event later than it began
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		var act, when int64
 		err := row.Scan(&act, &when)
 		touched[act] = when
@@ -116,7 +117,7 @@ func (t *tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
 		return err
 	}
 	var passed []int64 // when the event was passed over
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		var when int64
 		err := row.Scan(&when)
 		passed = append(passed, when)

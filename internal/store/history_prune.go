@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"outboxweb/internal/sqldb"
 )
 
 // pruneHistory is how many attempts, and how many spans, one transaction
@@ -53,9 +55,9 @@ func (s *Store) PruneHistory(ctx context.Context, before time.Time) (more bool, 
 	old := false
 	err = s.journal.read(ctx, func(t *tx) error {
 		for _, query := range []string{selectOldAttempts, selectOldSpans} {
-			err := t.each(func(scanner) error {
+			err := t.Each(func(sqldb.Row) error {
 				old = true
-				return errEnough
+				return sqldb.ErrEnough
 			}, query, limit, 1)
 			if err != nil {
 				return err
@@ -65,11 +67,11 @@ func (s *Store) PruneHistory(ctx context.Context, before time.Time) (more bool, 
 	})
 	if err == nil && old {
 		err = s.journal.write(ctx, func(t *tx) error {
-			attempts, err := t.exec(deleteAttempts, limit, pruneHistory)
+			attempts, err := t.Exec(deleteAttempts, limit, pruneHistory)
 			if err != nil {
 				return err
 			}
-			spans, err := t.exec(deleteSpans, limit, pruneHistory)
+			spans, err := t.Exec(deleteSpans, limit, pruneHistory)
 			more = attempts >= pruneHistory || spans >= pruneHistory
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const upsertInstance = `
@@ -41,13 +42,13 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
+		_, err = t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
 			clip(i.Trouble, lastErrorLimit), stalled, string(campaigns))
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(`delete from instances where last_seen < $1`, now-7*24*3600*1e6)
+		_, err = t.Exec(`delete from instances where last_seen < $1`, now-7*24*3600*1e6)
 		return err
 	})
 	if err == nil && s.Shared() {
@@ -146,7 +147,7 @@ func (t *tx) instances() ([]outbox.InstanceState, error) { return t.readInstance
 
 func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
 	all := []outbox.InstanceState{}
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var i outbox.InstanceState
 		var mode, campaigns string
 		var started, seen, beatEvery, stalled int64
@@ -185,7 +186,7 @@ order by topic, publisher`
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, error) {
 	holdings := make(map[string]outbox.Holding)
 	err := s.journal.read(ctx, func(t *tx) error {
-		err := t.each(func(rows scanner) error {
+		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var c outbox.Held
 			var expires int64
@@ -201,7 +202,7 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, er
 		if err != nil {
 			return err
 		}
-		return t.each(func(rows scanner) error {
+		return t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var name outbox.PairName
 			err := rows.Scan(&owner, &name.Topic, &name.Publisher)

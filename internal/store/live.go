@@ -3,10 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Live is one state of the projections database, for comparing live rows with
@@ -47,7 +46,7 @@ func (l *Live) QueryContext(ctx context.Context, query string, args ...any) (*sq
 // Watermark reads how far the projections of a campaign are; false when they do
 // not know it.
 func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, known bool, err error) {
-	err = l.each(ctx, func(row scanner) error {
+	err = l.each(ctx, func(row sqldb.Row) error {
 		known = true
 		w, err = scanWatermark(row)
 		return err
@@ -66,7 +65,7 @@ func (l *Live) Stands(ctx context.Context, campaign string) (map[string]Stand, e
 // PausedForAll reads which projections are paused for all campaigns.
 func (l *Live) PausedForAll(ctx context.Context) (map[string]bool, error) {
 	paused := make(map[string]bool)
-	err := l.each(ctx, func(row scanner) error {
+	err := l.each(ctx, func(row sqldb.Row) error {
 		var name string
 		err := row.Scan(&name)
 		paused[name] = true
@@ -80,8 +79,8 @@ select projection, applied_seq, generation, state
 from projection_cursors
 where campaign_id = $1`
 
-func collectStands(into map[string]Stand) func(scanner) error {
-	return func(row scanner) error {
+func collectStands(into map[string]Stand) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var name string
 		var at Stand
 		err := row.Scan(&name, &at.AppliedSeq, &at.Generation, &at.State)
@@ -90,7 +89,7 @@ func collectStands(into map[string]Stand) func(scanner) error {
 	}
 }
 
-func (l *Live) each(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+func (l *Live) each(ctx context.Context, scan func(sqldb.Row) error, query string, args ...any) error {
 	rows, err := l.t.QueryContext(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("read the projections database: %w", err)
@@ -107,10 +106,7 @@ func (l *Live) each(ctx context.Context, scan func(scanner) error, query string,
 // Away reports whether an error, of a query on a Live or a Scratch as well, is
 // one of a database that is busy or not there, so that all may succeed later.
 func (s *Store) Away(err error) bool {
-	if errors.Is(err, outbox.ErrBusy) || !s.projections.dialect.several {
-		return errors.Is(err, outbox.ErrBusy) || sqliteLocked(err)
-	}
-	return postgresAway(err)
+	return s.projections.Away(err)
 }
 
 // Close ends the reading.

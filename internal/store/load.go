@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Loaded is what was read of the events of one claim.
@@ -42,17 +43,17 @@ func (s *Store) Load(ctx context.Context, claims []Claim, most int64) (loaded []
 		if auditOnly, err = t.auditOnly(); err != nil {
 			return err
 		}
-		var b batch
+		var b sqldb.Batch
 		var skips []outbox.Skip
 		budget := &budget{left: most}
 		for i, c := range claims {
 			if !c.Unskipped {
-				b.each(collectSkips(&skips), standingInRange, c.CampaignID, c.First, c.Last)
+				b.Each(collectSkips(&skips), standingInRange, c.CampaignID, c.First, c.Last)
 			}
 			loaded[i].Events = make([]outbox.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
-			b.each(loaded[i].collect(c.CampaignID, budget), loadEvents, c.CampaignID, c.First, c.Last, largePayload, textBound)
+			b.Each(loaded[i].collect(c.CampaignID, budget), loadEvents, c.CampaignID, c.First, c.Last, largePayload, textBound)
 		}
-		if err := t.runAll(&b); err != nil {
+		if err := t.RunAll(&b); err != nil {
 			return err
 		}
 		if budget.odd {
@@ -106,7 +107,7 @@ const (
 
 // scanLoaded reads a row of loadEvents. The hash of an event whose texts cannot be
 // told apart is left empty.
-func scanLoaded(row scanner, campaign string) (outbox.Event, error) {
+func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
 	e := outbox.Event{CampaignID: campaign}
 	var occurred, recorded int64
 	var texts, payload string
@@ -126,8 +127,8 @@ func scanLoaded(row scanner, campaign string) (outbox.Event, error) {
 	return e, nil
 }
 
-func (l *Loaded) collect(campaign string, b *budget) func(scanner) error {
-	return func(row scanner) error {
+func (l *Loaded) collect(campaign string, b *budget) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		e, err := scanLoaded(row, campaign)
 		if err != nil {
 			return err
@@ -140,7 +141,7 @@ func (l *Loaded) collect(campaign string, b *budget) func(scanner) error {
 		b.odd = b.odd || e.EventHash == ""
 		if !b.allows(size) {
 			l.Partial = true
-			return errEnough
+			return sqldb.ErrEnough
 		}
 		l.Events = append(l.Events, e)
 		return nil
@@ -192,7 +193,7 @@ func (t *tx) loadLarge(loaded []Loaded, most int64) error {
 
 func (t *tx) loadPayload(e *outbox.Event) error {
 	var payload string
-	_, err := t.one([]any{&payload, &e.EventHash}, selectDocument[outbox.PartPayload], e.CampaignID, e.Seq)
+	_, err := t.One([]any{&payload, &e.EventHash}, selectDocument[outbox.PartPayload], e.CampaignID, e.Seq)
 	e.Payload = rawObject(payload)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // MaxOperation is the most rows of one operation. They are frozen in one
@@ -74,7 +75,7 @@ limit $3`
 // how many of the named ones are not. Heads come first, since nothing else of a
 // campaign can move before them.
 func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
-	scan := func(row scanner) error {
+	scan := func(row sqldb.Row) error {
 		var c candidate
 		err := row.Scan(c.dest()...)
 		chosen = append(chosen, c)
@@ -104,20 +105,20 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	return chosen, refused, nil
 }
 
-func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(scanner) error) error {
+func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
 	if len(keys) > maxNamed {
 		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), maxNamed)
 	}
-	var b batch
+	var b sqldb.Batch
 	for i, k := range keys {
 		if k.CampaignID == "" || k.Seq < 1 {
 			return outbox.Invalid("rows", "row %d needs a campaign_id and a seq of 1 or more", i+1)
 		}
 	}
 	for _, k := range distinct(keys) {
-		b.each(scan, candidateByKey, k.CampaignID, k.Seq)
+		b.Each(scan, candidateByKey, k.CampaignID, k.Seq)
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
 // distinct keeps the first of equal keys.
@@ -130,7 +131,7 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 	})
 }
 
-func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(scanner) error) error {
+func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
 	if f.Limit < 0 || f.Limit > MaxOperation {
 		return outbox.Invalid("limit", "limit must lie between 1 and %d", MaxOperation)
 	}
@@ -143,7 +144,7 @@ func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(scanner) error
 	if limit == 0 {
 		limit = MaxOperation + 1
 	}
-	return t.each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
+	return t.Each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
 }
 
 // previewNames is how many campaigns and groups a preview names.
@@ -332,7 +333,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 		}
 		filter = string(text)
 	}
-	_, err := t.one([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
+	_, err := t.One([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
 	if err != nil {
 		return fmt.Errorf("start an operation: %w", err)
 	}
@@ -343,13 +344,13 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	is := preview(taken, op.Refused+int64(len(chosen)-len(taken)))
 	op.Heads, op.Released, op.Refused = is.Heads, is.Released, is.Refused
 	op.Totals = outbox.OperationTotals{Chosen: is.Rows, Waiting: is.Rows}
-	var b batch
+	var b sqldb.Batch
 	numbers := groupNumbers(chosen)
 	for _, g := range groupsOf(taken) {
-		b.exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now)
+		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now)
 	}
-	b.exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
-	if err := t.runAll(&b); err != nil {
+	b.Exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("freeze the groups of operation %d: %w", op.ID, err)
 	}
 	return nil
@@ -376,12 +377,12 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 		return cmp.Or(strings.Compare(chosen[a].CampaignID, chosen[b].CampaignID), cmp.Compare(chosen[a].Seq, chosen[b].Seq))
 	})
 	got := make([]int64, len(chosen))
-	var b batch
+	var b sqldb.Batch
 	for _, i := range order {
 		c := &chosen[i]
-		b.exec(into(&got[i]), insertOperationRow, id, c.CampaignID, c.Seq, i, numbers[c.fingerprint], c.eventType, c.fingerprint, c.updated, c.attempts, c.watchTo())
+		b.Exec(sqldb.Into(&got[i]), insertOperationRow, id, c.CampaignID, c.Seq, i, numbers[c.fingerprint], c.eventType, c.fingerprint, c.updated, c.attempts, c.watchTo())
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return nil, err
 	}
 	taken := make([]candidate, 0, len(chosen))
@@ -403,7 +404,7 @@ func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, s
 		}
 		op.CancelledBy = o.By.Name
 		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
-			if _, err := t.exec(endRows, id, string(end[0]), string(end[1]), now); err != nil {
+			if _, err := t.Exec(endRows, id, string(end[0]), string(end[1]), now); err != nil {
 				return fmt.Errorf("end the rows of operation %d: %w", id, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // failWatched ends the watch of a row that an operation requeued. Its
@@ -26,7 +27,7 @@ where campaign_id = $1
 // the old error costs one more failure and not eight.
 func (t *tx) failedAgain(campaign string, seq int64, f Failure, now int64) (bool, error) {
 	detail, _, _ := strings.Cut(f.Message, "\n")
-	n, err := t.exec(failWatched, campaign, seq, clip(detail, exampleLimit), f.Fingerprint, now)
+	n, err := t.Exec(failWatched, campaign, seq, clip(detail, exampleLimit), f.Fingerprint, now)
 	if err != nil {
 		return false, fmt.Errorf("note that seq %d failed again: %w", seq, err)
 	}
@@ -48,7 +49,7 @@ const (
 func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
 	var ids []int64
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var id int64
 			err := row.Scan(&id)
 			ids = append(ids, id)
@@ -73,7 +74,7 @@ func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 	changed, woken := false, false
 	err := s.journal.write(ctx, func(t *tx) error {
 		changed, woken = false, false
-		op, found, err := t.operation(id, t.skipLocked)
+		op, found, err := t.operation(id, t.SkipLocked)
 		if err != nil || !found || op.Status != outbox.OperationRunning {
 			return err
 		}
@@ -160,7 +161,7 @@ where operation_id = $1
 // noted when it is settled, not here.
 func (s *operationStep) observe() error {
 	var seen []observed
-	err := s.each(func(row scanner) error {
+	err := s.Each(func(row sqldb.Row) error {
 		var o observed
 		err := row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.fingerprint, &o.watchTo, &o.applied, &o.headSeq, &o.headStatus, &o.diverged)
 		seen = append(seen, o)
@@ -198,7 +199,7 @@ func (s *operationStep) judge(o observed) error {
 
 func (s *operationStep) end(o observed, result outbox.RowResult, detail, fingerprint string) error {
 	s.changed = true
-	_, err := s.exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), clip(detail, lastErrorLimit), fingerprint, s.now)
+	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), clip(detail, lastErrorLimit), fingerprint, s.now)
 	return err
 }
 
@@ -255,11 +256,11 @@ where operation_id = $1
 // stop lets nothing more of a group be requeued.
 func (s *operationStep) stop(group int64, reason string) error {
 	s.changed = true
-	n, err := s.exec(stopGroup, s.op.ID, group, reason, s.now)
+	n, err := s.Exec(stopGroup, s.op.ID, group, reason, s.now)
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = s.exec(leaveRows, s.op.ID, group, s.now)
+	_, err = s.Exec(leaveRows, s.op.ID, group, s.now)
 	return err
 }
 
@@ -285,7 +286,7 @@ limit $2`
 
 func (s *operationStep) groups() ([]groupState, error) {
 	var groups []groupState
-	err := s.each(func(row scanner) error {
+	err := s.Each(func(row sqldb.Row) error {
 		var g groupState
 		err := row.Scan(&g.number, &g.wave, &g.watched, &g.failures)
 		groups = append(groups, g)
@@ -341,7 +342,7 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 		return nil, nil
 	}
 	var next []*nextRow
-	err := s.each(func(row scanner) error {
+	err := s.Each(func(row sqldb.Row) error {
 		r := &nextRow{group: g.number, wave: g.wave + 1}
 		if !s.op.Canary {
 			r.wave = max(1, g.wave+1)
@@ -354,7 +355,7 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 		return next, err
 	}
 	s.changed = true
-	_, err = s.exec(`update operation_groups set status = 'done', updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now)
+	_, err = s.Exec(`update operation_groups set status = 'done', updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now)
 	return nil, err
 }
 
@@ -362,7 +363,7 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 func (s *operationStep) stopFailed(g groupState) error {
 	var key outbox.RowKey
 	var before, after, detail string
-	_, err := s.one([]any{&key.CampaignID, &key.Seq, &before, &after, &detail}, `
+	_, err := s.One([]any{&key.CampaignID, &key.Seq, &before, &after, &detail}, `
 select campaign_id, seq, fingerprint, failed_fingerprint, detail
 from operation_rows
 where operation_id = $1
@@ -426,16 +427,16 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	if err != nil {
 		return err
 	}
-	var b batch
+	var b sqldb.Batch
 	moving := map[string]bool{} // the head is in this wave
 	for _, r := range next {
 		c := campaigns[r.CampaignID]
 		if r.why = s.immovable(c, r, moving[r.CampaignID]); r.why == "" {
 			moving[r.CampaignID] = true
-			b.exec(into(&r.done), requeueFrozen, r.CampaignID, r.Seq, s.now, r.updated, r.attempts)
+			b.Exec(sqldb.Into(&r.done), requeueFrozen, r.CampaignID, r.Seq, s.now, r.updated, r.attempts)
 		}
 	}
-	if err := s.runAll(&b); err != nil {
+	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("requeue: %w", err)
 	}
 	return s.note(next, campaigns)
@@ -460,7 +461,7 @@ func (s *operationStep) immovable(c *campaignRow, r *nextRow, moving bool) strin
 // note writes down what became of the rows of a wave, and brings their
 // campaigns up to it.
 func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow) error {
-	var b batch
+	var b sqldb.Batch
 	touched := map[string]*campaignRow{}
 	waves := map[int64]*nextRow{}
 	sizes := map[int64]int{}
@@ -469,7 +470,7 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 			if r.why == "" {
 				r.why = s.whyChanged(r)
 			}
-			b.exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, clip(r.why, lastErrorLimit), s.now)
+			b.Exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, clip(r.why, lastErrorLimit), s.now)
 			continue
 		}
 		c := campaigns[r.CampaignID]
@@ -479,22 +480,22 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 		touched[c.id], waves[r.group] = c, r
 		sizes[r.group]++
 		s.requeued = append(s.requeued, r.RowKey)
-		b.exec(nil, noteRequeued, s.op.ID, r.CampaignID, r.Seq, r.wave, s.now)
+		b.Exec(nil, noteRequeued, s.op.ID, r.CampaignID, r.Seq, r.wave, s.now)
 	}
 	for group, r := range waves {
-		b.exec(nil, noteWave, s.op.ID, group, r.wave, sizes[group], s.now)
+		b.Exec(nil, noteWave, s.op.ID, group, r.wave, sizes[group], s.now)
 	}
 	for _, c := range touched {
 		c.headInto(&b, 0)
 	}
-	if err := s.runAll(&b); err != nil {
+	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("note the wave: %w", err)
 	}
 	for _, c := range touched {
 		c.schedule(s.now)
 		c.saveInto(&b, s.now)
 	}
-	if err := s.runAll(&b); err != nil {
+	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
 	}
 	return s.noteTouched()
@@ -512,7 +513,7 @@ where target = $1
 // unless its record is older than records are kept.
 func (s *operationStep) noteTouched() error {
 	var act int64
-	known, err := s.one([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
+	known, err := s.One([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
 	if err != nil || !known {
 		return err
 	}
@@ -535,7 +536,7 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 	}
 	var action, actor string
 	var when int64
-	known, err := s.one([]any{&action, &actor, &when}, selectLastAct, r.CampaignID, r.Seq, s.op.StartedAt.UnixMicro())
+	known, err := s.One([]any{&action, &actor, &when}, selectLastAct, r.CampaignID, r.Seq, s.op.StartedAt.UnixMicro())
 	if err == nil && known {
 		return fmt.Sprintf("%s; last act: %s by %s", was, actWords(action), actor)
 	}
@@ -562,7 +563,7 @@ func (s *operationStep) finish() error {
 // endGroups ends the operation once every group has ended.
 func (s *operationStep) endGroups() error {
 	var running, stopped, all int64
-	_, err := s.one([]any{&running, &stopped, &all}, `
+	_, err := s.One([]any{&running, &stopped, &all}, `
 select count(*) filter (where status = 'running'), count(*) filter (where status = 'stopped'), count(*)
 from operation_groups
 where operation_id = $1`, s.op.ID)
@@ -574,7 +575,7 @@ where operation_id = $1`, s.op.ID)
 		return nil
 	}
 	var reason string
-	if _, err := s.one([]any{&reason}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
+	if _, err := s.One([]any{&reason}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
 		return err
 	}
 	if all > 1 {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const operationColumns = `id, kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, finished_at,
   heads, released, refused, chosen, waiting, requeued, done, skipped, failed_again, left_alone, unwatched,
   stop_reason, cancelled_by, acknowledged_by, acknowledged_at`
 
-func scanOperation(row scanner) (outbox.Operation, error) {
+func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 	var o outbox.Operation
 	var status, filter string
 	var canary, started, updated int64
@@ -39,7 +40,7 @@ where id = $1`
 
 // operation reads an operation, locked for a change in this transaction.
 func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		op, err = scanOperation(row)
 		return err
@@ -52,7 +53,7 @@ func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, 
 
 // existingOperation is operation for callers to whom a missing one is a refusal.
 func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
-	op, found, err := t.operation(id, t.forUpdate)
+	op, found, err := t.operation(id, t.ForUpdate)
 	if err == nil && !found {
 		err = outbox.NotFound("there is no operation %d", id)
 	}
@@ -75,7 +76,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 		return when.UnixMicro()
 	}
 	n := op.Totals
-	_, err := t.exec(updateOperation, op.ID, string(op.Status), now, micros(op.FinishedAt),
+	_, err := t.Exec(updateOperation, op.ID, string(op.Status), now, micros(op.FinishedAt),
 		n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched,
 		op.StopReason, op.CancelledBy, op.AcknowledgedBy, micros(op.AcknowledgedAt))
 	if err != nil {
@@ -99,7 +100,7 @@ group by status`
 // countOperation sets the totals from the rows.
 func (t *tx) countOperation(op *outbox.Operation) error {
 	op.Totals = outbox.OperationTotals{Chosen: op.Totals.Chosen}
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var status string
 		var n int64
 		err := row.Scan(&status, &n)
@@ -194,7 +195,7 @@ group by status, group_number`
 
 func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 	index := map[int64]int{}
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var g outbox.OperationGroup
 		var status string
 		err := row.Scan(&g.Number, &g.Fingerprint, &g.Example, &g.Totals.Chosen, &status, &g.Wave, &g.WaveSize, &g.Reason)
@@ -206,7 +207,7 @@ func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 	if err != nil {
 		return err
 	}
-	return t.each(func(row scanner) error {
+	return t.Each(func(row sqldb.Row) error {
 		var number, n int64
 		var status string
 		err := row.Scan(&number, &status, &n)
@@ -230,7 +231,7 @@ limit 20`
 
 func (s *Store) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
 	now := at(s.now())
-	return t.each(func(row scanner) error {
+	return t.Each(func(row sqldb.Row) error {
 		var w outbox.WatchedRow
 		var c campaignRow
 		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.dest()...)...)
@@ -281,7 +282,7 @@ func (t *tx) newFailures(d *outbox.OperationDetail) error {
 		until = d.FinishedAt.UnixMicro()
 	}
 	for _, query := range []string{newDead, newFailed} {
-		err := t.each(func(row scanner) error {
+		err := t.Each(func(row sqldb.Row) error {
 			c := campaignRow{}
 			r, err := scanRow(row, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
 			describeHead(&r, &c)
@@ -352,7 +353,7 @@ func operationRowList(id int64, status outbox.RowResult) *list[outbox.OperationR
 	}
 }
 
-func scanOperationRow(row scanner) (outbox.OperationRow, error) {
+func scanOperationRow(row sqldb.Row) (outbox.OperationRow, error) {
 	var r outbox.OperationRow
 	var status string
 	var requeued, finished sql.NullInt64
@@ -367,6 +368,6 @@ from operations
 where acknowledged_at is null`
 
 func (t *tx) operationCounts() (n outbox.OperationCounts, err error) {
-	_, err = t.one([]any{&n.Running, &n.Unacknowledged}, countOperations)
+	_, err = t.One([]any{&n.Running, &n.Unacknowledged}, countOperations)
 	return n, err
 }

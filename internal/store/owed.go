@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // behindCursor is a projection that was resumed at an event before the
@@ -36,17 +37,17 @@ limit $2`
 func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
 	err = s.projections.read(ctx, func(t *tx) error {
 		versions := make(map[string]projectionVersion)
-		if err := t.each(collectVersions(versions), selectVersions); err != nil {
+		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
 		}
-		var b batch
+		var b sqldb.Batch
 		for _, name := range slices.Sorted(maps.Keys(versions)) {
 			if versions[name].pause != nil {
 				continue
 			}
-			b.each(collectBehind(&all, name, versions[name].version), selectBehind, name, asideWindow)
+			b.Each(collectBehind(&all, name, versions[name].version), selectBehind, name, asideWindow)
 		}
-		return t.runAll(&b)
+		return t.RunAll(&b)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for projections that are behind: %w", err)
@@ -54,8 +55,8 @@ func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
 	return all, nil
 }
 
-func collectBehind(into *[]behindCursor, projection, version string) func(scanner) error {
-	return func(row scanner) error {
+func collectBehind(into *[]behindCursor, projection, version string) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		c := behindCursor{projection: projection, version: version}
 		err := row.Scan(&c.campaign, &c.seq, &c.since)
 		*into = append(*into, c)
@@ -77,7 +78,7 @@ func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
 		if i == 0 || c.projection != of {
 			of = c.projection
 			clear(taken)
-			err := t.each(func(row scanner) error {
+			err := t.Each(func(row sqldb.Row) error {
 				var campaign string
 				err := row.Scan(&campaign)
 				taken[campaign] = true
@@ -111,9 +112,9 @@ limit 1`
 func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
 	versions := make([]string, len(all))
-	var b batch
+	var b sqldb.Batch
 	for i, c := range all {
-		newest := func(row scanner) error {
+		newest := func(row sqldb.Row) error {
 			var r runRow
 			var text string
 			var requested int64
@@ -123,14 +124,14 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 			}
 			return err
 		}
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			known[i] = true
 			return row.Scan(new(int64))
 		}, selectHighWater, c.campaign)
-		b.each(newest, selectLastReplay, c.campaign, c.projection)
-		b.each(newest, selectLastReplay, "", c.projection)
+		b.Each(newest, selectLastReplay, c.campaign, c.projection)
+		b.Each(newest, selectLastReplay, "", c.projection)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("look for replays of what is behind: %w", err)
 	}
 	for i, c := range all {
@@ -168,7 +169,7 @@ func (s *Store) admitOwed(t *tx, now int64) (replays int, err error) {
 	if s.options.Mode == outbox.ModeShadow || s.options.ReadOnly {
 		return 0, nil
 	}
-	behind, err := s.behind(background)
+	behind, err := s.behind(context.Background())
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +191,7 @@ func (s *Store) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
-		err := t.each(func(scanner) error { order.All = false; return errEnough }, scopeTakenAnywhere, owed[0].projection)
+		err := t.Each(func(sqldb.Row) error { order.All = false; return sqldb.ErrEnough }, scopeTakenAnywhere, owed[0].projection)
 		if err != nil {
 			return fmt.Errorf("look for runs of projection %q: %w", owed[0].projection, err)
 		}
@@ -259,7 +260,7 @@ func (s *Store) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string,
 		return err
 	}
 	_, err := s.admitOwed(t, now)
-	if s.Away(err) && t.err == nil {
+	if s.Away(err) && t.Err() == nil {
 		return nil
 	}
 	return err
@@ -280,14 +281,14 @@ func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err erro
 		}
 		// The end of any run of a projection starts what it was in the way of.
 		waiting := make(map[string]bool)
-		var b batch
+		var b sqldb.Batch
 		for _, c := range found {
 			if _, asked := waiting[c.projection]; !asked {
 				waiting[c.projection] = false
-				b.each(func(scanner) error { waiting[c.projection] = true; return nil }, selectTaken, c.projection)
+				b.Each(func(sqldb.Row) error { waiting[c.projection] = true; return nil }, selectTaken, c.projection)
 			}
 		}
-		err = t.runAll(&b)
+		err = t.RunAll(&b)
 		found = slices.DeleteFunc(found, func(c behindCursor) bool { return waiting[c.projection] })
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // scanWindow is how many rows one step of a filtered list looks at, and
@@ -31,7 +32,7 @@ type list[T any] struct {
 	args  []any // after the key and before the limit
 	low   []any // a key below all others; its types are those of the key
 	high  []any // a key above all others
-	scan  func(scanner) (T, error)
+	scan  func(sqldb.Row) (T, error)
 	key   func(T) []any
 	match func(T) bool // nil when the query selects exactly what is wanted
 	down  bool         // the list begins at the high end
@@ -106,7 +107,7 @@ func (l *list[T]) read(t *tx, from place, limit int) (stretch[T], error) {
 
 // window reads one step and returns how many items it looked at.
 func (l *list[T]) window(t *tx, s *stretch[T], query string, args []any, limit int) (count int, err error) {
-	err = t.each(func(rows scanner) error {
+	err = t.Each(func(rows sqldb.Row) error {
 		item, err := l.scan(rows)
 		if err != nil {
 			return err
@@ -115,7 +116,7 @@ func (l *list[T]) window(t *tx, s *stretch[T], query string, args []any, limit i
 		matches := l.match == nil || l.match(item)
 		if matches && len(s.items) == limit {
 			s.ending = full
-			return errEnough
+			return sqldb.ErrEnough
 		}
 		s.looked = l.key(item)
 		if matches {
@@ -263,7 +264,7 @@ const (
 // looked at, of countWindow + 1, and how many of these match.
 func countInto[T any](t *tx, page *outbox.Page[T], query string, args ...any) error {
 	var looked, matched int64
-	if _, err := t.one([]any{&looked, &matched}, query, args...); err != nil {
+	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
 		return err
 	}
 	page.TotalCapped = looked > countWindow || matched > countMost

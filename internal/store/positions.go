@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const selectEventsFrom = selectEvent + `
@@ -31,20 +32,20 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	read := func(t *tx, last int64) error {
 		events = []outbox.Event{}
 		collect, size := collectEvents(&events), 0
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			if err := collect(row); err != nil {
 				return err
 			}
 			e := &events[len(events)-1]
 			if size += len(e.Payload) + len(e.Metadata) + len(e.Tags); size >= readBytes {
-				return errEnough
+				return sqldb.ErrEnough
 			}
 			return nil
 		}, selectEventsFrom, after, last, limit)
 	}
 	err := s.journal.read(ctx, func(t *tx) error { return read(t, lastPosition) })
 	whole := withoutHole(events, after)
-	if err != nil || whole == len(events) || !s.journal.dialect.several {
+	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
 		return events, wrapPositions(err)
 	}
 	// Positions are drawn in one order and committed in another, so that a hole
@@ -52,7 +53,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	// the drawing is had alone, everything up to here is decided.
 	sound := slices.Clone(events[:whole])
 	last := events[len(events)-1].Position
-	err = s.journal.writeFrom(ctx, s.journal.beginSettled, func(t *tx) error { return read(t, last) })
+	err = s.journal.writeFrom(ctx, sqldb.BeginSettled, func(t *tx) error { return read(t, last) })
 	if errors.Is(err, outbox.ErrBusy) {
 		return sound, nil
 	}
@@ -62,7 +63,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 // headPosition is the journal's last position that can be seen; 0 when it is
 // empty.
 func (t *tx) headPosition() (head int64, err error) {
-	if _, err = t.one([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+	if _, err = t.One([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
 		return 0, fmt.Errorf("read the journal's last position: %w", err)
 	}
 	return head, nil
@@ -77,8 +78,8 @@ func (s *Store) Position(ctx context.Context) (position int64, err error) {
 		position, err = t.headPosition()
 		return err
 	}
-	if s.journal.dialect.several {
-		err = s.journal.writeFrom(ctx, s.journal.beginSettled, read)
+	if !s.journal.Dialect.OneWriter {
+		err = s.journal.writeFrom(ctx, sqldb.BeginSettled, read)
 	} else {
 		err = s.journal.read(ctx, read)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
 
@@ -339,7 +340,7 @@ func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.Summary(t.Context())
-	r := refused(t, store.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
+	r := refused(t, sqldb.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
 	if strings.Contains(r.Error(), "SQLSTATE") {
 		t.Errorf("the sentence shows SQLSTATE: %s", r.Error())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Projection is a projection as the database needs to know it.
@@ -50,10 +51,8 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 
 func (s *Store) installProjection(ctx context.Context, p Projection, first bool) error {
 	return s.projections.write(ctx, func(t *tx) error {
-		if t.database.dialect.several { // one process after the other
-			if _, err := t.exec("lock table projection_versions in exclusive mode"); err != nil {
-				return err
-			}
+		if err := t.Lock(lockInstall, ""); err != nil { // one process after the other
+			return err
 		}
 		exist, err := t.tablesExist(p.Tables)
 		if err != nil {
@@ -61,7 +60,7 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 		}
 		if !exist {
 			for i, statement := range p.Schema {
-				if err := t.define(statement); err != nil {
+				if err := t.Define(statement); err != nil {
 					return &SchemaError{Projection: p.Name, Statement: i, Err: err}
 				}
 			}
@@ -76,7 +75,7 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 		if exist && first {
 			built = "" // tables that somebody else made, or that lack the events before
 		}
-		_, err = t.exec(`
+		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
 values ($1, $2, $3, $4)
 on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.now())
@@ -87,7 +86,7 @@ on conflict (projection) do update set version = excluded.version, installed_at 
 func (t *tx) tablesExist(tables []string) (bool, error) {
 	for _, name := range tables {
 		var found int
-		if _, err := t.one([]any{&found}, t.database.dialect.tables, name); err != nil || found == 0 {
+		if _, err := t.One([]any{&found}, t.Dialect().CountTables, name); err != nil || found == 0 {
 			return false, err
 		}
 	}
@@ -97,7 +96,7 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 // PrepareProjection checks one statement of a projection against the
 // database, without running it.
 func (s *Store) PrepareProjection(ctx context.Context, query string) error {
-	return s.projections.read(ctx, func(t *tx) error { return t.link.prepare(query) })
+	return s.projections.read(ctx, func(t *tx) error { return t.Prepare(query) })
 }
 
 // projectionVersion is what the database knows of a projection as a whole.
@@ -108,8 +107,8 @@ type projectionVersion struct {
 
 const selectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
 
-func collectVersions(into map[string]projectionVersion) func(scanner) error {
-	return func(row scanner) error {
+func collectVersions(into map[string]projectionVersion) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var name, by, reason string
 		var paused sql.NullInt64
 		var v projectionVersion
@@ -145,7 +144,7 @@ func (s *Store) ProjectionVersions(ctx context.Context) (map[string]string, erro
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
 	versions := make(map[string]projectionVersion)
 	err := s.projections.read(ctx, func(t *tx) error {
-		return t.each(collectVersions(versions), selectVersions)
+		return t.Each(collectVersions(versions), selectVersions)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read projection versions: %w", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // PublisherLease is the right to deliver for a pair until the lease ends. A
@@ -66,7 +67,7 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 	}
 	// Positions below the last one may be drawn and not be visible yet. Who
 	// begins behind the last one must not begin before them.
-	err := s.journal.writeFrom(ctx, s.journal.beginSettled, func(t *tx) error {
+	err := s.journal.writeFrom(ctx, sqldb.BeginSettled, func(t *tx) error {
 		now := s.now()
 		head, err := t.headPosition()
 		if err != nil {
@@ -95,7 +96,7 @@ func (t *tx) registerPublisher(d outbox.PublisherDefinition, head, now int64) er
 	if d.StartAtHead {
 		start = head
 	}
-	made, err := t.exec(insertPublisher, d.Topic, d.Publisher, d.Destination, string(selects), d.MaxErrors, start, now)
+	made, err := t.Exec(insertPublisher, d.Topic, d.Publisher, d.Destination, string(selects), d.MaxErrors, start, now)
 	if err != nil || made > 0 {
 		return err
 	}
@@ -136,7 +137,7 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 // PublisherActs counts what operators have done to a pair.
 func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName) (acts int64, err error) {
 	err = s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
+		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
 	})
 	if err != nil {
@@ -282,17 +283,17 @@ func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, leas
 	err = s.journal.write(ctx, func(t *tx) error {
 		lost = nil
 		until := s.now() + lease.Microseconds()
-		var b batch
+		var b sqldb.Batch
 		for _, beat := range byName(beats, func(beat PublisherBeat) outbox.PairName { return beat.Lease.PairName }) {
 			l := beat.Lease
-			b.exec(func(n int64) error {
+			b.Exec(func(n int64) error {
 				if n == 0 {
 					lost = append(lost, l.PairName)
 				}
 				return nil
 			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
 		}
-		return t.runAll(&b)
+		return t.RunAll(&b)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("renew the leases of publishers: %w", err)
@@ -349,7 +350,7 @@ func (s *Store) AdvancePublisher(ctx context.Context, l *PublisherLease, a Publi
 		if a.Delivered > 0 {
 			query, args = advanceDelivering, append(args, a.LastDelivered, a.Delivered)
 		}
-		found, err = t.one([]any{&acts}, query, args...)
+		found, err = t.One([]any{&acts}, query, args...)
 		return err
 	})
 	if err == nil && !found {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // publisherSample is a sample of a pair but for its name and time. A negative
@@ -73,15 +74,15 @@ func (s *Store) samplePublishers(ctx context.Context, minute int64) error {
 	changed, err := s.changedSamples(ctx, minute)
 	if err == nil && len(changed) > 0 {
 		err = s.journal.write(ctx, func(t *tx) error {
-			var b batch
+			var b sqldb.Batch
 			names := slices.Collect(maps.Keys(changed))
 			for _, name := range byName(names, func(n outbox.PairName) outbox.PairName { return n }) {
 				x := changed[name]
-				b.exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
+				b.Exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
 			}
-			b.exec(nil, `delete from publisher_samples where minute < $1`, minute-samplesKept.Microseconds())
-			b.exec(nil, `delete from publisher_samples where minute > $1`, minute+samplesAhead.Microseconds())
-			return t.finish(&b)
+			b.Exec(nil, `delete from publisher_samples where minute < $1`, minute-samplesKept.Microseconds())
+			b.Exec(nil, `delete from publisher_samples where minute > $1`, minute+samplesAhead.Microseconds())
+			return t.Finish(&b)
 		})
 	}
 	if err != nil {
@@ -101,7 +102,7 @@ func (s *Store) changedSamples(ctx context.Context, minute int64) (map[outbox.Pa
 		for i := range pairs {
 			var last publisherSample
 			p, x := &pairs[i], pairs[i].sample()
-			found, err := t.one([]any{&last.delivered, &last.lag, &last.oldest, &last.errors}, selectPublisherSample, p.Topic, p.Publisher, minute)
+			found, err := t.One([]any{&last.delivered, &last.lag, &last.oldest, &last.errors}, selectPublisherSample, p.Topic, p.Publisher, minute)
 			if err != nil {
 				return err
 			}
@@ -124,7 +125,7 @@ func (s *Store) PublisherHistory(ctx context.Context, name outbox.PairName, span
 		if _, err := t.publisher(name); err != nil {
 			return err
 		}
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var minute int64
 			var x publisherSample
 			err := row.Scan(&minute, &x.delivered, &x.lag, &x.oldest, &x.errors)

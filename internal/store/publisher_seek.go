@@ -173,7 +173,7 @@ func (t *tx) positionBefore(when time.Time, head int64) (int64, error) {
 // selects. capped says that not all of them were looked through.
 func (t *tx) countSelected(m outbox.Match, after, upTo int64) (n int64, capped bool, err error) {
 	if m.All() {
-		_, err = t.one([]any{&n}, countEvents, after+1, upTo, int64(seekLooks+1))
+		_, err = t.One([]any{&n}, countEvents, after+1, upTo, int64(seekLooks+1))
 		return min(n, seekLooks), n > seekLooks, err
 	}
 	looked := 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // publisherRow is a row of publisher_progress.
@@ -47,7 +48,7 @@ const publisherColumns = `topic, publisher, destination, selects, max_errors,
   last_published_at, events_per_second, next_poll_at, paused_at, paused_by, paused_reason, acts,
   lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at`
 
-func scanPublisherRow(row scanner) (*publisherRow, error) {
+func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var p publisherRow
 	var selects string
 	var stopped int64
@@ -91,10 +92,10 @@ where topic = $1
 // publisher reads a pair, locked for a change in this transaction. A missing
 // one is outbox.ErrNotFound.
 func (t *tx) publisher(name outbox.PairName) (p *publisherRow, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		p, err = scanPublisherRow(row)
 		return err
-	}, selectPublisher+t.forUpdate, name.Topic, name.Publisher)
+	}, selectPublisher+t.ForUpdate, name.Topic, name.Publisher)
 	if err != nil {
 		return nil, fmt.Errorf("read publisher %s: %w", name, err)
 	}
@@ -106,7 +107,7 @@ func (t *tx) publisher(name outbox.PairName) (p *publisherRow, err error) {
 
 // publishers reads all pairs in the order of their names.
 func (t *tx) publishers() (all []*publisherRow, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		p, err := scanPublisherRow(row)
 		all = append(all, p)
 		return err
@@ -124,7 +125,7 @@ func (t *tx) savePublisher(p *publisherRow, now int64) error {
 		return fmt.Errorf("write what topic %q selects: %w", p.Topic, err)
 	}
 	p.updated = now
-	_, err = t.exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
+	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
 		p.pausedAt, p.pausedBy, p.pausedReason, p.acts, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
@@ -179,7 +180,7 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 // it and the position. A restored journal is the same.
 func (s *Store) JournalID(ctx context.Context) (id string, err error) {
 	err = s.journal.read(ctx, func(t *tx) error {
-		_, err := t.one([]any{&id}, `select id from journal_identity`)
+		_, err := t.One([]any{&id}, `select id from journal_identity`)
 		return err
 	})
 	if err != nil {

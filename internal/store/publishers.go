@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const (
@@ -129,7 +130,7 @@ func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 		return nil, nil
 	}
 	e := outbox.EventRef{Position: position}
-	found, err := t.one([]any{&e.CampaignID, &e.Seq, &e.EventType}, `select campaign_id, seq, event_type from events where position = $1`, position)
+	found, err := t.One([]any{&e.CampaignID, &e.Seq, &e.EventType}, `select campaign_id, seq, event_type from events where position = $1`, position)
 	if err != nil {
 		return nil, fmt.Errorf("read the event at position %d: %w", position, err)
 	}
@@ -176,7 +177,7 @@ from (
 
 // countAll counts the events after a position, up to lagWindow.
 func (t *tx) countAll(after, head int64) (w waiting, err error) {
-	if _, err = t.one([]any{&w.events}, countEvents, after+1, head, int64(lagWindow+1)); err != nil {
+	if _, err = t.One([]any{&w.events}, countEvents, after+1, head, int64(lagWindow+1)); err != nil {
 		return w, err
 	}
 	if w.capped = w.events > lagWindow; w.capped {
@@ -188,7 +189,7 @@ func (t *tx) countAll(after, head int64) (w waiting, err error) {
 
 // firstFrom is the first event at or after a position, and when it was recorded.
 func (t *tx) firstFrom(from int64) (position, recorded int64, found bool, err error) {
-	found, err = t.one([]any{&position, &recorded}, `select position, recorded_at from events where position >= $1 order by position limit 1`, from)
+	found, err = t.One([]any{&position, &recorded}, `select position, recorded_at from events where position >= $1 order by position limit 1`, from)
 	return position, recorded, found, err
 }
 
@@ -301,7 +302,7 @@ func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
 	var e outbox.Event
 	for after < upTo {
 		count, ended := 0, false
-		err := t.each(func(row scanner) error {
+		err := t.Each(func(row sqldb.Row) error {
 			var recorded int64
 			var tags string
 			err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &recorded,
@@ -313,7 +314,7 @@ func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
 			count++
 			after = e.Position
 			if ended = !look(&e); ended {
-				return errEnough
+				return sqldb.ErrEnough
 			}
 			return nil
 		}, selectEnvelopes, after+1, upTo, int64(envelopesAtOnce))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // ReplayCampaign gives every unapplied event of the campaign its row back, due
@@ -351,11 +352,11 @@ func (s *Store) shorten(t *tx, c *campaignRow, now int64) error {
 	}
 	if wait {
 		var attempts int
-		if _, err := t.one([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, c.head.Int64); err != nil {
+		if _, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, c.head.Int64); err != nil {
 			return err
 		}
 		c.headNext.Int64 = now + s.options.Retry.Delay(attempts).Microseconds()
-		if _, err := t.exec(waitRow, c.id, c.head.Int64, c.headNext.Int64, now); err != nil {
+		if _, err := t.Exec(waitRow, c.id, c.head.Int64, c.headNext.Int64, now); err != nil {
 			return err
 		}
 	}
@@ -450,22 +451,22 @@ func (t *tx) tallyPage(p *page) error {
 	for _, c := range p.rows {
 		p.tallies[c.id] = new(tally)
 	}
-	return t.each(p.addTally, talliesBetween, p.rows[0].id, p.rows[len(p.rows)-1].id)
+	return t.Each(p.addTally, talliesBetween, p.rows[0].id, p.rows[len(p.rows)-1].id)
 }
 
 // tallySmall counts the rows of the campaigns that have at most recountLimit.
 func (t *tx) tallySmall(p *page) error {
-	var b batch
+	var b sqldb.Batch
 	for _, c := range p.rows {
 		if c.counts.Total() <= recountLimit {
 			p.tallies[c.id] = new(tally)
-			b.each(p.addTally, tallyOf, c.id)
+			b.Each(p.addTally, tallyOf, c.id)
 		}
 	}
-	return t.runAll(&b)
+	return t.RunAll(&b)
 }
 
-func (p *page) addTally(row scanner) error {
+func (p *page) addTally(row sqldb.Row) error {
 	var id string
 	var k tally
 	err := row.Scan(&id, &k.counts.Pending, &k.counts.Processing, &k.counts.Failed, &k.counts.Dead, &k.first, &k.last)
@@ -486,7 +487,7 @@ limit $2`
 
 // campaignPage reads the next campaigns after an id, in the order of ids.
 func (t *tx) campaignPage(after string, limit int) (page []*campaignRow, err error) {
-	err = t.each(func(rows scanner) error {
+	err = t.Each(func(rows sqldb.Row) error {
 		c := new(campaignRow)
 		err := rows.Scan(c.dest()...)
 		page = append(page, c)
@@ -507,7 +508,7 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 			return "", err
 		}
 		if failed = cmp.Or(visit(p.rows, p.marks), ctx.Err()); failed != nil {
-			return "", errEnough
+			return "", sqldb.ErrEnough
 		}
 		return p.rows[len(p.rows)-1].id, nil
 	}
@@ -539,7 +540,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 		return nil, err
 	}
 	var found []*campaignRow
-	var b batch
+	var b sqldb.Batch
 	for _, c := range p.rows {
 		w := p.marks[c.id]
 		switch {
@@ -555,7 +556,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 		case w.AppliedSeq > 0:
 			at := len(found)
 			found = append(found, c)
-			b.each(func(row scanner) error {
+			b.Each(func(row sqldb.Row) error {
 				var hash string
 				err := row.Scan(&hash)
 				if hash == w.AppliedHash && c.diverged == "" || hash != w.AppliedHash && c.diverged == w.strange() {
@@ -565,7 +566,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 			}, selectChainHash, c.id, w.AppliedSeq)
 		}
 	}
-	err = s.journal.read(ctx, func(t *tx) error { return t.runAll(&b) })
+	err = s.journal.read(ctx, func(t *tx) error { return t.RunAll(&b) })
 	return slices.DeleteFunc(found, func(c *campaignRow) bool { return c == nil }), err
 }
 
@@ -612,7 +613,7 @@ func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 		return w.strange(), nil
 	}
 	var hash string
-	found, err := t.one([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
+	found, err := t.One([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
 		return w.strange(), nil
 	}
@@ -705,7 +706,7 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 // judge reads where a campaign's projections are and how that contradicts the
 // journal, if it does. It counts the campaign's skips anew, which claims go by.
 func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err error) {
-	w, marks, err := s.standingOf(background, c.id)
+	w, marks, err := s.standingOf(context.Background(), c.id)
 	if err != nil {
 		return w, "", err
 	}
@@ -736,7 +737,7 @@ func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err er
 func (t *tx) endAtLastEvent(c *campaignRow) error {
 	var seq int64
 	var hash string
-	if _, err := t.one([]any{&seq, &hash}, selectLastEvent, c.id); err != nil || seq <= c.highWater {
+	if _, err := t.One([]any{&seq, &hash}, selectLastEvent, c.id); err != nil || seq <= c.highWater {
 		return err
 	}
 	c.highWater, c.chainHash = seq, hash
@@ -757,7 +758,7 @@ func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
 // fenced off.
 func (t *tx) dropLease(c *campaignRow, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
-	_, err := t.exec(resetProcessing, c.id, now)
+	_, err := t.Exec(resetProcessing, c.id, now)
 	if err == nil {
 		err = t.recountWithHead(c)
 	}
@@ -768,15 +769,15 @@ func (t *tx) dropLease(c *campaignRow, now int64) error {
 }
 
 func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
-	if r.Removed, err = t.exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
+	if r.Removed, err = t.Exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
 	}
-	stray, err := t.exec(deleteStrayRows, c.id, c.highWater)
+	stray, err := t.Exec(deleteStrayRows, c.id, c.highWater)
 	if err != nil {
 		return r, fmt.Errorf("remove rows without an event of campaign %q: %w", c.id, err)
 	}
 	r.Removed += stray
-	if r.Inserted, err = t.exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
+	if r.Inserted, err = t.Exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
 		return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 	}
 	resettled, err := t.repairSkips(c, w, now)
@@ -818,7 +819,7 @@ func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 // enqueueMissing gives the events that are not applied and have no row one, due
 // now.
 func (t *tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err error) {
-	if inserted, err = t.exec(insertMissingRows, c.id, c.applied, now); err != nil {
+	if inserted, err = t.Exec(insertMissingRows, c.id, c.applied, now); err != nil {
 		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 	}
 	if err := t.recount(c); err != nil {
@@ -862,7 +863,7 @@ func (s *Store) missingRows(ctx context.Context, c *campaignRow, applied int64) 
 		}
 		var rows int64
 		err := s.journal.read(ctx, func(t *tx) error {
-			_, err := t.one([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.id, applied, c.highWater)
+			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.id, applied, c.highWater)
 			return err
 		})
 		if err != nil || rows >= waiting {

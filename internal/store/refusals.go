@@ -94,7 +94,7 @@ func (s *Store) writeRefusal(ctx context.Context, a *act, refusal string) (id in
 	defer cancel()
 	o := a.order
 	err = s.journal.write(ctx, func(t *tx) error {
-		_, err := t.one([]any{&id}, insertRefusal, s.now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.action),
+		_, err := t.One([]any{&id}, insertRefusal, s.now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.action),
 			kept(a.campaign, outbox.MaxIDLength), a.seq, string(text), kept(o.Reason, maxReason), o.RequestID,
 			string(o.By.Auth), string(o.By.Role), kept(string(a.target), maxRefusal), kept(refusal, maxRefusal), after)
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const requeueRow = `
@@ -58,7 +59,7 @@ func (s *Store) changeRow(ctx context.Context, a *act, change func(*tx, *campaig
 
 // requeue returns false when the row is not dead any more.
 func (t *tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
-	n, err := t.exec(requeueRow, c.id, seq, now)
+	n, err := t.Exec(requeueRow, c.id, seq, now)
 	if err != nil {
 		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
 	}
@@ -208,7 +209,7 @@ func (t *tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 		}
 	}
 	var chosen []rowKey
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var k rowKey
 		err := rows.Scan(&k.campaign, &k.seq)
 		chosen = append(chosen, k)
@@ -261,7 +262,7 @@ where campaign_id = $1
 
 // retryHead makes the head of a campaign due now if it is failed.
 func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
-	n, err := t.exec(retryRow, c.id, c.head.Int64, now)
+	n, err := t.Exec(retryRow, c.id, c.head.Int64, now)
 	if err != nil {
 		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.id, c.head.Int64, err)
 	}

@@ -7,11 +7,12 @@ import (
 	"math"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const rowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
-func scanRow(rows scanner, more ...any) (outbox.Row, error) {
+func scanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 	var r outbox.Row
 	var status string
 	var next, enqueued, updated int64
@@ -22,7 +23,7 @@ func scanRow(rows scanner, more ...any) (outbox.Row, error) {
 }
 
 func (t *tx) row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
-	err = t.each(func(rows scanner) error {
+	err = t.Each(func(rows sqldb.Row) error {
 		found = true
 		r, err = scanRow(rows)
 		return err
@@ -92,21 +93,21 @@ where campaign_id = $1
 
 // neighbours reads what stands before and behind a row in its campaign.
 func (t *tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
-	var b batch
+	var b sqldb.Batch
 	one := func(into *int64, query string) {
-		b.each(func(row scanner) error { return row.Scan(into) }, query, c.id, d.Row.Seq)
+		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.id, d.Row.Seq)
 	}
 	one(&d.Previous, rowBefore)
 	one(&d.Next, rowAfter)
 	d.Queue = []outbox.Row{}
-	b.each(func(row scanner) error {
+	b.Each(func(row sqldb.Row) error {
 		var of campaignRow
 		r, err := scanRow(row, &of.head, &of.counts.Pending, &of.counts.Processing, &of.counts.Failed, &of.counts.Dead)
 		describeHead(&r, c)
 		d.Queue = append(d.Queue, r)
 		return err
 	}, rowsOfCampaign.up, "", int64(0), c.id, queueShown)
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.id, d.Row.Seq, err)
 	}
 	return nil
@@ -125,7 +126,7 @@ limit $3`
 
 func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	attempts := []outbox.Attempt{}
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var a outbox.Attempt
 		var when, permanent, died int64
 		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
@@ -174,7 +175,7 @@ const selectListed = `
 select ` + rowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
 from `
 
-func scanListed(rows scanner) (outbox.Row, error) {
+func scanListed(rows sqldb.Row) (outbox.Row, error) {
 	var c campaignRow
 	r, err := scanRow(rows, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
 	describeHead(&r, &c)

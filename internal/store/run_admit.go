@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // StartRun has workers do a run over a scope of the loaded projections. It is
@@ -143,12 +144,12 @@ const selectHighWater = `select high_water_seq from campaigns where campaign_id 
 // event that is not.
 func (t *tx) knownCampaigns(r *runRow) error {
 	highest := make([]int64, len(r.CampaignIDs))
-	var b batch
+	var b sqldb.Batch
 	for i, id := range r.CampaignIDs {
 		highest[i] = -1
-		b.each(func(row scanner) error { return row.Scan(&highest[i]) }, selectHighWater, id)
+		b.Each(func(row sqldb.Row) error { return row.Scan(&highest[i]) }, selectHighWater, id)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("look for the campaigns of a run: %w", err)
 	}
 	for i, high := range highest {
@@ -167,11 +168,7 @@ func (t *tx) knownCampaigns(r *runRow) error {
 // two transactions could meet, so that an index cannot tell them apart. On
 // SQLite one transaction writes at a time anyway.
 func (t *tx) lockAdmission() error {
-	if !t.database.dialect.several {
-		return nil
-	}
-	err := t.each(func(scanner) error { return nil }, `select pg_advisory_xact_lock($1, hashtext($2))`, 0x6f757472, t.database.schema)
-	if err != nil {
+	if err := t.Lock(lockRuns, ""); err != nil {
 		return fmt.Errorf("wait for the admission of other runs: %w", err)
 	}
 	return nil
@@ -207,24 +204,24 @@ func (t *tx) refuseInTheWay(r *runRow, now int64) error {
 // runInTheWay is the oldest active run that has a part of the scope, or nil.
 func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
-	collect := func(row scanner) error {
+	collect := func(row sqldb.Row) error {
 		var id int64
 		err := row.Scan(&id)
 		taken = append(taken, id)
 		return err
 	}
-	var b batch
+	var b sqldb.Batch
 	for _, projection := range r.Projections {
 		if r.All {
-			b.each(collect, scopeTakenAnywhere, projection)
+			b.Each(collect, scopeTakenAnywhere, projection)
 			continue
 		}
-		b.each(collect, scopeTaken, projection, "")
+		b.Each(collect, scopeTaken, projection, "")
 		for _, campaign := range r.CampaignIDs {
-			b.each(collect, scopeTaken, projection, campaign)
+			b.Each(collect, scopeTaken, projection, campaign)
 		}
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("look for runs in the way: %w", err)
 	}
 	if len(taken) == 0 {
@@ -265,19 +262,19 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	if r.All {
 		scope = []string{""}
 	}
-	_, err := t.one([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
+	_, err := t.One([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
 		r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
 	if err != nil {
 		return fmt.Errorf("start a run: %w", err)
 	}
 	free := true
-	var b batch
+	var b sqldb.Batch
 	for _, campaign := range scope {
 		for _, projection := range r.Projections {
-			b.exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection)
+			b.Exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection)
 		}
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("take the scope of run %d: %w", r.ID, err)
 	}
 	if !free {
@@ -340,10 +337,10 @@ func (s *Store) ResumeRun(ctx context.Context, o outbox.Order, id int64, loaded 
 		if err := t.refuseInTheWay(r, now); err != nil {
 			return err
 		}
-		if _, err := t.exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
+		if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
 			return fmt.Errorf("take the scope of run %d again: %w", id, err)
 		}
-		if _, err := t.exec(deleteFailed, id); err != nil {
+		if _, err := t.Exec(deleteFailed, id); err != nil {
 			return fmt.Errorf("forget the failures of run %d: %w", id, err)
 		}
 		r.Status, r.Attempts, r.FinishedAt, r.Verdict, r.Error, r.CancelledBy = outbox.RunQueued, 0, nil, "", "", ""
@@ -369,7 +366,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 // countRun sets what is done from the results.
 func (t *tx) countRun(r *runRow) error {
 	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
 		var campaigns, events int64
 		err := row.Scan(&outcome, &campaigns, &events)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // RunLease is the right to work on a run until the lease ends. Every call with
@@ -39,11 +40,11 @@ limit $2`
 
 // claimable reads the runs that nobody holds, oldest first.
 func (t *tx) claimable(now int64) (runs []*runRow, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		r, err := scanRunRow(row)
 		runs = append(runs, r)
 		return err
-	}, selectClaimable+t.skipLocked, now, claimableRuns)
+	}, selectClaimable+t.SkipLocked, now, claimableRuns)
 	return runs, err
 }
 
@@ -169,13 +170,13 @@ func (t *tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 // totalRun counts what the run is over, as it is now.
 func (t *tx) totalRun(r *runRow) error {
 	if r.All {
-		_, err := t.one([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
+		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
 		return err
 	}
 	r.Campaigns.Total, r.Events.Total, r.diverged = int64(len(r.CampaignIDs)), 0, 0
-	var b batch
+	var b sqldb.Batch
 	for _, id := range r.CampaignIDs {
-		b.each(func(row scanner) error {
+		b.Each(func(row sqldb.Row) error {
 			var high, diverged int64
 			err := row.Scan(&high, &diverged)
 			r.Events.Total += high
@@ -183,7 +184,7 @@ func (t *tx) totalRun(r *runRow) error {
 			return err
 		}, `select high_water_seq, case when diverged <> '' then 1 else 0 end from campaigns where campaign_id = $1`, id)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("count the events of run %d: %w", r.ID, err)
 	}
 	if r.UntilSeq > 0 {
@@ -239,7 +240,7 @@ where c.campaign_id = $2
 // that came to be after the run began are among them when it is over all.
 func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit int) ([]RunCampaign, error) {
 	var scope []RunCampaign
-	collect := func(row scanner) error {
+	collect := func(row sqldb.Row) error {
 		var c RunCampaign
 		err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq)
 		scope = append(scope, c)
@@ -251,18 +252,18 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 			return err
 		}
 		if r.All {
-			return t.each(collect, scopeOfAll, r.ID, after, limit)
+			return t.Each(collect, scopeOfAll, r.ID, after, limit)
 		}
 		from, found := slices.BinarySearch(r.CampaignIDs, after)
 		if found {
 			from++
 		}
 		for ids := range slices.Chunk(r.CampaignIDs[from:], max(1, limit)) {
-			var b batch
+			var b sqldb.Batch
 			for _, id := range ids {
-				b.each(collect, scopeOfOne, r.ID, id)
+				b.Each(collect, scopeOfOne, r.ID, id)
 			}
-			if err := t.runAll(&b); err != nil || len(scope) >= limit {
+			if err := t.RunAll(&b); err != nil || len(scope) >= limit {
 				scope = scope[:min(len(scope), limit)]
 				return err
 			}
@@ -362,7 +363,7 @@ where id in (
 // the worker live after all, the epoch keeps it from doing harm.
 func (s *Store) EndRunLeases(ctx context.Context, owner string) error {
 	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.exec(endRunLeases+t.forUpdate+")", s.now(), owner)
+		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.now(), owner)
 		return err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const (
@@ -71,11 +72,11 @@ func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
 		}
 		more = true
 		err = s.journal.write(ctx, func(t *tx) error {
-			var b batch
+			var b sqldb.Batch
 			for _, outcome := range prunable {
-				b.exec(nil, pruneResults, id, outcome, pruneChunk)
+				b.Exec(nil, pruneResults, id, outcome, pruneChunk)
 			}
-			return t.finish(&b)
+			return t.Finish(&b)
 		})
 		if err != nil {
 			return false, fmt.Errorf("prune the results of run %d: %w", id, err)
@@ -92,17 +93,17 @@ func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {
 			var page, with []int64
-			if err = t.each(collectIDs(&page), selectOldRuns, kind, after, oldest, campaignPage); err != nil || len(page) == 0 {
+			if err = t.Each(collectIDs(&page), selectOldRuns, kind, after, oldest, campaignPage); err != nil || len(page) == 0 {
 				return err
 			}
 			after = page[len(page)-1]
-			var b batch
+			var b sqldb.Batch
 			for _, id := range page {
 				for _, outcome := range prunable {
-					b.each(collectIDs(&with), selectPrunable, id, outcome)
+					b.Each(collectIDs(&with), selectPrunable, id, outcome)
 				}
 			}
-			if err = t.runAll(&b); len(with) > 0 {
+			if err = t.RunAll(&b); len(with) > 0 {
 				found = slices.Min(with)
 			}
 		}
@@ -115,10 +116,10 @@ func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 // there are no older ones.
 func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	n := 0
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		n++
 		if n > keptRuns {
-			return errEnough
+			return sqldb.ErrEnough
 		}
 		return row.Scan(&oldest)
 	}, selectEndedRuns, kind, keptRuns+1)
@@ -128,8 +129,8 @@ func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	return oldest, err
 }
 
-func collectIDs(into *[]int64) func(scanner) error {
-	return func(row scanner) error {
+func collectIDs(into *[]int64) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var id int64
 		err := row.Scan(&id)
 		*into = append(*into, id)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // runTextLimit is how much of an error or a line of a run's log is kept, in
@@ -78,7 +79,7 @@ func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbo
 // saveResults writes results, counts them, and notes what they verify.
 func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
 	before := make([]string, len(results))
-	var looks, saves batch
+	var looks, saves sqldb.Batch
 	var verified []outbox.Verification
 	for i := range results {
 		result := &results[i]
@@ -90,15 +91,15 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 		if !result.At.IsZero() {
 			when = result.At.UnixMicro()
 		}
-		looks.each(func(row scanner) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
-		saves.exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), stored(result.Error), when)
+		looks.Each(func(row sqldb.Row) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
+		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), stored(result.Error), when)
 		result.At = at(when)
 		verified = append(verified, result.Verifications(r.Run)...)
 	}
-	if err := t.runAll(&looks); err != nil {
+	if err := t.RunAll(&looks); err != nil {
 		return fmt.Errorf("read earlier results: %w", err)
 	}
-	if err := t.runAll(&saves); err != nil {
+	if err := t.RunAll(&saves); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	for i := range results {
@@ -109,15 +110,15 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 }
 
 func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
-	var b batch
+	var b sqldb.Batch
 	for _, line := range lines {
 		when := now
 		if !line.At.IsZero() {
 			when = line.At.UnixMicro()
 		}
-		b.exec(nil, insertLine, r.ID, when, line.CampaignID, stored(line.Text))
+		b.Exec(nil, insertLine, r.ID, when, line.CampaignID, stored(line.Text))
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	return nil

@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at`
 
-func scanResult(row scanner) (outbox.RunResult, error) {
+func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	var r outbox.RunResult
 	var projections string
 	var when int64
@@ -31,7 +32,7 @@ func scanResult(row scanner) (outbox.RunResult, error) {
 }
 
 // scanResultBriefly is scanResult without the samples of the comparisons.
-func scanResultBriefly(row scanner) (outbox.RunResult, error) {
+func scanResultBriefly(row sqldb.Row) (outbox.RunResult, error) {
 	r, err := scanResult(row)
 	for i := range r.Projections {
 		if c := r.Projections[i].Comparison; c != nil {
@@ -97,7 +98,7 @@ where run_id = $1
   and campaign_id = $2`
 
 func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		result, err = scanResult(row)
 		return err
@@ -134,7 +135,7 @@ where id {>} $1
 order by id{desc}
 limit $3`)
 
-func scanLine(row scanner) (outbox.RunLine, error) {
+func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 	var line outbox.RunLine
 	var when int64
 	err := row.Scan(&line.ID, &when, &line.CampaignID, &line.Text)

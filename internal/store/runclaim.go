@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // RunClaim is a run's right to one campaign: while it lasts no event is applied
@@ -73,7 +74,7 @@ func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	_, err := s.ReleaseForRun(background, w, claims)
+	_, err := s.ReleaseForRun(context.Background(), w, claims)
 	return err
 }
 
@@ -100,7 +101,7 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 		if err != nil {
 			return err
 		}
-		var saves batch
+		var saves sqldb.Batch
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 			c := rows[id]
 			if c == nil {
@@ -118,7 +119,7 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 			c.saveInto(&saves, now)
 			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.leaseEpoch, Unskipped: c.skips == 0}, HighWater: c.highWater, Diverged: c.diverged})
 		}
-		return t.finish(&saves)
+		return t.Finish(&saves)
 	})
 	return claims, held, err
 }
@@ -141,11 +142,11 @@ func (s *Store) seize(t *tx, c *campaignRow, w Worker, now int64) error {
 		return s.takeOver(t, c, w, now)
 	}
 	if c.crashes >= 2 { // the attempt was counted before it began
-		if _, err := t.exec(countAttempt, c.id, c.head.Int64, -1); err != nil {
+		if _, err := t.Exec(countAttempt, c.id, c.head.Int64, -1); err != nil {
 			return fmt.Errorf("take back an attempt at campaign %q: %w", c.id, err)
 		}
 	}
-	back, err := t.exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now)
+	back, err := t.Exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now)
 	if err != nil {
 		return fmt.Errorf("take rows of campaign %q away: %w", c.id, err)
 	}
@@ -179,13 +180,13 @@ func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []Ru
 		if err := a.ReadAhead(ids); err != nil {
 			return err
 		}
-		var b batch
+		var b sqldb.Batch
 		for _, c := range claims {
 			mark, err := a.Watermark(c.CampaignID)
 			if err != nil {
 				return err
 			}
-			b.exec(func(n int64) error {
+			b.Exec(func(n int64) error {
 				if n > 0 {
 					c.Watermark, c.Watermark.FenceEpoch = mark, c.Epoch
 					c.First, c.Last = mark.AppliedSeq+1, mark.AppliedSeq
@@ -194,7 +195,7 @@ func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []Ru
 				return nil
 			}, raiseFence, c.CampaignID, c.Epoch)
 		}
-		return a.t.runAll(&b)
+		return a.t.RunAll(&b)
 	})
 	return fenced, err
 }
@@ -237,7 +238,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		if err != nil {
 			return err
 		}
-		var saves batch
+		var saves sqldb.Batch
 		for _, h := range held {
 			lost = without(lost, h.c.id)
 			if err := s.releaseFromRun(t, h.c, marks[h.c.id], now); err != nil {
@@ -247,7 +248,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 			h.c.saveInto(&saves, now)
 			wake = wake || h.c.due.Valid
 		}
-		return t.finish(&saves)
+		return t.Finish(&saves)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("release what a run held: %w", err)
@@ -295,7 +296,7 @@ order by campaign_id`
 // fences off the process that did, should it wake.
 func (s *Store) endRunClaims(t *tx, run, now int64) error {
 	var ids []string
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var id string
 		err := row.Scan(&id)
 		ids = append(ids, id)

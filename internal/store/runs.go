@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // runRow is a row of runs as the store's own statements see it. Every change
@@ -27,7 +28,7 @@ const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, 
   campaigns_done, campaigns_total, events_done, events_total, matched, drifted, replayed, failed, events_per_second,
   digests, digests_before, seq, verdict, error, cancelled_by, attempts, lease_owner, lease_epoch, lease_expires_at`
 
-func scanRunRow(row scanner) (*runRow, error) {
+func scanRunRow(row sqldb.Row) (*runRow, error) {
 	var r runRow
 	var campaigns, projections, versions, digests, before string
 	var all, requested, updated int64
@@ -88,8 +89,8 @@ func (r *runRow) view(now int64) outbox.Run {
 }
 
 // scanRun is for lists, to which it gives runs as they are at a time.
-func scanRun(now int64) func(scanner) (outbox.Run, error) {
-	return func(row scanner) (outbox.Run, error) {
+func scanRun(now int64) func(sqldb.Row) (outbox.Run, error) {
+	return func(row sqldb.Row) (outbox.Run, error) {
 		r, err := scanRunRow(row)
 		if err != nil {
 			return outbox.Run{}, err
@@ -106,10 +107,10 @@ where id = $1`
 // existingRun reads a run, locked for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
 func (t *tx) existingRun(id int64) (r *runRow, err error) {
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		r, err = scanRunRow(row)
 		return err
-	}, selectRun+t.forUpdate, id)
+	}, selectRun+t.ForUpdate, id)
 	if err != nil {
 		return nil, fmt.Errorf("read run %d: %w", id, err)
 	}
@@ -139,7 +140,7 @@ func (t *tx) saveRun(r *runRow, now int64) error {
 		return err
 	}
 	n := r.Counts
-	_, err = t.exec(updateRun, r.ID, string(r.Status), microsOrNil(r.StartedAt), now, microsOrNil(r.FinishedAt),
+	_, err = t.Exec(updateRun, r.ID, string(r.Status), microsOrNil(r.StartedAt), now, microsOrNil(r.FinishedAt),
 		r.Campaigns.Done, r.Campaigns.Total, r.Events.Done, r.Events.Total, n.Matched, n.Drifted, n.Replayed, n.Failed,
 		r.pace, digests, before, r.Seq, string(r.Verdict), r.Error, r.CancelledBy, r.Attempts, r.owner, r.epoch, r.expires)
 	if err != nil {
@@ -177,7 +178,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	if err := t.digestsOfRun(r); err != nil {
 		return err
 	}
-	if _, err := t.exec(`update run_scopes set active = 0 where run_id = $1`, r.ID); err != nil {
+	if _, err := t.Exec(`update run_scopes set active = 0 where run_id = $1`, r.ID); err != nil {
 		return fmt.Errorf("free the scope of run %d: %w", r.ID, err)
 	}
 	return t.saveRun(r, now)
@@ -293,7 +294,7 @@ limit $1`
 func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
 	runs, now := []outbox.Run{}, s.now()
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)
 			if err == nil {
 				runs = append(runs, r.view(now))
@@ -311,7 +312,7 @@ func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
 func (s *Store) RunTallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var n outbox.RunTally
 			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
 			tallies = append(tallies, n)

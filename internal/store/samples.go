@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const (
@@ -83,7 +84,7 @@ func (x *sampled) dest() []any {
 // lastSample is the latest sample up to a minute.
 func (t *tx) lastSample(minute int64) (sampled, error) {
 	var last sampled
-	_, err := t.one(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)
+	_, err := t.One(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)
 	return last, err
 }
 
@@ -104,16 +105,16 @@ on conflict (campaign_id, minute) do nothing`
 
 func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error {
 	return s.journal.write(ctx, func(t *tx) error {
-		var b batch
+		var b sqldb.Batch
 		if f := x.fields; changed {
-			b.exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
+			b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
 		}
-		b.exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
+		b.Exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
 		for table, kept := range map[string]time.Duration{"samples": samplesKept, "campaign_samples": campaignSamplesKept} {
-			b.exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
-			b.exec(nil, `delete from `+table+` where minute > $1`, x.minute+samplesAhead.Microseconds())
+			b.Exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
+			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+samplesAhead.Microseconds())
 		}
-		return t.finish(&b)
+		return t.Finish(&b)
 	})
 }
 
@@ -159,7 +160,7 @@ func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.Histo
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.Sample
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var x sampled
 			err := row.Scan(x.dest()...)
 			samples = append(samples, x.view())
@@ -187,7 +188,7 @@ func (x sampled) view() outbox.Sample {
 func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time) ([]outbox.CampaignPoint, error) {
 	points := []outbox.CampaignPoint{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var p outbox.CampaignPoint
 			var minute, oldest int64
 			err := row.Scan(&minute, &p.LagEvents, &oldest)

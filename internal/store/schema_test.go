@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
 
@@ -112,7 +113,7 @@ func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 	}
 }
 
-func steps(migrations []store.Migration) []string {
+func steps(migrations []sqldb.Migration) []string {
 	var all []string
 	for _, m := range migrations {
 		all = append(all, fmt.Sprintf("%s %d %s, applied: %v", m.Database, m.Version, m.Name, m.AppliedAt != nil && !m.AppliedAt.IsZero()))

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // ScratchTables are the tables of one projection as a Scratch has them.
@@ -31,11 +31,9 @@ type ScratchTables struct {
 // An outbox.ErrBusy from any method means that the connection may be gone, and
 // the rows with it: Close it and open another.
 type Scratch struct {
+	*sqldb.Private
 	store  *Store
 	tables []ScratchTables
-	pool   *sql.DB // of one connection
-	conn   *sql.Conn
-	link   link // conn again
 
 	t       *tx // of the fold under way; nil outside of one
 	gather  gather
@@ -47,7 +45,7 @@ type Scratch struct {
 // gather is statements that wait, on PostgreSQL, to travel together.
 type gather struct {
 	on     bool
-	queue  batch
+	queue  sqldb.Batch
 	weight int   // bytes of arguments
 	first  int   // index of the event that began it
 	ends   []int // how many statements there are at the end of each event
@@ -55,7 +53,7 @@ type gather struct {
 
 // A gather is sent when it has so many statements, or bytes.
 const (
-	gatherStatements = 2 * journey
+	gatherStatements = 2 * sqldb.Journey
 	gatherBytes      = 1 << 20
 )
 
@@ -63,29 +61,25 @@ const (
 // *SchemaError. Where a proxy hands out connections by the transaction there can
 // be none, which is an outbox.ErrConflict.
 func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
-	c := &Scratch{store: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
-	open := c.openSQLite
-	if s.projections.dialect.several {
-		open = c.openPostgres
-	}
-	err := open(ctx)
-	if err == nil {
-		err = c.createTables()
-	}
+	p, err := s.projections.OpenPrivate(ctx)
 	if err != nil {
+		return nil, err
+	}
+	c := &Scratch{Private: p, store: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
+	if err := c.createTables(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 func (c *Scratch) createTables() error {
-	return c.within("begin", func(t *tx) error {
+	return c.within(sqldb.BeginPlain, func(t *tx) error {
 		for _, p := range c.tables {
 			for i, statement := range p.Schema {
-				if t.database.dialect.several && createsFunction(statement) {
+				if t.Dialect().TempTables && createsFunction(statement) {
 					continue // those of the live schema serve
 				}
-				if err := t.define(statement); err != nil {
+				if err := t.Define(statement); err != nil {
 					return &SchemaError{Projection: p.Projection, Statement: i, Err: err}
 				}
 			}
@@ -99,38 +93,15 @@ func createsFunction(statement string) bool {
 	return len(words) > 3 && (words[1] == "function" || words[1] == "or" && words[3] == "function")
 }
 
-// Close drops the Scratch with its rows.
-func (c *Scratch) Close() error {
-	if c.pool == nil {
-		return nil
-	}
-	if l, ok := c.link.(*sqliteLink); ok {
-		l.close()
-		if l.unclosable {
-			return nil // closing the pool would wait for ever
-		}
-	} else if c.conn != nil {
-		c.conn.Close()
-	}
-	return c.pool.Close()
-}
-
-// QueryContext reads the scratch tables. The rows must be closed before anything
-// else is done with the Scratch.
-func (c *Scratch) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return c.conn.QueryContext(ctx, query, append(c.queryMode(), args...)...)
-}
-
 // Exec runs one statement of a projection. ctx carries its deadline, if any; a
 // statement that was cut off is context.DeadlineExceeded. Within Fold it may
 // wait, on PostgreSQL, to travel with others, and reports no error then.
 func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
-	several := c.store.projections.dialect.several
-	if several {
+	if c.store.projections.Dialect.Typed {
 		args = asTexts(args)
 	}
 	if c.gather.on {
-		c.gather.queue.exec(nil, query, args...)
+		c.gather.queue.Exec(nil, query, args...)
 		for _, arg := range args {
 			if text, ok := arg.(string); ok {
 				c.gather.weight += len(text)
@@ -139,12 +110,12 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within(c.beginFold(), func(t *tx) error {
-			_, err := t.execContext(ctx, query, args...)
+		return c.within(sqldb.BeginFold, func(t *tx) error {
+			_, err := t.ExecContext(ctx, query, args...)
 			return err
 		})
 	}
-	_, err := c.t.execContext(ctx, query, args...)
+	_, err := c.t.ExecContext(ctx, query, args...)
 	return err
 }
 
@@ -178,7 +149,7 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 			return done, err
 		case failed == end: // a constraint that is looked at in the end
 			suspect, fault = (done+end)/2, nil
-		case c.store.projections.dialect.several:
+		case c.store.projections.Dialect.Pipelines:
 			suspect, fault = failed, nil
 		default:
 			suspect, fault = failed, err
@@ -196,10 +167,9 @@ const foldTogether = 256
 // transaction. When one fails nothing is left of them, and its index is
 // returned; end when it is not known.
 func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
-	several := c.store.projections.dialect.several
-	c.gather = gather{on: several && end-first > 1, first: first, queue: c.gather.queue}
+	c.gather = gather{on: c.store.projections.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within(c.beginFold(), func(t *tx) error {
+	err = c.within(sqldb.BeginFold, func(t *tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -209,9 +179,9 @@ func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int)
 				failed = i
 				return err
 			}
-			if t.err != nil {
+			if err := t.Err(); err != nil {
 				failed = i
-				return t.err
+				return err
 			}
 			if at, err := c.sendFull(i); err != nil {
 				failed = at
@@ -225,8 +195,7 @@ func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int)
 		return err
 	})
 	c.t, c.gather.on = nil, false
-	clear(c.gather.queue.steps)
-	c.gather.queue.steps = c.gather.queue.steps[:0]
+	c.gather.queue.Reset()
 	if err == nil {
 		c.dead += int64(end - first)
 	}
@@ -239,8 +208,8 @@ func (c *Scratch) sendFull(i int) (failed int, err error) {
 	if !g.on {
 		return 0, nil
 	}
-	g.ends = append(g.ends, g.queue.len())
-	if g.queue.len() < gatherStatements && g.weight < gatherBytes {
+	g.ends = append(g.ends, g.queue.Len())
+	if g.queue.Len() < gatherStatements && g.weight < gatherBytes {
 		return 0, nil
 	}
 	failed, err = c.send()
@@ -251,7 +220,7 @@ func (c *Scratch) sendFull(i int) (failed int, err error) {
 // send sends what has gathered and returns the index of the event that fails.
 func (c *Scratch) send() (failed int, err error) {
 	g := &c.gather
-	done, err := c.t.run(&g.queue)
+	done, err := c.t.Run(&g.queue)
 	if err == nil {
 		return 0, nil
 	}
@@ -259,28 +228,8 @@ func (c *Scratch) send() (failed int, err error) {
 }
 
 // within runs fn in one transaction of the Scratch.
-func (c *Scratch) within(begin string, fn func(*tx) error) error {
-	t := &tx{database: c.store.projections, link: c.link}
-	if err := c.link.begin(background, begin); err != nil {
-		return fmt.Errorf("begin on the scratch database: %w", t.note(err))
-	}
-	committed := false
-	defer func() { // also when fn panics
-		if !committed {
-			_ = c.link.rollback() // fails where the database has rolled back by itself
-		}
-	}()
-	if err := fn(t); err != nil {
-		return err
-	}
-	if t.err != nil {
-		return t.err
-	}
-	if err := c.link.commit(); err != nil {
-		return fmt.Errorf("commit on the scratch database: %w", t.note(err))
-	}
-	committed = true
-	return nil
+func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
+	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
 // Clear empties tables of one campaign, or of all when campaign is empty; all
@@ -289,9 +238,9 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if len(tables) == 0 {
 		tables = c.allTables()
 	}
-	err := c.within("begin", func(t *tx) error {
-		if campaign == "" && t.database.dialect.several && c.dead > tidyAfter {
-			return t.define("truncate " + quoteNames(tables))
+	err := c.within(sqldb.BeginPlain, func(t *tx) error {
+		if campaign == "" && t.Dialect().TempTables && c.dead > tidyAfter {
+			return t.Define("truncate " + quoteNames(tables))
 		}
 		return t.quietly(ctx, "", tables, func() error {
 			for _, name := range slices.Backward(tables) {
@@ -309,8 +258,8 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 		return nil
 	}
 	c.dead = 0
-	if c.store.projections.dialect.several && campaign != "" {
-		err = c.link.define("vacuum " + quoteNames(c.allTables()))
+	if c.store.projections.Dialect.TempTables && campaign != "" {
+		err = c.Define("vacuum " + quoteNames(c.allTables()))
 	}
 	return err
 }
@@ -321,10 +270,10 @@ const tidyAfter = 20_000
 
 func (t *tx) clearTable(name, campaign string) error {
 	if campaign == "" {
-		_, err := t.exec("delete from " + quoteName(name))
+		_, err := t.Exec("delete from " + quoteName(name))
 		return err
 	}
-	_, err := t.exec("delete from "+quoteName(name)+" where campaign_id = $1", campaign)
+	_, err := t.Exec("delete from "+quoteName(name)+" where campaign_id = $1", campaign)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Result is what became of one claim.
@@ -53,7 +54,7 @@ func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled
 	if err != nil {
 		return Settled{}, fmt.Errorf("settle: %w", err)
 	}
-	if s.journal.dialect.several {
+	if !s.journal.Dialect.OneWriter {
 		s.tellOfLeftovers(results)
 	}
 	return settled, nil
@@ -123,13 +124,13 @@ func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 }
 
 func (t *tx) deleteApplied(held []*settling) error {
-	var b batch
+	var b sqldb.Batch
 	for _, h := range held {
 		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
-			b.exec(into(&h.gone), deleteApplied, h.c.id, h.Claim.First, done, h.Claim.Epoch)
+			b.Exec(sqldb.Into(&h.gone), deleteApplied, h.c.id, h.Claim.First, done, h.Claim.Epoch)
 		}
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("delete applied rows: %w", err)
 	}
 	return nil
@@ -150,11 +151,11 @@ func (h *settling) release() {
 
 // saveAllFromHead is saveFromHead for a whole wave.
 func (t *tx) saveAllFromHead(held []*settling, now int64) error {
-	var b batch
+	var b sqldb.Batch
 	for _, h := range held {
 		h.c.headInto(&b, h.Claim.First)
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read heads: %w", err)
 	}
 	for _, h := range held {
@@ -164,7 +165,7 @@ func (t *tx) saveAllFromHead(held []*settling, now int64) error {
 		h.c.schedule(now)
 		h.c.saveAppliedInto(&b, now)
 	}
-	if err := t.finish(&b); err != nil {
+	if err := t.Finish(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
 	}
 	return nil
@@ -194,12 +195,12 @@ func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Set
 		}
 		rest++
 	} else if held.Counted && rest <= held.Last {
-		if _, err := t.exec(countAttempt, c.id, held.First, -1); err != nil {
+		if _, err := t.Exec(countAttempt, c.id, held.First, -1); err != nil {
 			return fmt.Errorf("take back an attempt: %w", err)
 		}
 	}
 	if rest <= held.Last {
-		back, err := t.exec(unmarkRows, c.id, rest, held.Last, held.Epoch, now)
+		back, err := t.Exec(unmarkRows, c.id, rest, held.Last, held.Epoch, now)
 		if err != nil {
 			return fmt.Errorf("give back rows: %w", err)
 		}
@@ -256,7 +257,7 @@ func (t *tx) dropApplied(c *campaignRow, applied int64) error {
 	if c.counts.Total() == 0 {
 		return nil
 	}
-	if _, err := t.exec(deleteStaleRows, c.id, applied); err != nil {
+	if _, err := t.Exec(deleteStaleRows, c.id, applied); err != nil {
 		return fmt.Errorf("remove applied rows: %w", err)
 	}
 	return t.recount(c)
@@ -285,7 +286,7 @@ const (
 // when it was added before the attempt began.
 func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
 	var attempts int
-	_, err := t.one([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, seq)
+	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, seq)
 	if err != nil {
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
@@ -301,10 +302,10 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 	if dies && !f.SetAside {
 		status, died, next = outbox.Dead, 1, now
 	}
-	if _, err := t.exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
+	if _, err := t.Exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint,
+	if _, err := t.Exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint,
 		f.Projection, f.Version, truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
@@ -334,7 +335,7 @@ func (t *tx) recountWithHead(c *campaignRow) error {
 func (t *tx) countRows(campaign string) (outbox.Counts, error) {
 	var counts outbox.Counts
 	c := campaignRow{}
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var status string
 		var n int64
 		err := rows.Scan(&status, &n)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"outboxweb/internal/sqldb"
 )
 
 // Rehearsal is what applying a campaign's outstanding events would have done.
@@ -19,7 +21,7 @@ type Rehearsal struct {
 func (s *Store) RecordRehearsal(ctx context.Context, r Rehearsal) error {
 	return s.journal.write(ctx, func(t *tx) error {
 		failed := sql.NullInt64{Int64: r.FailedSeq, Valid: r.FailedSeq != 0}
-		_, err := t.exec(`
+		_, err := t.Exec(`
 insert into rehearsals (campaign_id, rehearsed_seq, failed_seq, error, fingerprint, at)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (campaign_id) do update
@@ -36,7 +38,7 @@ set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, er
 func (s *Store) Rehearsals(ctx context.Context) (map[string]Rehearsal, error) {
 	all := make(map[string]Rehearsal)
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		return t.Each(func(rows sqldb.Row) error {
 			var r Rehearsal
 			var failed sql.NullInt64
 			err := rows.Scan(&r.CampaignID, &r.RehearsedSeq, &failed, &r.Error, &r.Fingerprint)
@@ -61,7 +63,7 @@ type Outstanding struct {
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
 	var all []Outstanding
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(rows scanner) error {
+		return t.Each(func(rows sqldb.Row) error {
 			var o Outstanding
 			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
 			all = append(all, o)

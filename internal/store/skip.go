@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const skipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
 
-func scanSkip(row scanner) (outbox.Skip, error) {
+func scanSkip(row sqldb.Row) (outbox.Skip, error) {
 	var k outbox.Skip
 	var skipped int64
 	var applied, undone sql.NullInt64
@@ -22,8 +23,8 @@ func scanSkip(row scanner) (outbox.Skip, error) {
 	return k, err
 }
 
-func collectSkips(into *[]outbox.Skip) func(scanner) error {
-	return func(row scanner) error {
+func collectSkips(into *[]outbox.Skip) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		k, err := scanSkip(row)
 		*into = append(*into, k)
 		return err
@@ -40,7 +41,7 @@ order by seq`
 
 func (t *tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
-	if err := t.each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
+	if err := t.Each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
 		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
 	}
 	return skips, nil
@@ -218,7 +219,7 @@ func (s *Store) barForSkip(c *campaignRow, seq, now int64) error {
 // projections, also one that wakes much later: it raises the fence above their
 // epochs. change happens in the same transaction, with the watermark locked.
 func (s *Store) bar(c *campaignRow, change func(*ApplyTx, Watermark) error) error {
-	return s.Apply(background, func(a *ApplyTx) error {
+	return s.Apply(context.Background(), func(a *ApplyTx) error {
 		w, err := a.Watermark(c.id)
 		if err != nil {
 			return err
@@ -232,10 +233,10 @@ func (s *Store) bar(c *campaignRow, change func(*ApplyTx, Watermark) error) erro
 }
 
 func (t *tx) skip(c *campaignRow, row outbox.Row, o outbox.Order, now int64) error {
-	if _, err := t.exec(insertSkip, c.id, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
+	if _, err := t.Exec(insertSkip, c.id, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.id, row.Seq, err)
 	}
-	n, err := t.exec(releaseSkipped, c.id, row.Seq, now)
+	n, err := t.Exec(releaseSkipped, c.id, row.Seq, now)
 	if err != nil {
 		return fmt.Errorf("release campaign %q seq %d: %w", c.id, row.Seq, err)
 	}
@@ -255,13 +256,13 @@ where campaign_id = $1
 
 // settleSkips notes which skips of the campaigns have been applied.
 func (t *tx) settleSkips(held []*settling, now int64) error {
-	var b batch
+	var b sqldb.Batch
 	for _, h := range held {
 		if h.c.skips > 0 {
-			b.exec(nil, passSkips, h.c.id, h.Applied, now)
+			b.Exec(nil, passSkips, h.c.id, h.Applied, now)
 		}
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("settle skips: %w", err)
 	}
 	return nil
@@ -310,7 +311,7 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 	})
 	if err != nil && setBack {
 		// What is left to do by itself: the journal was not there to be told.
-		_, _ = s.ReconcileCampaign(background, campaign)
+		_, _ = s.ReconcileCampaign(context.Background(), campaign)
 	}
 	return skip, s.refused(ctx, a, err)
 }
@@ -401,7 +402,7 @@ func (s *Store) takeBack(t *tx, c *campaignRow, skip outbox.Skip, now int64) (se
 	if !setBack {
 		return false, nil
 	}
-	if _, err := t.exec(giveBackRow, c.id, skip.Seq, now); err != nil {
+	if _, err := t.Exec(giveBackRow, c.id, skip.Seq, now); err != nil {
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.id, skip.Seq, err)
 	}
 	c.applied = skip.Seq - 1
@@ -411,8 +412,8 @@ func (s *Store) takeBack(t *tx, c *campaignRow, skip outbox.Skip, now int64) (se
 // chainHashes reads the chain hashes of an event and of the one before it, which
 // is empty for the first.
 func (t *tx) chainHashes(campaign string, seq int64) (hashes struct{ before, own string }, err error) {
-	if _, err = t.one([]any{&hashes.before}, selectChainHash, campaign, seq-1); err == nil {
-		_, err = t.one([]any{&hashes.own}, selectChainHash, campaign, seq)
+	if _, err = t.One([]any{&hashes.before}, selectChainHash, campaign, seq-1); err == nil {
+		_, err = t.One([]any{&hashes.own}, selectChainHash, campaign, seq)
 	}
 	if err != nil {
 		return hashes, fmt.Errorf("read the chain hashes of campaign %q up to seq %d: %w", campaign, seq, err)
@@ -441,17 +442,17 @@ func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
 // setBack moves the watermark from a skipped event to the one before. Without
 // the event's mark it refuses: then the event was applied.
 func (a *ApplyTx) setBack(skip outbox.Skip, hashes struct{ before, own string }, epoch int64) error {
-	n, err := a.t.exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.before, hashes.own, a.now, epoch)
+	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.before, hashes.own, a.now, epoch)
 	if err == nil && n == 0 {
 		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err = a.t.exec(setBackCursors, skip.CampaignID, skip.Seq, skip.Seq-1); err != nil {
+	if _, err = a.t.Exec(setBackCursors, skip.CampaignID, skip.Seq, skip.Seq-1); err != nil {
 		return err
 	}
-	n, err = a.t.exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
+	n, err = a.t.Exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
 	if err == nil && n == 0 {
 		err = outbox.Conflict("the projections of campaign %q do not say that event %d was passed over; see what check says of it", skip.CampaignID, skip.Seq)
 	}
@@ -466,7 +467,7 @@ where campaign_id = $1
   and undone_at is null`
 
 func (t *tx) undo(c *campaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
-	n, err := t.exec(undoSkip, c.id, skip.Seq, now, o.By.Name, o.Reason)
+	n, err := t.Exec(undoSkip, c.id, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
 		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.id, skip.Seq, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // skipMarks is what the projections of a campaign passed over: the skip's id by
@@ -22,7 +23,7 @@ where campaign_id between $1 and $2`
 // marksBetween reads the marks of the campaigns from one id to another.
 func (t *tx) marksBetween(first, last string) (map[string]skipMarks, error) {
 	all := make(map[string]skipMarks)
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var campaign string
 		var seq, id int64
 		err := row.Scan(&campaign, &seq, &id)
@@ -41,7 +42,7 @@ func (t *tx) marksBetween(first, last string) (map[string]skipMarks, error) {
 // standingOf reads a campaign's watermark and marks in one snapshot.
 func (s *Store) standingOf(ctx context.Context, campaign string) (w Watermark, marks skipMarks, err error) {
 	err = s.projections.read(ctx, func(t *tx) error {
-		err := t.each(func(row scanner) (err error) {
+		err := t.Each(func(row sqldb.Row) (err error) {
 			w, err = scanWatermark(row)
 			return err
 		}, selectWatermark, campaign)
@@ -114,7 +115,7 @@ func (s *Store) finishUnskips(t *tx, c *campaignRow, w Watermark, marks skipMark
 		if err != nil {
 			return w, marks, err
 		}
-		if w, marks, err = s.standingOf(background, c.id); err != nil {
+		if w, marks, err = s.standingOf(context.Background(), c.id); err != nil {
 			return w, marks, err
 		}
 	}
@@ -125,7 +126,7 @@ func (t *tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found
 	if id == 0 {
 		return skip, false, nil
 	}
-	err = t.each(func(row scanner) error {
+	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		skip, err = scanSkip(row)
 		return err
@@ -153,11 +154,11 @@ where campaign_id = $1
 // repairSkips makes the ledger say of each skip whether it is applied. It
 // reports whether anything was wrong.
 func (t *tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
-	passed, err := t.exec(passSkips, c.id, w.AppliedSeq, now)
+	passed, err := t.Exec(passSkips, c.id, w.AppliedSeq, now)
 	if err != nil {
 		return false, fmt.Errorf("settle skips of campaign %q: %w", c.id, err)
 	}
-	reopened, err := t.exec(reopenSkips, c.id, w.AppliedSeq)
+	reopened, err := t.Exec(reopenSkips, c.id, w.AppliedSeq)
 	if err != nil {
 		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.id, err)
 	}
@@ -170,7 +171,7 @@ func (s *Store) skipSuspects(ctx context.Context, page []*campaignRow, marks map
 	first, last := page[0].id, page[len(page)-1].id
 	standing := make(map[string][]outbox.Skip)
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			k, err := scanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
 			return err

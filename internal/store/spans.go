@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Events of a campaign go on being noted as one span for at most spanTime, and
@@ -83,8 +84,8 @@ insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at,
 values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (campaign_id, first_seq, began_at) do nothing`
 
-func (p *span) insertInto(b *batch, campaign string) {
-	b.exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.worker, p.build)
+func (p *span) insertInto(b *sqldb.Batch, campaign string) {
+	b.Exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.worker, p.build)
 }
 
 func (p span) view() outbox.AppliedSpan {
@@ -111,7 +112,7 @@ order by ended_at`
 // spansOf are the spans in which an event was applied, the oldest first.
 func (t *tx) spansOf(c *campaignRow, seq int64) ([]span, error) {
 	var spans []span
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		var p span
 		err := row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
 		spans = append(spans, p)

@@ -10,13 +10,15 @@ package store
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
-	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Options says which databases to open and which rules to keep.
@@ -98,38 +100,42 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Concurrency = 2
 	}
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
-	s.refusals.write = func() { s.SumRefusals(background) }
+	s.refusals.write = func() { s.SumRefusals(context.Background()) }
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.journal.ready(ctx), s.projections.ready(ctx)); err != nil {
-		s.journal.closePools()
-		s.projections.closePools()
+	if err := errors.Join(s.journal.Ready(ctx), s.projections.Ready(ctx)); err != nil {
+		s.journal.ClosePools()
+		s.projections.ClosePools()
 		return nil, err
 	}
 	return s, nil
 }
 
-// locations are where the options say that the two databases are, which must
-// not be one file.
-func (o Options) locations() (journal, projections location, err error) {
-	if journal, err = parseURL("journal-db", o.Journal); err != nil {
-		return journal, projections, err
+//go:embed migrations
+var migrations embed.FS
+
+// config is how both databases are opened.
+func (o Options) config() sqldb.Config {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the name is well formed
 	}
-	if projections, err = parseURL("projections-db", o.Projections); err != nil {
-		return journal, projections, err
-	}
-	switch {
-	case journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path):
-		err = outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journal.path)
-	case journal.postgres != nil && projections.postgres != nil && sameSchema(journal.postgres, projections.postgres):
-		err = o.refuseSameSchema(journal.postgres.schema)
-	}
-	return journal, projections, err
+	return sqldb.Config{Migrations: files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: liveReaders}
 }
 
-func (o Options) refuseSameSchema(schema string) error {
-	return outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", schema, withSearchPath(o.Projections, "projections"))
+// locations are where the options say that the two databases are, which must
+// not be one file.
+func (o Options) locations() (journal, projections sqldb.Location, err error) {
+	c := o.config()
+	if journal, err = sqldb.ParseURL("journal-db", o.Journal, c); err != nil {
+		return journal, projections, err
+	}
+	if projections, err = sqldb.ParseURL("projections-db", o.Projections, c); err != nil {
+		return journal, projections, err
+	}
+	return journal, projections, sqldb.RefuseSame(journal, projections)
 }
 
 // locate finds both databases, and makes sure that they are two.
@@ -138,33 +144,27 @@ func (s *Store) locate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := journal.admit(ctx, "journal", s.options); err != nil {
+	if err := journal.Admit(ctx, "journal"); err != nil {
 		return err
 	}
-	if err := projections.admit(ctx, "projections", s.options); err != nil {
+	if err := projections.Admit(ctx, "projections"); err != nil {
 		return err
 	}
-	if s.journal, err = journal.open(ctx, "journal", s.options); err != nil {
+	opened, err := journal.Open(ctx, "journal")
+	if err != nil {
 		return err
 	}
-	if s.projections, err = projections.open(ctx, "projections", s.options); err == nil && s.journal.schema != "" && s.journal.identity == s.projections.identity {
-		s.projections.closePools()
-		err = s.options.refuseSameSchema(s.journal.schema)
+	s.journal = &database{opened}
+	opened, err = projections.Open(ctx, "projections")
+	if s.projections = (&database{opened}); err == nil {
+		if err = sqldb.RefuseSameSchema(s.journal.DB, s.projections.DB); err != nil {
+			s.projections.ClosePools()
+		}
 	}
 	if err != nil {
-		s.journal.closePools()
+		s.journal.ClosePools()
 	}
 	return err
-}
-
-// ready brings the schema to this program's version and makes the sessions.
-func (d *database) ready(ctx context.Context) error {
-	if err := d.migrate(ctx); sqliteFull(err, d.path) {
-		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
-	} else if err != nil {
-		return err
-	}
-	return d.connect(ctx)
 }
 
 // Close waits for transactions under way and closes both databases. Further
@@ -174,8 +174,8 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.hints.close()
 		s.refusals.close()
-		s.sumRefusals(background, true)
-		err = errors.Join(s.journal.close(), s.projections.close())
+		s.sumRefusals(context.Background(), true)
+		err = errors.Join(s.journal.Close(), s.projections.Close())
 	})
 	return err
 }
@@ -184,14 +184,7 @@ func (s *Store) Close() error {
 func (s *Store) Connections() []outbox.Connections {
 	var all []outbox.Connections
 	for _, d := range []*database{s.journal, s.projections} {
-		for _, one := range []struct {
-			use      string
-			sessions *sessions
-		}{{"write", d.writers}, {"read", d.readers}} {
-			c := one.sessions.report()
-			c.Database, c.Use = d.name, one.use
-			all = append(all, c)
-		}
+		all = append(all, d.Connections()...)
 	}
 	return all
 }
@@ -204,7 +197,7 @@ func (s *Store) ReadOnly() bool { return s.options.ReadOnly }
 
 // Shared reports whether processes on other machines may work on the same
 // databases.
-func (s *Store) Shared() bool { return s.journal.dialect.several }
+func (s *Store) Shared() bool { return !s.journal.Dialect.OneWriter }
 
 // EventTimeout is the most time one event may take to apply.
 func (s *Store) EventTimeout() time.Duration { return s.options.EventTimeout }
@@ -212,17 +205,7 @@ func (s *Store) EventTimeout() time.Duration { return s.options.EventTimeout }
 // ProjectionsSnapshot begins a reading transaction on the projections
 // database, for computing digests. The caller rolls it back.
 func (s *Store) ProjectionsSnapshot(ctx context.Context) (*sql.Tx, error) {
-	d := s.projections
-	t, err := d.readerPool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: d.dialect.snapshot})
-	if err == nil && d.settings != "" {
-		if _, err = t.ExecContext(ctx, d.settings); err != nil {
-			t.Rollback()
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the %s database: %w", d.name, err)
-	}
-	return t, nil
+	return s.projections.Snapshot(ctx)
 }
 
 // now is the one timestamp of a transaction, in microseconds since 1970 UTC.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // stray is a campaign that has no row in campaigns, and what there is of it all
@@ -57,7 +58,7 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 		bound := func(t *tx) error {
 			last = beyondTexts
 			clear(known)
-			return t.each(func(row scanner) error {
+			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
 				if known[id] = true; len(known) == campaignPage {
@@ -71,7 +72,7 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 		}
 		found := make(map[string]stray)
 		note := func(t *tx, query string, what func(*stray)) error {
-			return t.each(func(row scanner) error {
+			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
 				one := found[id]
@@ -172,7 +173,7 @@ where campaign_id = $1`
 // adopt makes the row of a campaign from its events, its rows and its
 // watermark. One that has a row by now is left as it is.
 func (s *Store) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
-	made, err := t.exec(insertStray, id, now)
+	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err
 	}
@@ -180,10 +181,10 @@ func (s *Store) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error
 	if err != nil {
 		return r, err
 	}
-	if _, err := t.one([]any{&c.highWater, &c.chainHash}, selectLastEvent, id); err != nil {
+	if _, err := t.One([]any{&c.highWater, &c.chainHash}, selectLastEvent, id); err != nil {
 		return r, err
 	}
-	if _, err := t.one([]any{&c.leaseEpoch}, selectLastEpoch, id); err != nil {
+	if _, err := t.One([]any{&c.leaseEpoch}, selectLastEpoch, id); err != nil {
 		return r, err
 	}
 	if err := t.recount(c); err != nil {
@@ -219,8 +220,8 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 	}
 	var marks []mark
 	err := s.projections.read(ctx, func(t *tx) error {
-		var b batch
-		note := func(row scanner) error {
+		var b sqldb.Batch
+		note := func(row sqldb.Row) error {
 			var m mark
 			err := row.Scan(&m.id, &m.seq, &m.hash)
 			if m.seq > 0 {
@@ -228,9 +229,9 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 			}
 			return err
 		}
-		b.each(note, probedMarks.up, "", strangeProbes)
-		b.each(note, probedMarks.down, beyondTexts, strangeProbes)
-		return t.runAll(&b)
+		b.Each(note, probedMarks.up, "", strangeProbes)
+		b.Each(note, probedMarks.down, beyondTexts, strangeProbes)
+		return t.RunAll(&b)
 	})
 	if err != nil || len(marks) == 0 {
 		return false, err
@@ -239,7 +240,7 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 	err = s.journal.read(ctx, func(t *tx) error {
 		for _, m := range marks {
 			var hash string
-			if _, err := t.one([]any{&hash}, selectChainHash, m.id, m.seq); err != nil {
+			if _, err := t.One([]any{&hash}, selectChainHash, m.id, m.seq); err != nil {
 				return err
 			}
 			fits = fits || hash == m.hash

@@ -40,7 +40,7 @@ func (c *snapshot[T]) get(ctx context.Context, take func() (T, error)) (T, error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	began := time.Now()
-	costOf(ctx).Snapshot(began.Before(c.until))
+	outbox.CostOf(ctx).Snapshot(began.Before(c.until))
 	if !began.Before(c.until) {
 		c.value, c.err = take()
 		done := time.Now()
@@ -117,17 +117,17 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
 	err := s.journal.read(ctx, func(t *tx) error {
 		var oldest, retryable sql.NullInt64
-		_, err := t.one([]any{&sum.Campaigns.Total,
+		_, err := t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
 			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable}, selectTotals, now)
 		if err != nil {
 			return err
 		}
-		if _, err := t.one([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
+		if _, err := t.One([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
 			return err
 		}
-		if _, err := t.one([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
+		if _, err := t.One([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
 			return err
 		}
 		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, now); err != nil {
@@ -149,7 +149,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	describeWorkers(&sum, now)
 	sum.OtherJournal = sum.Campaigns.Diverged > 0
 	if err == nil && !sum.OtherJournal && (sum.Events == 0 || !s.fits.Load()) {
-		sum.OtherJournal, err = s.strange(background)
+		sum.OtherJournal, err = s.strange(context.Background())
 		s.fits.Store(err == nil && !sum.OtherJournal)
 	}
 	return sum, err
@@ -162,7 +162,7 @@ func (t *tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Ol
 		return nil, 0, nil
 	}
 	o := outbox.Oldest{EnqueuedAt: at(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
-	_, err := t.one([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", enqueued.Int64)
+	_, err := t.One([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", enqueued.Int64)
 	return &o, o.AgeSeconds, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Swap is what is to become of one campaign: the rows of some projections are
@@ -79,16 +80,15 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	}
 	w := &swapping{scratch: c, a: s.newApplyTx()}
 	run := func(t *tx) error {
-		t.forUpdate = t.database.dialect.forUpdate
+		t.ForUpdate = t.Dialect().ForUpdate
 		w.a.t = t
 		return w.all(ctx, plan)
 	}
 	var err error
-	if s.projections.dialect.several {
-		begin := s.projections.beginWrite + script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", lockWaitLimit}})
-		err = c.within(begin+"; select pg_advisory_xact_lock_shared("+s.projections.pauseLock()+")", run)
+	if s.projections.Dialect.TempTables {
+		err = c.within(sqldb.BeginSwap, run)
 	} else {
-		err = s.projections.writeFrom(ctx, s.projections.beginApply, run)
+		err = s.projections.writeFrom(ctx, sqldb.BeginApply, run)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("swap rows in: %w", err)
@@ -134,7 +134,7 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 		ids[i] = p.CampaignID
 	}
 	tables := tablesOf(plan)
-	return w.a.t.quietly(ctx, w.a.t.database.schema, tables, func() error {
+	return w.a.t.quietly(ctx, w.a.t.Schema(), tables, func() error {
 		for _, table := range tables {
 			if err := w.a.t.fits(table, w.scratch.columns[table]); err != nil {
 				return err
@@ -161,7 +161,7 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 func (w *swapping) one(ctx context.Context, p *Swap) (Swapped, error) {
 	result := Swapped{CampaignID: p.CampaignID}
 	if result.Err = w.asPlanned(p); result.Err != nil {
-		return result, w.a.t.err
+		return result, w.a.t.Err()
 	}
 	if err := w.a.Savepoint(); err != nil {
 		return result, err
@@ -198,7 +198,7 @@ func (w *swapping) asPlanned(p *Swap) error {
 		return outbox.Conflict("the projections of campaign %q stand at event %d now, not at event %d as they did", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
 	}
 	stands := make(map[string]Stand)
-	if err := w.a.t.each(collectStands(stands), selectStands+w.a.t.forUpdate, p.CampaignID); err != nil {
+	if err := w.a.t.Each(collectStands(stands), selectStands+w.a.t.ForUpdate, p.CampaignID); err != nil {
 		return err
 	}
 	for _, projection := range p.Projections {
@@ -251,7 +251,7 @@ func (p *SwapProjection) stoodAt(stands map[string]Stand, plan *Swap) error {
 func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error {
 	t, tables := w.a.t, tablesOf([]Swap{*p})
 	for _, table := range slices.Backward(tables) {
-		n, err := t.exec("delete from "+qualified(t.database.schema, table)+" where campaign_id = $1", p.CampaignID)
+		n, err := t.Exec("delete from "+qualified(t.Schema(), table)+" where campaign_id = $1", p.CampaignID)
 		if err != nil {
 			return fmt.Errorf("delete the rows of table %q: %w", table, err)
 		}
@@ -260,10 +260,10 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 	for _, table := range tables {
 		var n int64
 		var err error
-		if t.database.dialect.several {
-			n, err = w.scratch.transfer(t, temporary, t.database.schema, table, p.CampaignID)
+		if t.Dialect().TempTables {
+			n, err = w.scratch.transfer(t, sqldb.Temporary, t.Schema(), table, p.CampaignID)
 		} else {
-			n, err = t.stream(ctx, w.scratch.link.each, table, w.scratch.columns[table], p.CampaignID)
+			n, err = t.stream(ctx, w.scratch.Each, table, w.scratch.columns[table], p.CampaignID)
 		}
 		if err != nil {
 			return fmt.Errorf("copy the rows of table %q: %w", table, err)
@@ -313,24 +313,24 @@ where campaign_id = $1`
 
 // settle writes where everything stands afterwards.
 func (w *swapping) settle(p *Swap) error {
-	var b batch
+	var b sqldb.Batch
 	now := w.a.now
 	for _, projection := range p.Projections {
-		b.exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
-		b.exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
+		b.Exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
+		b.Exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
 		if f := projection.Failure; f != nil {
-			b.exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, clip(f.Message, errorLimit), f.Attempts, now)
+			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, clip(f.Message, errorLimit), f.Attempts, now)
 		}
 	}
 	if m := p.Watermark; m != nil {
-		b.exec(nil, placeWatermark, p.CampaignID, m.Seq, m.Hash, now)
-		b.exec(nil, `delete from watermark_skips where campaign_id = $1`, p.CampaignID)
+		b.Exec(nil, placeWatermark, p.CampaignID, m.Seq, m.Hash, now)
+		b.Exec(nil, `delete from watermark_skips where campaign_id = $1`, p.CampaignID)
 		for _, seq := range slices.Sorted(maps.Keys(m.Passed)) {
-			b.exec(nil, insertMark, p.CampaignID, seq, m.Passed[seq], now)
+			b.Exec(nil, insertMark, p.CampaignID, seq, m.Passed[seq], now)
 		}
 	}
-	b.exec(nil, resolveFailuresRecount, p.CampaignID)
-	if err := w.a.t.runAll(&b); err != nil {
+	b.Exec(nil, resolveFailuresRecount, p.CampaignID)
+	if err := w.a.t.RunAll(&b); err != nil {
 		return fmt.Errorf("write where campaign %q stands: %w", p.CampaignID, err)
 	}
 	return nil
@@ -340,7 +340,7 @@ func (w *swapping) settle(p *Swap) error {
 // definition in every campaign.
 func (s *Store) MarkBuilt(ctx context.Context, projection, version string) error {
 	err := s.projections.write(ctx, func(t *tx) error {
-		_, err := t.exec(`
+		_, err := t.Exec(`
 update projection_versions
 set built_version = $2
 where projection = $1`, projection, version)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const (
@@ -44,7 +45,7 @@ func (s *Store) CreateToken(ctx context.Context, o outbox.Order, hash string, ro
 			return outbox.Token{}, err
 		}
 		token.CreatedAt = at(now)
-		if _, err := t.one([]any{&token.ID}, insertToken, hash, string(role), note, now, o.By.Name, expires.UnixMicro()); err != nil {
+		if _, err := t.One([]any{&token.ID}, insertToken, hash, string(role), note, now, o.By.Name, expires.UnixMicro()); err != nil {
 			return outbox.Token{}, fmt.Errorf("create a token: %w", err)
 		}
 		a.target = outbox.TokenTarget(token.ID)
@@ -78,7 +79,7 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 	a := &act{order: o, action: outbox.ActTokenRevoke, target: outbox.TokenTarget(id), before: asked, asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Token, error) {
 		var found []outbox.Token
-		err := t.each(collectTokens(&found), selectTokens+`where id = $1`+t.forUpdate, id)
+		err := t.Each(collectTokens(&found), selectTokens+`where id = $1`+t.ForUpdate, id)
 		switch {
 		case err != nil:
 			return outbox.Token{}, fmt.Errorf("read token %d: %w", id, err)
@@ -94,7 +95,7 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 		}
 		token.RevokedAt, token.RevokedBy = atOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
 		a.after = tokenAct{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(at(now))}
-		_, err = t.exec(`update tokens set revoked_at = $1, revoked_by = $2 where id = $3`, now, o.By.Name, id)
+		_, err = t.Exec(`update tokens set revoked_at = $1, revoked_by = $2 where id = $3`, now, o.By.Name, id)
 		return token, err
 	})
 }
@@ -103,7 +104,7 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
 	tokens := []outbox.Token{}
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(collectTokens(&tokens), selectTokens+`order by id desc limit $1`, tokensListed)
+		return t.Each(collectTokens(&tokens), selectTokens+`order by id desc limit $1`, tokensListed)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
@@ -117,7 +118,7 @@ func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
 func (s *Store) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
 	var found []outbox.Token
 	err := s.journal.read(ctx, func(t *tx) error {
-		return t.each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
+		return t.Each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
 	})
 	switch {
 	case err != nil:
@@ -148,7 +149,7 @@ func (s *Store) NoteTokenUse(ctx context.Context, token outbox.Token) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenUseTime)
 	defer cancel()
 	_ = s.journal.write(ctx, func(t *tx) error {
-		_, err := t.exec(`update tokens set last_used_at = $1 where id = $2 and (last_used_at is null or last_used_at < $1)`, now, token.ID)
+		_, err := t.Exec(`update tokens set last_used_at = $1 where id = $2 and (last_used_at is null or last_used_at < $1)`, now, token.ID)
 		return err
 	})
 }
@@ -165,8 +166,8 @@ from tokens
 `
 )
 
-func collectTokens(into *[]outbox.Token) func(scanner) error {
-	return func(row scanner) error {
+func collectTokens(into *[]outbox.Token) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
 		var token outbox.Token
 		var created, expires int64
 		var revoked, used sql.NullInt64

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error`
 
-func scanVerification(row scanner) (outbox.Verification, error) {
+func scanVerification(row sqldb.Row) (outbox.Verification, error) {
 	var v outbox.Verification
 	var when int64
 	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error)
@@ -37,11 +38,11 @@ func (t *tx) noteVerifications(all []outbox.Verification) error {
 	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
 	})
-	var b batch
+	var b sqldb.Batch
 	for _, v := range all {
-		b.exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, stored(v.Error))
+		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, stored(v.Error))
 	}
-	if err := t.runAll(&b); err != nil {
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("note verifications: %w", err)
 	}
 	return nil
@@ -112,7 +113,7 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 
 // noteFound fills in what the last verify of a campaign found wrong.
 func (t *tx) noteFound(c *outbox.Campaign) error {
-	if _, err := t.one([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
+	if _, err := t.One([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}
 	all, err := t.verifications(firstFailed, c.CampaignID)
@@ -129,7 +130,7 @@ where campaign_id = $1`
 
 func (t *tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
 	all := []outbox.Verification{}
-	err := t.each(func(row scanner) error {
+	err := t.Each(func(row sqldb.Row) error {
 		v, err := scanVerification(row)
 		all = append(all, v)
 		return err
@@ -167,7 +168,7 @@ func (s *Store) StalestCampaigns(ctx context.Context, after string, limit int) (
 	var found []candidate
 	looked := 0
 	err = s.journal.read(ctx, func(t *tx) error {
-		return t.each(func(row scanner) error {
+		return t.Each(func(row sqldb.Row) error {
 			var c candidate
 			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)
 			looked++

@@ -149,7 +149,7 @@ func (s *Store) watchApplied() {
 			return
 		}
 		began := time.Now()
-		marks, err := s.Watermarks(background, campaigns)
+		marks, err := s.Watermarks(context.Background(), campaigns)
 		h.deliver(campaigns, marks, err)
 		if all {
 			poll.Reset(max(otherProcessPoll, restAfterLook*time.Since(began)))

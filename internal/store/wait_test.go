@@ -128,8 +128,8 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	f.append("a", 1)
 	f.append("b", 1)
 	const waiters = 60
-	var cost store.Cost
-	ctx := store.WithCost(soon(t), &cost)
+	var cost outbox.Cost
+	ctx := outbox.WithCost(soon(t), &cost)
 	done := make(chan error)
 	for i := range waiters {
 		go func() {

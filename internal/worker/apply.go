@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
 
@@ -258,7 +259,7 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	if errors.As(err, &panicked) {
 		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: a.worker.failureOf(err)}
 	}
-	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || store.Outage(err) {
+	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || sqldb.Outage(err) {
 		return err
 	}
 	if !errors.Is(err, context.DeadlineExceeded) && projectionAtFault(err) == "" {
@@ -398,7 +399,7 @@ func (w *Worker) failureOf(err error) *store.Failure {
 	text := err.Error()
 	f := &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
 	if p := w.Set.Named(projectionAtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
-		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, store.Permanent(err), p.MaxAttempts
+		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, sqldb.Permanent(err), p.MaxAttempts
 	}
 	return f
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
 
@@ -125,7 +126,7 @@ func (t *troubles) sentence() (text string, stalled bool) {
 // atFault reports whether an error of one campaign's work is to be blamed on
 // that campaign: the database as a whole works.
 func (w *Worker) atFault(ctx context.Context, err error) bool {
-	return err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) && !store.Outage(err) && w.Store.Probe(ctx) == nil
+	return err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) && !sqldb.Outage(err) && w.Store.Probe(ctx) == nil
 }
 
 // workOneByOne works on each claim by itself after all of them together have

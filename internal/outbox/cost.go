@@ -1,11 +1,9 @@
-package store
+package outbox
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"outboxweb/internal/outbox"
 )
 
 // Cost counts what requests cost the databases. Its methods may be called
@@ -22,7 +20,8 @@ func WithCost(ctx context.Context, c *Cost) context.Context {
 	return context.WithValue(ctx, costKey{}, c)
 }
 
-func costOf(ctx context.Context) *Cost {
+// CostOf is what the context has counted; nil when it counts nothing.
+func CostOf(ctx context.Context) *Cost {
 	c, _ := ctx.Value(costKey{}).(*Cost)
 	return c
 }
@@ -39,14 +38,18 @@ func (c *Cost) Snapshot(shared bool) {
 	}
 }
 
-func (c *Cost) read(t *tx, took time.Duration) {
+// Read counts a transaction that read. A nil Cost counts nothing.
+func (c *Cost) Read(statements int64, took time.Duration) {
+	if c == nil {
+		return
+	}
 	c.reads.Add(1)
 	c.readNanos.Add(int64(took))
-	c.statements.Add(t.statements)
+	c.statements.Add(statements)
 }
 
 // Report is what was counted so far, without requests.
-func (c *Cost) Report() outbox.CostReport {
-	return outbox.CostReport{Reads: c.reads.Load(), ReadSeconds: time.Duration(c.readNanos.Load()).Seconds(),
+func (c *Cost) Report() CostReport {
+	return CostReport{Reads: c.reads.Load(), ReadSeconds: time.Duration(c.readNanos.Load()).Seconds(),
 		Statements: c.statements.Load(), Shared: c.shared.Load(), Taken: c.taken.Load()}
 }

@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"context"
@@ -31,19 +31,20 @@ const (
 )
 
 // postgresDialect is the dialect for a process that works on waves at a time.
-func postgresDialect(waves int) *dialect {
-	return &dialect{
-		name:       "postgres",
-		goose:      goose.DialectPostgres,
-		forUpdate:  "\nfor update",
-		skipLocked: "\nfor update skip locked",
-		tables:     `select count(*) from pg_tables where schemaname = current_schema() and tablename = $1`,
-		claimStep:  WaveShares,
-		several:    true,
-		snapshot:   sql.LevelRepeatableRead,
-		writers:    postgresWriters + max(1, waves),
-		readers:    postgresReaders,
-		version:    `select current_setting('server_version')`,
+func postgresDialect(waves int) *Dialect {
+	return &Dialect{
+		name:        "postgres",
+		goose:       goose.DialectPostgres,
+		ForUpdate:   "\nfor update",
+		skipLocked:  "\nfor update skip locked",
+		CountTables: `select count(*) from pg_tables where schemaname = current_schema() and tablename = $1`,
+		Pipelines:   true,
+		Typed:       true,
+		TempTables:  true,
+		snapshot:    sql.LevelRepeatableRead,
+		writers:     postgresWriters + max(1, waves),
+		readers:     postgresReaders,
+		version:     `select current_setting('server_version')`,
 		size: `
 select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
 from pg_class c
@@ -128,19 +129,19 @@ func withSearchPath(raw, schema string) string {
 }
 
 // lookAtPostgres connects to the database for reading the version alone.
-func lookAtPostgres(ctx context.Context, name string, u *postgresURL) (*database, error) {
+func lookAtPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
 	conn, err := connectFirst(ctx, name, u)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(background)
-	d := &database{name: name, place: u.place, dialect: postgresDialect(1), url: u}
+	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(1), config: c, url: u}
 	exists, err := d.meet(ctx, conn, u)
 	if err != nil {
 		return nil, err
 	}
 	if !exists {
-		return nil, &missingError{"the schema " + d.schema + " of the " + name + " database " + u.place}
+		return nil, &missingError{"the schema " + d.Schema + " of the " + name + " database " + u.place}
 	}
 	d.settings = d.setSchema()
 	pool := u.config.Copy()
@@ -151,7 +152,7 @@ func lookAtPostgres(ctx context.Context, name string, u *postgresURL) (*database
 
 // openPostgres connects to the database, and creates it and its schema where
 // they are missing.
-func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (*database, error) {
+func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
 	conn, err := connectFirst(ctx, name, u)
 	if _, absent := errors.AsType[*missingError](err); absent {
 		if err := createDatabase(ctx, name, u); err != nil {
@@ -163,7 +164,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 		return nil, err
 	}
 	defer conn.Close(background)
-	d := &database{name: name, place: u.place, dialect: postgresDialect(o.Concurrency), url: u}
+	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(c.Concurrency), config: c, url: u}
 	exists, err := d.meet(ctx, conn, u)
 	if err == nil && !exists {
 		err = d.createSchema(ctx, conn)
@@ -171,7 +172,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 	if err != nil {
 		return nil, err
 	}
-	writer, reader := d.setTransactions(o)
+	writer, reader := d.setTransactions()
 	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, writer) }
 	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader) }
 	pool := u.config.Copy()
@@ -182,7 +183,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, o Options) (
 		p.SetMaxIdleConns(1)
 		p.SetConnMaxIdleTime(5 * time.Second) // they are needed at the start, and seldom after it
 	}
-	d.readerPool.SetMaxOpenConns(2 + liveReaders)
+	d.readerPool.SetMaxOpenConns(2 + d.config.Snapshots)
 	return d, nil
 }
 
@@ -219,7 +220,7 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 }
 
 // meet learns what kind of server answers, and whether the schema exists.
-func (d *database) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (exists bool, err error) {
+func (d *DB) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (exists bool, err error) {
 	var version int
 	var backend uint32
 	var schema *string
@@ -232,36 +233,36 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
 	switch {
 	case err != nil:
-		return false, outbox.Setup("cannot use the %s database %s: %v", d.name, d.place, pgMessage(err))
+		return false, outbox.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
 	case version < 120000:
-		return false, outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.name, d.place, version/10000)
+		return false, outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.Name, d.place, version/10000)
 	case schema == nil:
-		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.name, d.place)
+		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.Name, d.place)
 	case !plainName.MatchString(*schema):
-		return false, outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.name, d.place)
+		return false, outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.Name, d.place)
 	case !usable:
-		return false, outbox.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.name, d.place)
+		return false, outbox.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.Name, d.place)
 	}
-	d.schema = *schema
+	d.Schema = *schema
 	// Who greets and who answers are one unless a proxy stands between them. Behind
 	// one, a statement prepared by name may be asked of a server that does not
 	// know it.
-	if d.proxied = backend != conn.PgConn().PID(); d.proxied && !u.mode {
+	if d.Proxied = backend != conn.PgConn().PID(); d.Proxied && !u.mode {
 		u.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return exists, nil
 }
 
-func (d *database) createSchema(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "create schema if not exists "+d.schema, pgx.QueryExecModeSimpleProtocol)
+func (d *DB) createSchema(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "create schema if not exists "+d.Schema, pgx.QueryExecModeSimpleProtocol)
 	if err != nil && pgCode(err) != "23505" {
-		return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.schema, d.name, d.place, pgMessage(err))
+		return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.Schema, d.Name, d.place, pgMessage(err))
 	}
 	return nil
 }
 
 // setSchema is the first statement of a transaction on the pools.
-func (d *database) setSchema() string { return "set local search_path to " + d.schema }
+func (d *DB) setSchema() string { return "set local search_path to " + d.Schema }
 
 // Limits of transactions on PostgreSQL. A process that stops in the middle of
 // one, holding locks, must have been cut off by the time its leases end.
@@ -296,38 +297,50 @@ func script(word string, settings []setting) string {
 // planner would choose them for tables that were empty a moment ago, and a
 // queue often was. A plan without a choice then looks dear, and must not be
 // compiled for it.
-func (d *database) setTransactions(o Options) (writer, reader string) {
-	common := []setting{{"search_path", d.schema}, {"idle_in_transaction_session_timeout", o.Lease / 2}}
-	writing := append(slices.Clone(common), setting{"statement_timeout", statementLimit}, setting{"lock_timeout", lockWaitLimit},
+func (d *DB) setTransactions() (writer, reader string) {
+	common := []setting{{"search_path", d.Schema}, {"idle_in_transaction_session_timeout", d.config.Lease / 2}}
+	writing := append(slices.Clone(common), setting{"statement_timeout", statementLimit}, setting{"lock_timeout", LockWait},
 		setting{"enable_seqscan", "off"}, setting{"jit", "off"})
 	reading := append(slices.Clone(common), setting{"statement_timeout", readLimit})
 	d.settings = d.setSchema()
-	d.beginWrite, d.beginRead = "begin isolation level read committed", "begin isolation level repeatable read, read only"
-	if d.proxied {
-		d.beginWrite += script("set local", writing)
-		d.beginRead += script("set local", reading)
+	write, read := "begin isolation level read committed", "begin isolation level repeatable read, read only"
+	swap := write + script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", LockWait}})
+	if d.Proxied {
+		write += script("set local", writing)
+		read += script("set local", reading)
 		writing, reading = nil, nil
 	}
-	d.beginAppend = d.beginWrite + "; select pg_advisory_xact_lock_shared(" + d.positionLock() + ")"
-	d.beginAppendAlone = d.beginWrite + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
-	d.beginSettled = d.beginWrite + script("set local", []setting{{"lock_timeout", settleLimit}}) + "; select pg_advisory_xact_lock(" + d.positionLock() + ")"
-	d.beginApply = d.beginWrite + script("set local", []setting{{"statement_timeout", o.EventTimeout}, {"lock_timeout", min(lockWaitLimit, o.EventTimeout/2)}}) + "; select pg_advisory_xact_lock_shared(" + d.pauseLock() + ")"
-	d.beginPause = d.beginWrite + "; select pg_advisory_xact_lock(" + d.pauseLock() + ")"
+	shared, alone := "; select pg_advisory_xact_lock_shared(", "; select pg_advisory_xact_lock("
+	eventLimits := []setting{{"statement_timeout", d.config.EventTimeout}, {"lock_timeout", min(LockWait, d.config.EventTimeout/2)}}
+	d.begins = [beginnings]string{
+		BeginRead:        read,
+		BeginWrite:       write,
+		BeginHint:        write + "; set local synchronous_commit to off",
+		BeginAppend:      write + shared + d.positionLock() + ")",
+		BeginAppendAlone: write + alone + d.positionLock() + ")",
+		BeginSettled:     write + script("set local", []setting{{"lock_timeout", settleLimit}}) + alone + d.positionLock() + ")",
+		BeginApply:       write + script("set local", eventLimits) + shared + d.pauseLock() + ")",
+		BeginPause:       write + alone + d.pauseLock() + ")",
+		BeginFold:        "begin" + script("set local", []setting{{"statement_timeout", d.config.EventTimeout}}),
+		BeginCopy:        "begin isolation level repeatable read" + script("set local", []setting{{"statement_timeout", readLimit}}),
+		BeginSwap:        swap + shared + d.pauseLock() + ")",
+		BeginPlain:       "begin",
+	}
 	return script("set", writing), script("set", reading)
 }
 
 // positionLock is the key of the lock around the drawing of positions. Appends
 // share it. Whoever has it alone sees, from the next statement on, every event
 // whose position was drawn before, and none comes until its transaction ends.
-func (d *database) positionLock() string { return d.advisory(0x6f757462) }
+func (d *DB) positionLock() string { return d.advisory(0x6f757462) }
 
 // pauseLock is the key of the lock that whoever applies events shares, and
 // that is taken alone to pause a projection for all campaigns, or to resume it.
-func (d *database) pauseLock() string { return d.advisory(0x6f757464) }
+func (d *DB) pauseLock() string { return d.advisory(0x6f757464) }
 
-func (d *database) advisory(purpose int32) string {
+func (d *DB) advisory(purpose int32) string {
 	h := fnv.New32a()
-	h.Write([]byte(d.schema))
+	h.Write([]byte(d.Schema))
 	return fmt.Sprintf("%d, %d", purpose, int32(h.Sum32()))
 }
 
@@ -365,12 +378,12 @@ type postgresLink struct {
 }
 
 // dialPostgres makes a connection and runs settings on it.
-func (d *database) dialPostgres(ctx context.Context, settings string) (link, error) {
+func (d *DB) dialPostgres(ctx context.Context, settings string) (link, error) {
 	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {
 		return nil, err
 	}
-	l := &postgresLink{conn, d.proxied}
+	l := &postgresLink{conn, d.Proxied}
 	if _, err := conn.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
 		l.close()
 		return nil, err
@@ -431,7 +444,7 @@ func (l *postgresLink) exec(_ context.Context, query string, args []any) (int64,
 	return tag.RowsAffected(), err
 }
 
-func (l *postgresLink) each(scan func(scanner) error, query string, args []any) error {
+func (l *postgresLink) each(scan func(Row) error, query string, args []any) error {
 	l.expectAnswer()
 	rows, err := l.conn.Query(background, query, args...)
 	if err != nil {
@@ -440,10 +453,10 @@ func (l *postgresLink) each(scan func(scanner) error, query string, args []any) 
 	return scanAll(rows, scan)
 }
 
-func scanAll(rows pgx.Rows, scan func(scanner) error) error {
+func scanAll(rows pgx.Rows, scan func(Row) error) error {
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(rows); err == errEnough {
+		if err := scan(rows); err == ErrEnough {
 			return nil
 		} else if err != nil {
 			return ours{err}
@@ -452,14 +465,14 @@ func scanAll(rows pgx.Rows, scan func(scanner) error) error {
 	return rows.Err()
 }
 
-// journey is how many statements travel at a time: few enough that all fit
+// Journey is how many statements travel at a time: few enough that all fit
 // between the two programs, so that one which stops in the middle has sent
 // either all of them or none.
-const journey = 256
+const Journey = 256
 
-func (l *postgresLink) run(b *batch) (int, error) {
+func (l *postgresLink) run(b *Batch) (int, error) {
 	done := 0
-	for steps := range slices.Chunk(b.steps, journey) {
+	for steps := range slices.Chunk(b.steps, Journey) {
 		n, err := l.send(steps)
 		if done += n; err != nil {
 			return done, err
@@ -536,4 +549,32 @@ func postgresAway(err error) bool {
 	var gone net.Error
 	return pgconn.SafeToRetry(err) || errors.As(err, &gone) && !errors.Is(err, context.DeadlineExceeded) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone},
 		func(lost error) bool { return errors.Is(err, lost) })
+}
+
+// Notifies reports whether processes can hear of each other through the server.
+func (d *DB) Notifies() bool { return d.url != nil && !d.Proxied }
+
+// Listen calls heed for every notification on a channel, after it has called
+// listening once, until the connection is lost or ctx ends.
+func (d *DB) Listen(ctx context.Context, channel string, listening func(), heed func(payload string)) error {
+	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, "listen "+channel); err != nil {
+		return err
+	}
+	listening()
+	for {
+		hint, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		heed(hint.Payload)
+	}
 }

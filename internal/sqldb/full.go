@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"errors"
@@ -65,7 +65,7 @@ type fullness struct {
 }
 
 // remember keeps that a transaction found no room.
-func (d *database) remember(err error) {
+func (d *DB) remember(err error) {
 	if err == nil || !errors.Is(err, outbox.ErrFull) {
 		return
 	}
@@ -78,7 +78,7 @@ func (d *database) remember(err error) {
 
 // wrote keeps that a transaction that writes found room, for which there may be
 // none for the next one.
-func (d *database) wrote() {
+func (d *DB) wrote() {
 	if d.fullness.at.Load() != 0 {
 		d.fullness.wrote.Store(time.Now().UnixNano())
 	}
@@ -88,10 +88,10 @@ func (d *database) wrote() {
 // where that cannot be tried, or did not come to light when it was.
 const fullFor = 30 * time.Second
 
-// full reports whether there was no room lately, and since when. A disk that has
+// Full reports whether there was no room lately, and since when. A disk that has
 // room again is forgotten with the next write to a file that can grow, and by and
 // by whether or not anything is written.
-func (d *database) full() (since time.Time, full bool) {
+func (d *DB) Full() (since time.Time, full bool) {
 	last := d.fullness.at.Load()
 	if last == 0 {
 		return time.Time{}, false
@@ -104,15 +104,4 @@ func (d *database) full() (since time.Time, full bool) {
 	}
 	d.fullness.at.CompareAndSwap(last, 0)
 	return time.Time{}, false
-}
-
-// disksFull are the databases whose disks are full.
-func (s *Store) disksFull() []outbox.FullDisk {
-	all := []outbox.FullDisk{}
-	for _, d := range []*database{s.journal, s.projections} {
-		if since, full := d.full(); full {
-			all = append(all, outbox.FullDisk{Database: d.name, Since: since})
-		}
-	}
-	return all
 }

@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"errors"
@@ -9,6 +9,18 @@ import (
 
 	"outboxweb/internal/outbox"
 )
+
+// Outage reports whether an error is one of the database as a whole, such as a
+// disk that fails or a file that may not be written, whatever was asked of it.
+// Memory that does not suffice for a statement is that statement's.
+func Outage(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB:
+		return true
+	}
+	code := pgCode(err)
+	return len(code) == 5 && (code[:2] == "53" || code[:2] == "58" || code == "25006")
+}
 
 // Permanent reports whether an event that failed with err can never succeed with
 // the same version of its projection: the event lacks a required value, a value

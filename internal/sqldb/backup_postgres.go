@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"bytes"
@@ -14,20 +14,20 @@ import (
 )
 
 // dumpInto has pg_dump write a copy of the database's schema.
-func (d *database) dumpInto(ctx context.Context, path string) error {
-	return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.schema, "--file="+path, "--dbname="+d.url.libpq())
+func (d *DB) dumpInto(ctx context.Context, path string) error {
+	return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.Schema, "--file="+path, "--dbname="+d.url.libpq())
 }
 
 // examinePostgres makes sure that the URL names the schema of the dump, and that
 // it is empty where it exists.
-func (r *restoration) examinePostgres(ctx context.Context) error {
+func (r *Restoration) examinePostgres(ctx context.Context) error {
 	named, dumped := r.to.postgres.schema, schemaOf(r.from)
 	d, err := r.to.look(ctx, r.name)
 	_, absent := errors.AsType[*missingError](err)
 	switch {
 	case err == nil:
 		defer d.pool.Close()
-		named = d.schema
+		named = d.Schema
 	case !absent:
 		return err
 	}
@@ -39,10 +39,10 @@ func (r *restoration) examinePostgres(ctx context.Context) error {
 	}
 	var tables int
 	if err := d.peek(ctx, &tables, `select count(*) from pg_tables where schemaname = current_schema()`); err != nil {
-		return fmt.Errorf("look into the schema %s: %w", d.schema, err)
+		return fmt.Errorf("look into the schema %s: %w", d.Schema, err)
 	}
 	if tables > 0 {
-		return outbox.Setup("the schema %s of the %s database %s has tables already; drop it, or name another database, before restoring", d.schema, r.name, d.place)
+		return outbox.Setup("the schema %s of the %s database %s has tables already; drop it, or name another database, before restoring", d.Schema, r.name, d.place)
 	}
 	return nil
 }

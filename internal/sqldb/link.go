@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"context"
@@ -20,9 +20,9 @@ type link interface {
 	exec(ctx context.Context, query string, args []any) (int64, error)
 	// each calls scan for every row of a query's answer, or until scan
 	// returns errEnough.
-	each(scan func(scanner) error, query string, args []any) error
+	each(scan func(Row) error, query string, args []any) error
 	// run runs a batch and returns how many of its statements took effect.
-	run(b *batch) (done int, err error)
+	run(b *Batch) (done int, err error)
 	// define runs a statement that changes the schema.
 	define(statement string) error
 	// prepare has the database check a statement.
@@ -34,7 +34,7 @@ type link interface {
 }
 
 // scanner is a row of an answer.
-type scanner interface{ Scan(dest ...any) error }
+type Row interface{ Scan(dest ...any) error }
 
 // verdict is what an error means.
 type verdict struct {
@@ -47,32 +47,38 @@ type verdict struct {
 	taken   bool // a row with the key of another was refused
 }
 
-// batch is statements that do not depend on each other's answers. SQLite runs
+// Batch is statements that do not depend on each other's answers. SQLite runs
 // them one by one; to PostgreSQL they travel together, which saves a journey
 // for each.
-type batch struct{ steps []step }
+type Batch struct{ steps []step }
 
 type step struct {
 	query string
 	args  []any
-	scan  func(scanner) error // nil for a statement without an answer
-	count func(int64) error   // nil when it does not matter how many rows changed
+	scan  func(Row) error   // nil for a statement without an answer
+	count func(int64) error // nil when it does not matter how many rows changed
 	// commits marks the end of a transaction.
 	commits bool
 }
 
-// exec adds a statement; count, which may be nil, gets the number of rows it
+// Exec adds a statement; count, which may be nil, gets the number of rows it
 // changed.
-func (b *batch) exec(count func(int64) error, query string, args ...any) {
+func (b *Batch) Exec(count func(int64) error, query string, args ...any) {
 	b.steps = append(b.steps, step{query: query, args: args, count: count})
 }
 
-// each adds a query; scan gets every row of its answer.
-func (b *batch) each(scan func(scanner) error, query string, args ...any) {
+// Each adds a query; scan gets every row of its answer.
+func (b *Batch) Each(scan func(Row) error, query string, args ...any) {
 	b.steps = append(b.steps, step{query: query, args: args, scan: scan})
 }
 
-func (b *batch) len() int { return len(b.steps) }
+// Reset forgets the statements.
+func (b *Batch) Reset() {
+	clear(b.steps)
+	b.steps = b.steps[:0]
+}
+
+func (b *Batch) Len() int { return len(b.steps) }
 
 // ours marks an error that a callback returned, and not the database.
 type ours struct{ error }
@@ -86,11 +92,11 @@ func oursOrNil(err error) error {
 	return ours{err}
 }
 
-// errEnough is what a scan function returns to end the reading early.
-var errEnough = errors.New("enough rows were read")
+// ErrEnough is what a scan function returns to end the reading early.
+var ErrEnough = errors.New("enough rows were read")
 
-// into keeps a count for later.
-func into(n *int64) func(int64) error {
+// Into keeps a count for later.
+func Into(n *int64) func(int64) error {
 	return func(changed int64) error {
 		*n = changed
 		return nil
@@ -99,6 +105,6 @@ func into(n *int64) func(int64) error {
 
 // limits of a database under way.
 const (
-	lockWaitLimit = 10 * time.Second // how long a caller waits for a connection, and a transaction for a lock
+	LockWait      = 10 * time.Second // how long a caller waits for a connection, and a transaction for a lock
 	reconnectWait = 50 * time.Millisecond
 )

@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -17,15 +18,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-var sqliteDialect = &dialect{
-	name:      "sqlite",
-	goose:     goose.DialectSQLite3,
-	tables:    `select count(*) from sqlite_master where type = 'table' and name = $1`,
-	claimStep: waveCampaigns,
-	writers:   1,
-	readers:   4,
-	version:   `select sqlite_version()`,
-	size:      `select page_count * page_size from pragma_page_count, pragma_page_size`,
+var sqliteDialect = &Dialect{
+	name:        "sqlite",
+	goose:       goose.DialectSQLite3,
+	CountTables: `select count(*) from sqlite_master where type = 'table' and name = $1`,
+	OneWriter:   true,
+	writers:     1,
+	readers:     4,
+	version:     `select sqlite_version()`,
+	size:        `select page_count * page_size from pragma_page_count, pragma_page_size`,
 	settings: []described{
 		{"journal_mode", `pragma journal_mode`}, {"synchronous", `select 'full'`}, // as verified when it was opened
 		{"busy_timeout", `pragma busy_timeout`},
@@ -55,7 +56,7 @@ func sameFile(a, b string) bool {
 }
 
 // lookAtSQLite opens the SQLite file at path for reading the version alone.
-func lookAtSQLite(name, path string) (*database, error) {
+func lookAtSQLite(name, path string, c Config) (*DB, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &missingError{"the " + name + " database " + path}
@@ -69,7 +70,7 @@ func lookAtSQLite(name, path string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
 	}
-	return &database{name: name, place: path, path: path, dialect: sqliteDialect, pool: pool}, nil
+	return &DB{Name: name, place: path, path: path, Dialect: sqliteDialect, config: c, pool: pool}, nil
 }
 
 // sqliteURL is how the driver takes a path. Without "file:" it drops every
@@ -81,11 +82,18 @@ func sqliteURL(path string) string {
 // openSQLite opens the SQLite file at path, creating its directory and the
 // file itself where they are missing. SQLite gives the files beside it the same
 // mode.
-func openSQLite(ctx context.Context, name, path string) (*database, error) {
+func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 	if err := prepareFile(name, path); err != nil {
 		return nil, err
 	}
-	d := &database{name: name, place: path, dialect: sqliteDialect, beginWrite: "begin immediate", beginAppend: "begin immediate", beginAppendAlone: "begin immediate", beginApply: "begin immediate", beginPause: "begin immediate", beginSettled: "begin immediate", beginRead: beginReading}
+	d := &DB{Name: name, place: path, Dialect: sqliteDialect, config: c}
+	for i := range d.begins {
+		d.begins[i] = "begin immediate"
+	}
+	d.begins[BeginRead] = beginReading
+	for _, private := range []Begin{BeginFold, BeginCopy, BeginSwap, BeginPlain} {
+		d.begins[private] = "begin"
+	}
 	base := sqliteURL(path)
 	var err error
 	if d.pool, err = sql.Open("sqlite", base+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)"); err == nil {
@@ -94,13 +102,13 @@ func openSQLite(ctx context.Context, name, path string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
 	}
-	d.pool.SetMaxOpenConns(d.dialect.writers)
-	d.readerPool.SetMaxOpenConns(d.dialect.readers + 2 + liveReaders)
+	d.pool.SetMaxOpenConns(d.Dialect.writers)
+	d.readerPool.SetMaxOpenConns(d.Dialect.readers + 2 + d.config.Snapshots)
 	d.path = path
 	d.dialWriter = func(ctx context.Context) (link, error) { return pin(ctx, d.pool, path) }
 	d.dialReader = func(ctx context.Context) (link, error) { return pin(ctx, d.readerPool, path) }
 	if err := d.verifyPragmas(ctx); err != nil {
-		d.closePools()
+		d.ClosePools()
 		return nil, err
 	}
 	return d, nil
@@ -136,7 +144,7 @@ func reason(err error) error {
 }
 
 // verifyPragmas reads back what durability depends on.
-func (d *database) verifyPragmas(ctx context.Context) error {
+func (d *DB) verifyPragmas(ctx context.Context) error {
 	var version, journal string
 	var synchronous int
 	err := d.patiently(ctx, func() error {
@@ -155,29 +163,29 @@ func (d *database) verifyPragmas(ctx context.Context) error {
 	case !versionAtLeast(version, 3, 51, 3):
 		return outbox.Setup("SQLite %s is too old: versions before 3.51.3 can corrupt a WAL file", version)
 	case journal != "wal" || synchronous != 2:
-		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.name, d.place, journal, synchronous)
+		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.Name, d.place, journal, synchronous)
 	}
 	return nil
 }
 
 // unopenable says why SQLite cannot open the file.
-func (d *database) unopenable(err error) error {
+func (d *DB) unopenable(err error) error {
 	switch {
 	case sqliteCode(err) == sqlite3.SQLITE_NOTADB:
-		return outbox.Setup("the %s database %s is not a SQLite database", d.name, d.place)
+		return outbox.Setup("the %s database %s is not a SQLite database", d.Name, d.place)
 	case sqliteFull(err, d.path):
-		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.name, d.place)
+		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.Name, d.place)
 		refusal.Err = fmt.Errorf("%w: %w", outbox.ErrSetup, outbox.ErrFull)
 		return refusal
 	}
-	return outbox.Setup("cannot open the %s database %s: %v", d.name, d.place, err)
+	return outbox.Setup("cannot open the %s database %s: %v", d.Name, d.place, err)
 }
 
 // patiently repeats act while another process holds a lock, for at most
 // lockWaitLimit. SQLite waits by itself for most locks, but not for those it
 // takes to turn a new file into a WAL database.
-func (d *database) patiently(ctx context.Context, act func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, lockWaitLimit)
+func (d *DB) patiently(ctx context.Context, act func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
@@ -293,7 +301,7 @@ func (l *sqliteLink) clean(query string, stmt *sql.Stmt) {
 	stmt.Close()
 }
 
-func (l *sqliteLink) each(scan func(scanner) error, query string, args []any) error {
+func (l *sqliteLink) each(scan func(Row) error, query string, args []any) error {
 	stmt, err := l.stmt(query)
 	if err != nil {
 		return err
@@ -304,7 +312,7 @@ func (l *sqliteLink) each(scan func(scanner) error, query string, args []any) er
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(rows); err == errEnough {
+		if err := scan(rows); err == ErrEnough {
 			return nil
 		} else if err != nil {
 			return ours{err}
@@ -313,7 +321,7 @@ func (l *sqliteLink) each(scan func(scanner) error, query string, args []any) er
 	return rows.Err()
 }
 
-func (l *sqliteLink) run(b *batch) (int, error) {
+func (l *sqliteLink) run(b *Batch) (int, error) {
 	for i := range b.steps {
 		if err := l.step(&b.steps[i]); err != nil {
 			return i, err
@@ -372,4 +380,21 @@ func (l *sqliteLink) judge(err error) verdict {
 		v.fatal = false
 	}
 	return v
+}
+
+// DamagedPages lists what is wrong with the file. A server finds its own damage
+// when it reads it.
+func (d *DB) DamagedPages(ctx context.Context) (found []string, err error) {
+	if d.url != nil {
+		return nil, nil
+	}
+	err = d.Read(ctx, func(t *Tx) error {
+		return t.Each(func(row Row) error {
+			var lines string
+			err := row.Scan(&lines)
+			found = append(found, strings.Split(lines, "\n")...)
+			return err
+		}, `pragma quick_check(100)`)
+	})
+	return found, err
 }

@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"context"
@@ -25,20 +25,20 @@ const creationPause = 2 * time.Second
 
 // look opens the database for reading its version alone, and creates and
 // changes nothing. It returns a *missingError where there is none.
-func (l location) look(ctx context.Context, name string) (*database, error) {
+func (l Location) look(ctx context.Context, name string) (*DB, error) {
 	if l.postgres != nil {
-		return lookAtPostgres(ctx, name, l.postgres)
+		return lookAtPostgres(ctx, name, l.postgres, l.config)
 	}
-	return lookAtSQLite(name, l.path)
+	return lookAtSQLite(name, l.path, l.config)
 }
 
-// admit refuses a database that o does not allow to create or to migrate, one of
+// Admit refuses a database that may not be created or migrated, one of
 // a newer version, and one that is the other of the two.
-func (l location) admit(ctx context.Context, name string, o Options) error {
+func (l Location) Admit(ctx context.Context, name string) error {
 	d, err := l.look(ctx, name)
 	missing, absent := errors.AsType[*missingError](err)
 	switch {
-	case absent && o.NoCreate:
+	case absent && l.config.NoCreate:
 		return outbox.Setup("%v; name the right one with --%s-db, or create it with outboxweb migrate", missing, name)
 	case absent:
 		return nil
@@ -47,15 +47,15 @@ func (l location) admit(ctx context.Context, name string, o Options) error {
 	}
 	defer d.pool.Close()
 	have, want, err := d.standing(ctx)
-	if err == nil && have > 0 && have < want && o.NoMigrate && !o.NoCreate {
+	if err == nil && have > 0 && have < want && l.config.NoMigrate && !l.config.NoCreate {
 		have, err = d.created(ctx, have, want)
 	}
 	switch {
 	case err != nil:
 		return err
-	case have == 0 && o.NoCreate:
+	case have == 0 && l.config.NoCreate:
 		return outbox.Setup("the %s database %s is empty; name the right one with --%s-db, or create its tables with outboxweb migrate", name, d.place, name)
-	case have > 0 && have < want && o.NoMigrate:
+	case have > 0 && have < want && l.config.NoMigrate:
 		return outbox.Setup("the %s database %s has version %d and this program needs %d; bring it there with outboxweb migrate", name, d.place, have, want)
 	}
 	return nil
@@ -63,17 +63,17 @@ func (l location) admit(ctx context.Context, name string, o Options) error {
 
 // standing reads the version of a database that was looked at, and the newest
 // one known here. It refuses one that is newer, or the other of the two.
-func (d *database) standing(ctx context.Context) (have, want int64, err error) {
+func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 	provider, err := d.newProvider()
 	if err != nil {
-		return 0, 0, fmt.Errorf("read migrations of the %s database: %w", d.name, err)
+		return 0, 0, fmt.Errorf("read migrations of the %s database: %w", d.Name, err)
 	}
 	err = d.patiently(ctx, func() error {
 		have, want, err = d.versions(ctx, provider)
 		return err
 	})
 	switch {
-	case err != nil && d.schema == "":
+	case err != nil && d.Schema == "":
 		return 0, 0, d.unopenable(err)
 	case err != nil:
 		return 0, 0, d.failedTo("read the version of", err)
@@ -81,14 +81,14 @@ func (d *database) standing(ctx context.Context) (have, want int64, err error) {
 		return have, want, nil
 	}
 	if err = d.recognize(ctx); err == nil && have > want {
-		err = outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.name, d.place, have, want)
+		err = outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
 	}
 	return have, want, err
 }
 
 // created waits while another process brings a database that it creates to
 // version want, and returns the version that was reached.
-func (d *database) created(ctx context.Context, have, want int64) (int64, error) {
+func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for grew := time.Now(); have < want && time.Since(grew) < creationPause; {
@@ -108,29 +108,8 @@ func (d *database) created(ctx context.Context, have, want int64) (int64, error)
 	return have, nil
 }
 
-// Plan lists the steps that Open would apply to databases that are missing or of
-// an older version, in order, and creates and changes nothing.
-func Plan(ctx context.Context, o Options) ([]Migration, error) {
-	journal, projections, err := o.locations()
-	if err != nil {
-		return nil, err
-	}
-	steps := []Migration{}
-	for _, part := range []struct {
-		name string
-		at   location
-	}{{"journal", journal}, {"projections", projections}} {
-		lacking, err := part.at.plan(ctx, part.name)
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, lacking...)
-	}
-	return steps, nil
-}
-
-// plan lists the steps that the database lacks.
-func (l location) plan(ctx context.Context, name string) ([]Migration, error) {
+// Plan lists the steps that the database lacks.
+func (l Location) Plan(ctx context.Context, name string) ([]Migration, error) {
 	var have int64
 	d, err := l.look(ctx, name)
 	if err == nil {
@@ -144,7 +123,7 @@ func (l location) plan(ctx context.Context, name string) ([]Migration, error) {
 	if l.postgres != nil {
 		dialect = postgresDialect(1).name
 	}
-	files, err := fs.Glob(migrationFiles, "migrations/"+dialect+"/"+name+"/*.sql")
+	files, err := fs.Glob(l.config.Migrations, dialect+"/"+name+"/*.sql")
 	if err != nil {
 		return nil, err
 	}

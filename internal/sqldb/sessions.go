@@ -1,4 +1,4 @@
-package store
+package sqldb
 
 import (
 	"context"
@@ -135,7 +135,7 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 }
 
 // abandon undoes a transaction, or gives its connection up.
-func (s *session) abandon(t *tx) {
+func (s *session) abandon(t *Tx) {
 	if t.lost {
 		s.drop()
 		return

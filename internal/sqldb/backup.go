@@ -1,0 +1,223 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"outboxweb/internal/outbox"
+)
+
+// MakeBackupDir makes a directory for copies, which must not exist or be empty.
+func MakeBackupDir(dir string) error {
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return outbox.Setup("cannot create the backup directory %s: %v", dir, reason(err))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return outbox.Setup("cannot read the backup directory %s: %v", dir, reason(err))
+	}
+	if len(entries) > 0 {
+		return outbox.Setup("the backup directory %s is not empty; name a new one", dir)
+	}
+	return nil
+}
+
+// BackUp writes a consistent copy of the database into a directory. The file
+// appears under its name only when it is complete.
+func (d *DB) BackUp(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, d.backupFile())
+	if err := d.copyInto(ctx, path+".part"); err != nil {
+		_ = os.Remove(path + ".part")
+		return err
+	}
+	return publish(path)
+}
+
+// backupFile is the name of the database's copy. The one of a PostgreSQL
+// schema tells the schema, which is the only one it can be restored to.
+func (d *DB) backupFile() string {
+	if d.Schema != "" {
+		return d.Name + "." + d.Schema + ".dump"
+	}
+	return d.Name + ".db"
+}
+
+func (d *DB) copyInto(ctx context.Context, path string) error {
+	if err := makePrivate(path); err != nil {
+		return err
+	}
+	if d.Schema != "" {
+		return d.dumpInto(ctx, path)
+	}
+	return d.vacuumInto(ctx, path)
+}
+
+// makePrivate makes an empty file for SQLite or pg_dump to fill, which would
+// make one that others can read while it grows.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// vacuumInto needs a reading connection without query_only, which refuses "vacuum into" although that changes nothing here.
+func (d *DB) vacuumInto(ctx context.Context, path string) error {
+	conn, err := d.readerPool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "pragma query_only = 0"); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "vacuum into $1", path)
+	_, restoreErr := conn.ExecContext(context.WithoutCancel(ctx), "pragma query_only = 1")
+	return errors.Join(err, restoreErr)
+}
+
+// publish makes path+".part" durable and gives it its name.
+func publish(path string) error {
+	f, err := os.OpenFile(path+".part", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(path+".part", path)
+	}
+	return errors.Join(err, syncDir(filepath.Dir(path)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// find finds the copy of the kind of database that it is to become.
+func (r *Restoration) find(dir string) error {
+	file := filepath.Join(dir, r.name+".db")
+	_, err := os.Stat(file)
+	dumps, globErr := filepath.Glob(filepath.Join(dir, r.name+".*.dump"))
+	switch {
+	case globErr != nil:
+		return globErr
+	case err == nil && r.to.postgres == nil:
+		r.from = file
+	case len(dumps) > 0 && r.to.postgres != nil:
+		r.from = dumps[0]
+	case err == nil:
+		return outbox.Setup("the backup of the %s database in %s is of SQLite and cannot become a PostgreSQL database; name a file with --%s, such as sqlite:data/%s.db", r.name, dir, r.flag, r.name)
+	case len(dumps) > 0:
+		return outbox.Setup("the backup of the %s database in %s is of PostgreSQL and cannot become a SQLite file; name an empty database with --%s, such as postgres://USER@HOST/DATABASE?search_path=%s", r.name, dir, r.flag, schemaOf(dumps[0]))
+	default:
+		return outbox.Setup("%s is no backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
+	}
+	return nil
+}
+
+// examineCopy refuses a copy that this program does not understand.
+func examineCopy(ctx context.Context, name, path string, c Config) error {
+	pool, err := sql.Open("sqlite", sqliteURL(path)+"&mode=ro&immutable=1")
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	d := &DB{Name: name, place: path, path: path, Dialect: sqliteDialect, config: c, pool: pool}
+	have, _, err := d.standing(ctx)
+	if err == nil && have == 0 {
+		err = outbox.Setup("%s is no backup of the %s database: it is empty", path, name)
+	}
+	return err
+}
+
+// Restoration is one database on its way back.
+type Restoration struct {
+	name, flag, url string
+	from            string // the copy
+	to              Location
+}
+
+// FindBackup finds the copy of a database in a directory, and makes sure that
+// nothing is in its way to where url leads.
+func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restoration, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, outbox.Setup("%s is no backup: %v", dir, reason(err))
+	}
+	r := &Restoration{name: name, flag: name + "-db", url: url}
+	var err error
+	if r.to, err = ParseURL(r.flag, r.url, c); err != nil {
+		return nil, err
+	}
+	if err := r.find(dir); err != nil {
+		return nil, err
+	}
+	return r, r.examine(ctx)
+}
+
+// examine makes sure that the copy can go where it is to go.
+func (r *Restoration) examine(ctx context.Context) error {
+	if r.to.postgres != nil {
+		return r.examinePostgres(ctx)
+	}
+	if err := examineCopy(ctx, r.name, r.from, r.to.config); err != nil {
+		return err
+	}
+	// A log left behind would be replayed into the restored database.
+	for _, path := range []string{r.to.path, r.to.path + "-wal", r.to.path + "-shm"} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return outbox.Setup("the %s database's file %s exists already; move it away before restoring", r.name, path)
+		}
+	}
+	return nil
+}
+
+// Run puts the copy into its place.
+func (r *Restoration) Run(ctx context.Context) error {
+	if err := r.put(ctx); err != nil {
+		return fmt.Errorf("restore the %s database: %w", r.name, err)
+	}
+	return nil
+}
+
+func (r *Restoration) put(ctx context.Context) error {
+	if r.to.postgres == nil {
+		return copyFile(r.from, r.to.path)
+	}
+	d, err := r.to.Open(ctx, r.name) // for pg_restore makes neither the database nor the schema
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.ClosePools(), r.to.postgres.restore(ctx, r.from))
+}
+
+func copyFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), privateDir); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, privateFile)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return publish(to)
+}

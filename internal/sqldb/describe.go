@@ -1,0 +1,38 @@
+package sqldb
+
+import (
+	"context"
+	"os"
+
+	"outboxweb/internal/outbox"
+)
+
+// described is something a database tells of itself: its name for people, and
+// the query for its value.
+type described struct{ name, query string }
+
+func (d *DB) Describe(ctx context.Context) (outbox.DatabaseInfo, error) {
+	info := outbox.DatabaseInfo{Name: d.Name, Place: d.place, Settings: []outbox.Setting{}}
+	err := d.Read(ctx, func(t *Tx) error {
+		var version string
+		if _, err := t.One([]any{&version}, d.Dialect.version); err != nil {
+			return err
+		}
+		info.Engine = d.Dialect.name + " " + version
+		if _, err := t.One([]any{&info.Bytes}, d.Dialect.size); err != nil {
+			return err
+		}
+		for _, q := range d.Dialect.settings {
+			s := outbox.Setting{Name: q.name}
+			if _, err := t.One([]any{&s.Value}, q.query); err != nil {
+				return err
+			}
+			info.Settings = append(info.Settings, s)
+		}
+		return nil
+	})
+	if log, missing := os.Stat(d.place + "-wal"); missing == nil && d.url == nil {
+		info.Bytes += log.Size()
+	}
+	return info, err
+}

@@ -1,0 +1,219 @@
+package sqldb
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"outboxweb/internal/outbox"
+)
+
+// Migration is one step of a database's schema.
+type Migration struct {
+	Database  string     `json:"database"` // journal or projections
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"` // nil when it is still to come
+}
+
+// newProvider reads the steps of the database's schema.
+func (d *DB) newProvider() (*goose.Provider, error) {
+	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
+	if err != nil {
+		return nil, err
+	}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if d.Schema != "" {
+		files = prefixed{files, d.settings + ";\nset local timezone to 'UTC';\n"}
+		options = append(options, goose.WithTableName(d.Schema+".goose_db_version"))
+	}
+	return goose.NewProvider(d.Dialect.goose, d.pool, files, options...)
+}
+
+// prefixed is a directory of migrations whose transactions begin with some
+// settings: a connection behind a proxy keeps none of its own.
+type prefixed struct {
+	fs.FS
+	settings string
+}
+
+const up = "-- +goose Up\n"
+
+// Open opens a migration with the settings in it.
+func (p prefixed) Open(name string) (fs.File, error) {
+	file, err := p.FS.Open(name)
+	if err != nil || !strings.HasSuffix(name, ".sql") {
+		return file, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return rewritten{file, strings.NewReader(strings.Replace(string(text), up, up+p.settings, 1))}, nil
+}
+
+// rewritten is a file with another content.
+type rewritten struct {
+	fs.File
+	content io.Reader
+}
+
+// Read reads the content.
+func (r rewritten) Read(b []byte) (int, error) { return r.content.Read(b) }
+
+// peek reads one row outside the sessions, which want the schema in place.
+func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) error {
+	t, err := d.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback()
+	if d.settings != "" {
+		if _, err := t.ExecContext(ctx, d.settings); err != nil {
+			return err
+		}
+	}
+	return t.QueryRowContext(ctx, query, args...).Scan(dest)
+}
+
+// migrateTries is how often in a row bringing a schema further may fail without
+// getting anywhere.
+const migrateTries = 5
+
+// migrate brings the schema to this program's version. Several processes may
+// start at once: one that loses the race to a step finds that step done.
+func (d *DB) migrate(ctx context.Context) error {
+	provider, err := d.provider()
+	if err != nil {
+		return fmt.Errorf("read migrations of the %s database: %w", d.Name, err)
+	}
+	reached, tries := int64(-1), 0
+	for {
+		have, want, err := d.versions(ctx, provider)
+		if tries++; err == nil && have > reached {
+			reached, tries = have, 1
+		}
+		switch {
+		case err != nil && tries == migrateTries:
+			return d.failedTo("read the version of", err)
+		case err != nil:
+			continue
+		case have >= want:
+			return nil
+		}
+		err = d.patiently(ctx, func() error {
+			_, err := provider.Up(ctx)
+			return err
+		})
+		if err != nil && tries == migrateTries {
+			return d.failedTo("migrate", err)
+		}
+	}
+}
+
+// failedTo says what failed at the start. A user without the rights is told so.
+func (d *DB) failedTo(what string, err error) error {
+	if pgCode(err) == forbidden {
+		return outbox.Setup("the user of the URL may not %s the %s database %s: %v; "+anotherUser, what, d.Name, d.place, pgMessage(err))
+	}
+	return fmt.Errorf("%s the %s database: %w", what, d.Name, err)
+}
+
+// forbidden is the SQLSTATE of a right that is missing.
+const forbidden = "42501"
+
+const anotherUser = "connect as the user who runs outboxweb serve, or grant this one the same rights"
+
+// Forbidden is a sentence for a person about a right on PostgreSQL that is
+// missing, as *outbox.Refusal with outbox.ErrSetup. Any other error comes back as
+// it is.
+func Forbidden(err error) error {
+	if pgCode(err) != forbidden {
+		return err
+	}
+	return outbox.Setup("PostgreSQL refuses this to the user of the URL: %v; "+anotherUser, pgMessage(err))
+}
+
+// recognize makes sure that the database is the one of the two it is taken for.
+func (d *DB) recognize(ctx context.Context) error {
+	var tables int
+	err := d.peek(ctx, &tables, d.Dialect.CountTables, d.config.Marks[d.Name])
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the %s database: %w", d.Name, err)
+	case tables == 0:
+		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db exchanged, or the same?", d.place, d.Name)
+	}
+	return nil
+}
+
+// versions reads the version the database has and the newest one known here.
+func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want int64, err error) {
+	for _, source := range provider.ListSources() {
+		want = max(want, source.Version)
+	}
+	var tables int
+	err = d.peek(ctx, &tables, d.Dialect.CountTables, "goose_db_version")
+	if err != nil || tables == 0 {
+		return 0, want, err
+	}
+	err = d.peek(ctx, &have, "select coalesce(max(version_id), 0) from goose_db_version")
+	return have, want, err
+}
+
+// Ready brings the schema to this program's version and makes the sessions.
+func (d *DB) Ready(ctx context.Context) error {
+	if err := d.migrate(ctx); sqliteFull(err, d.path) {
+		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
+	} else if err != nil {
+		return err
+	}
+	return d.connect(ctx)
+}
+
+// Migrations lists the steps of the database, in order.
+func (d *DB) Migrations(ctx context.Context) (steps []Migration, err error) {
+	provider, err := d.provider()
+	if err != nil {
+		return nil, err
+	}
+	err = d.Read(ctx, func(t *Tx) error {
+		for _, source := range provider.ListSources() {
+			m := Migration{Database: d.Name, Version: source.Version, Name: source.Path}
+			var applied string
+			found, err := t.One([]any{&applied}, "select cast(tstamp as text) from goose_db_version where version_id = $1", source.Version)
+			if err != nil {
+				return err
+			}
+			if when, err := time.Parse(time.DateTime, applied); found && err == nil {
+				m.AppliedAt = &when
+			}
+			steps = append(steps, m)
+		}
+		return nil
+	})
+	return steps, err
+}
+
+// Version reads the version that the database has now, and the newest one known
+// here.
+func (d *DB) Version(ctx context.Context) (have, want int64, err error) {
+	provider, err := d.provider()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, source := range provider.ListSources() {
+		want = max(want, source.Version)
+	}
+	err = d.Read(ctx, func(t *Tx) error {
+		_, err := t.One([]any{&have}, "select max(version_id) from goose_db_version")
+		return err
+	})
+	return have, want, err
+}

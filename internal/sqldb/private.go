@@ -1,0 +1,154 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"outboxweb/internal/outbox"
+)
+
+// Private is a database of its user's own beside a DB: a temporary file of SQLite,
+// or one connection to PostgreSQL with its temporary tables, which see those of the
+// DB as well. What does not fit into its cache is on disk. It belongs to one
+// goroutine.
+//
+// An outbox.ErrBusy from any method means that the connection may be gone, and
+// the rows with it: Close it and open another.
+type Private struct {
+	database *DB
+	pool     *sql.DB // of one connection
+	conn     *sql.Conn
+	link     link // conn again
+}
+
+// Temporary is the schema of a Private on PostgreSQL.
+const Temporary = "pg_temp"
+
+// scratchURL names no file, which is SQLite's word for a private one that is
+// gone when it is closed; it is in the directory that the environment variables
+// SQLITE_TMPDIR or TMPDIR name. The journal of such a file stays in memory while
+// it is small, and is a file itself when it is not.
+const scratchURL = "file:?_pragma=cache_size(-16000)&_pragma=temp_store(file)&_pragma=synchronous(off)&_pragma=foreign_keys(1)"
+
+// OpenPrivate makes a Private. Where a proxy hands out connections by the
+// transaction there can be none, which is an outbox.ErrConflict.
+func (d *DB) OpenPrivate(ctx context.Context) (*Private, error) {
+	p := &Private{database: d}
+	open := p.openSQLite
+	if d.url != nil {
+		open = p.openPostgres
+	}
+	if err := open(ctx); err != nil {
+		_ = p.Close() // what is wrong is known
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Private) openSQLite(ctx context.Context) (err error) {
+	if p.pool, err = sql.Open("sqlite", scratchURL); err == nil {
+		p.pool.SetMaxOpenConns(1) // every connection would have a file of its own
+		p.conn, err = p.pool.Conn(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("open scratch database: %w", err)
+	}
+	p.link = &sqliteLink{conn: p.conn, path: filepath.Join(os.TempDir(), "scratch"), stmts: make(map[string]*sql.Stmt)}
+	return nil
+}
+
+// openPostgres makes a connection of the Private's own. database/sql reads on it,
+// everything else goes past that, never both at a time.
+func (p *Private) openPostgres(ctx context.Context) error {
+	d := p.database
+	if d.Proxied {
+		return outbox.Conflict("the %s database %s stands behind a proxy that hands out connections by the transaction, and a scratch copy needs one for itself; give --%[1]s-db the address of the server", d.Name, d.place)
+	}
+	p.pool = stdlib.OpenDB(*d.url.config.Copy())
+	p.pool.SetMaxOpenConns(1)
+	var err error
+	if p.conn, err = p.pool.Conn(ctx); err != nil {
+		return fmt.Errorf("%w: connect to the %s database: %w", outbox.ErrBusy, d.Name, err)
+	}
+	err = p.conn.Raw(func(driver any) error {
+		conn := driver.(*stdlib.Conn).Conn()
+		p.link = &postgresLink{conn: conn}
+		_, err := conn.PgConn().Exec(ctx, script("set", []setting{{"search_path", Temporary + ", " + d.Schema},
+			{"idle_in_transaction_session_timeout", d.config.Lease / 2},
+			{"statement_timeout", readLimit}, {"lock_timeout", LockWait},
+			{"enable_seqscan", "off"}, {"jit", "off"}})).ReadAll()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set up the scratch database: %w", err)
+	}
+	return nil
+}
+
+// Close drops the database with its rows.
+func (p *Private) Close() error {
+	if p.pool == nil {
+		return nil
+	}
+	if l, ok := p.link.(*sqliteLink); ok {
+		l.close()
+		if l.unclosable {
+			return nil // closing the pool would wait for ever
+		}
+	} else if p.conn != nil {
+		p.conn.Close()
+	}
+	return p.pool.Close()
+}
+
+// QueryContext reads outside of transactions, on PostgreSQL as a snapshot of the
+// DB is read. The rows must be closed before anything else is done.
+func (p *Private) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if p.database.url != nil {
+		args = append([]any{pgx.QueryExecModeExec}, args...)
+	}
+	return p.conn.QueryContext(ctx, query, args...)
+}
+
+// Each is Tx.Each outside of transactions.
+func (p *Private) Each(scan func(Row) error, query string, args ...any) error {
+	err := p.link.each(scan, query, args)
+	if callback, ok := err.(ours); ok {
+		return callback.error
+	}
+	return err
+}
+
+// Define runs a statement that changes no rows, outside of transactions.
+func (p *Private) Define(statement string) error { return p.link.define(statement) }
+
+// Within runs fn in one transaction, and commits it when fn returns nil.
+func (p *Private) Within(begin Begin, fn func(*Tx) error) error {
+	t := &Tx{database: p.database, link: p.link}
+	if err := p.link.begin(background, p.database.begins[begin]); err != nil {
+		return fmt.Errorf("begin on the scratch database: %w", t.note(err))
+	}
+	committed := false
+	defer func() { // also when fn panics
+		if !committed {
+			_ = p.link.rollback() // fails where the database has rolled back by itself
+		}
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if err := p.link.commit(); err != nil {
+		return fmt.Errorf("commit on the scratch database: %w", t.note(err))
+	}
+	committed = true
+	return nil
+}

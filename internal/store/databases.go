@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Databases describes both databases as they are now.
+func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
+	steps, err := s.Migrations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []outbox.DatabaseInfo
+	for _, d := range []*database{s.journal, s.projections} {
+		info, err := d.Describe(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the %s database: %w", d.Name, err)
+		}
+		for _, m := range steps {
+			if m.Database == d.Name {
+				info.Migrations = append(info.Migrations, outbox.Migration{Version: m.Version, Name: m.Name, AppliedAt: m.AppliedAt})
+			}
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+// Plan lists the steps that Open would apply to databases that are missing or of
+// an older version, in order, and creates and changes nothing.
+func Plan(ctx context.Context, o Options) ([]sqldb.Migration, error) {
+	journal, projections, err := o.locations()
+	if err != nil {
+		return nil, err
+	}
+	steps := []sqldb.Migration{}
+	for _, part := range []struct {
+		name string
+		at   sqldb.Location
+	}{{"journal", journal}, {"projections", projections}} {
+		lacking, err := part.at.Plan(ctx, part.name)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, lacking...)
+	}
+	return steps, nil
+}

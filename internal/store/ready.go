@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Migrations lists the steps of both databases, in order.
+func (s *Store) Migrations(ctx context.Context) ([]sqldb.Migration, error) {
+	var all []sqldb.Migration
+	for _, d := range []*database{s.journal, s.projections} {
+		steps, err := d.Migrations(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list migrations: %w", err)
+		}
+		all = append(all, steps...)
+	}
+	return all, nil
+}
+
+// Ready returns one sentence per reason why the store cannot serve, and none
+// when it can.
+func (s *Store) Ready(ctx context.Context) []string {
+	var reasons []string
+	for _, d := range []*database{s.journal, s.projections} {
+		have, want, err := d.Version(ctx)
+		switch {
+		case err != nil:
+			reasons = append(reasons, fmt.Sprintf("the %s database cannot be read", d.Name))
+		case have != want:
+			reasons = append(reasons, fmt.Sprintf("the %s database has version %d and this program needs %d", d.Name, have, want))
+		default:
+			if _, full := d.Full(); full {
+				reasons = append(reasons, fmt.Sprintf("the disk of the %s database is full", d.Name))
+			}
+		}
+	}
+	if stalled := s.stalled.Load(); stalled != nil && *stalled != "" {
+		reasons = append(reasons, "the worker is stalled: "+*stalled)
+	}
+	if len(reasons) > 0 {
+		return reasons
+	}
+	sum, err := s.Summary(ctx)
+	switch {
+	case errors.Is(err, outbox.ErrDamaged): // which holds up what it concerns, and no more
+	case err != nil:
+		reasons = append(reasons, "the databases cannot be read")
+	case sum.WrongJournal() || sum.OtherJournal && s.wrong.Load():
+		s.wrong.Store(true)
+		reasons = append(reasons, sum.OtherJournalText())
+	}
+	if err == nil && !sum.OtherJournal {
+		s.wrong.Store(false)
+	}
+	return reasons
+}
+
+// SetStalled says why the worker of this process applies nothing; empty when it
+// does.
+func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }
+
+// Probe reports why the two databases cannot be used for applying at all: nil
+// when a campaign that fails does so for a reason of its own.
+func (s *Store) Probe(ctx context.Context) error {
+	for _, d := range []*database{s.journal, s.projections} {
+		table := "campaigns"
+		if d == s.projections {
+			table = "projection_watermarks"
+		}
+		err := d.write(ctx, func(t *tx) error {
+			_, err := t.Exec("delete from " + table + " where 1 = 0") // which reads no page that may be damaged
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disksFull are the databases whose disks are full.
+func (s *Store) disksFull() []outbox.FullDisk {
+	all := []outbox.FullDisk{}
+	for _, d := range []*database{s.journal, s.projections} {
+		if since, full := d.Full(); full {
+			all = append(all, outbox.FullDisk{Database: d.Name, Since: since})
+		}
+	}
+	return all
+}
