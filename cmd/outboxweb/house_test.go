@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/sqldb":      {"internal/outbox"},
 	"internal/store":      {"internal/outbox", "internal/sqldb"},
 	"internal/publish":    {"internal/outbox"},
+	"internal/publishing": {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/projection": {"internal/outbox"},
 	"internal/auth":       {"internal/outbox"},
 	"internal/metrics":    {"internal/outbox"},
@@ -36,8 +37,8 @@ var mayImport = map[string][]string{
 	"internal/pgtest":     {},
 	"internal/dbtest":     {"internal/pgtest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
-	"internal/worker":     {"internal/outbox", "internal/sqldb", "internal/store", "internal/projection", "internal/publish", "internal/metrics", "internal/redact"},
-	"internal/handlers":   {"internal/outbox", "internal/store", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
+	"internal/worker":     {"internal/outbox", "internal/sqldb", "internal/store", "internal/publishing", "internal/projection", "internal/publish", "internal/metrics", "internal/redact"},
+	"internal/handlers":   {"internal/outbox", "internal/store", "internal/publishing", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
 	"e2e":                 {"internal/pgtest", "internal/corpus"},
 	"e2e/benchcompare":    {},
 }

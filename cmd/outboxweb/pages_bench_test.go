@@ -19,6 +19,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -102,7 +103,7 @@ func BenchmarkPages(b *testing.B) {
 	if err := worker.Install(b.Context(), s, set); err != nil {
 		b.Fatal(err)
 	}
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	paths := map[string]string{
 		"overview":  "/",

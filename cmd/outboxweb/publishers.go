@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -38,7 +39,7 @@ type publishersListCmd struct {
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *store.Store) error {
-		all, err := st.Publishers(ctx)
+		all, err := publishing.NewProgress(st).Publishers(ctx)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ type publishersShowCmd struct {
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *store.Store) error {
-		p, err := st.Publisher(ctx, c.Publisher.PairName)
+		p, err := publishing.NewProgress(st).Publisher(ctx, c.Publisher.PairName)
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ type publishersHistoryCmd struct {
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *store.Store) error {
 		name, span := c.Publisher.PairName, outbox.Span(c.Span)
-		points, err := st.PublisherHistory(ctx, name, span)
+		points, err := publishing.NewProgress(st).PublisherHistory(ctx, name, span)
 		if err != nil {
 			return err
 		}
@@ -189,9 +190,9 @@ type publisherAct struct {
 }
 
 // change does an act after which the publisher is shown.
-func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*store.Store, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
+func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
 	return a.withStore(ctx, func(st *store.Store) error {
-		p, err := act(st, ctx, order(c.Reason), c.Publisher.PairName)
+		p, err := act(publishing.NewProgress(st), ctx, order(c.Reason), c.Publisher.PairName)
 		switch {
 		case err != nil:
 			return err
@@ -207,21 +208,21 @@ type publishersPauseCmd struct{ publisherAct }
 
 // Run pauses one publisher.
 func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*store.Store).PausePublisher)
+	return c.change(ctx, a, "paused", (*publishing.Progress).PausePublisher)
 }
 
 type publishersResumeCmd struct{ publisherAct }
 
 // Run resumes one publisher.
 func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*store.Store).ResumePublisher)
+	return c.change(ctx, a, "resumed", (*publishing.Progress).ResumePublisher)
 }
 
 type publishersResetCmd struct{ publisherAct }
 
 // Run forgets the errors of one publisher.
 func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "reset", (*store.Store).ResetPublisher)
+	return c.change(ctx, a, "reset", (*publishing.Progress).ResetPublisher)
 }
 
 type publishersSkipCmd struct {
@@ -241,7 +242,7 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
 		return a.confirming(o, func(o outbox.Order) error {
-			p, err := st.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
+			p, err := publishing.NewProgress(st).SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
 			switch {
 			case err != nil:
 				return err
@@ -294,14 +295,14 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
 		if c.DryRun {
-			seek, err := st.PreviewSeek(ctx, c.Publisher.PairName, target)
+			seek, err := publishing.NewProgress(st).PreviewSeek(ctx, c.Publisher.PairName, target)
 			if err != nil {
 				return err
 			}
 			return c.print(a, seek, "would go on")
 		}
 		return a.confirming(o, func(o outbox.Order) error {
-			seek, err := st.SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
+			seek, err := publishing.NewProgress(st).SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}
@@ -329,7 +330,7 @@ type publishersTestCmd struct{ publisherAct }
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *store.Store) error {
 		name, o := c.Publisher.PairName, order(c.Reason)
-		if _, err := st.AdmitTest(ctx, o, name); err != nil {
+		if _, err := publishing.NewProgress(st).AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
 		pair, err := a.pair(name)
@@ -340,7 +341,7 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if err := st.RecordTestDelivery(ctx, o, sent); err != nil {
+		if err := publishing.NewProgress(st).RecordTestDelivery(ctx, o, sent); err != nil {
 			return err
 		}
 		return a.printTest(sent, c.JSON)

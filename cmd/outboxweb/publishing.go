@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -31,8 +32,8 @@ func (c *Common) pairs() ([]publish.Pair, error) {
 
 // publishing makes what delivers to the pairs, in the name of the process's
 // worker.
-func (c *serveCmd) publishing(a *app, st *store.Store, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
-	return worker.NewPublishing(worker.PublishingConfig{Store: st, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
+func (c *serveCmd) publishing(a *app, st *store.Store, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
+	return worker.NewPublishing(worker.PublishingConfig{Store: st, Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 

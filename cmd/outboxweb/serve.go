@@ -23,6 +23,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -270,7 +271,8 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
 	collectors.WatchBehind(st.Behind)
-	collectors.WatchPublishers(st.Publishers)
+	progress := publishing.NewProgress(st)
+	collectors.WatchPublishers(progress.Publishers)
 	collectors.WatchConnections(st.Connections)
 	collectors.TellBuild(version, revision())
 	st.OnAppend(collectors.Append)
@@ -294,12 +296,13 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	if !c.Publish {
 		delivering = nil
 	}
-	p := c.publishing(a, st, w, collectors, delivering)
+	p := c.publishing(a, st, progress, w, collectors, delivering)
 	st.OnWork(func() {
 		w.Wake()
 		p.Wake()
 	})
 	config := c.handlerConfig(a, st, set, addr)
+	config.Publishers = progress
 	config.TestPublisher = c.publisherTester(a, st, pairs)
 	config.Auth, config.Metrics, config.Logger = gate, collectors, log
 	if st.Mode() == outbox.ModeInline {

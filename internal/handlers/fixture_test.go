@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -73,7 +74,7 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 		}
 	})
 	c := Config{
-		Store: s.store, Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

@@ -42,17 +42,20 @@ import (
 	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 	"outboxweb/web/static"
 	"outboxweb/web/templates"
 )
 
-// Config is what the handlers work with. Store and Metrics are required.
+// Config is what the handlers work with. Store, Publishers and Metrics are
+// required.
 type Config struct {
-	Store    *store.Store
-	Mode     outbox.Mode
-	ReadOnly bool // acts and appends are refused, and pages offer none
+	Store      *store.Store
+	Publishers *publishing.Progress
+	Mode       outbox.Mode
+	ReadOnly   bool // acts and appends are refused, and pages offer none
 	// ReasonFrom is the number of released rows from which an act needs a
 	// reason, as the store was told; 0 means that none does.
 	ReasonFrom int64
@@ -152,7 +155,7 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, publishers: c.Publishers, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}

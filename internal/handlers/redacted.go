@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
 )
@@ -24,8 +25,9 @@ import (
 // identifiers. JSON documents are read as such. A field that is added to a type
 // of package outbox needs nothing done.
 type redacted struct {
-	of *store.Store
-	by *redact.Redactor
+	of         *store.Store
+	publishers *publishing.Progress
+	by         *redact.Redactor
 }
 
 // identifiers are the fields of type string that are never hidden, by name.

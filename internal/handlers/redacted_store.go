@@ -51,7 +51,7 @@ func (v redacted) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
 }
 
 func (v redacted) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (*outbox.TestDelivery, error) {
-	result, err := v.of.AdmitTest(ctx, o, name)
+	result, err := v.publishers.AdmitTest(ctx, o, name)
 	return shown(v, result), v.wording(err)
 }
 
@@ -220,7 +220,7 @@ func (v redacted) PauseProjection(ctx context.Context, o outbox.Order, projectio
 }
 
 func (v redacted) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	result, err := v.of.PausePublisher(ctx, o, name)
+	result, err := v.publishers.PausePublisher(ctx, o, name)
 	return shown(v, result), v.wording(err)
 }
 
@@ -245,7 +245,7 @@ func (v redacted) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded 
 }
 
 func (v redacted) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (outbox.Seek, error) {
-	result, err := v.of.PreviewSeek(ctx, name, target)
+	result, err := v.publishers.PreviewSeek(ctx, name, target)
 	return shown(v, result), v.wording(err)
 }
 
@@ -255,17 +255,17 @@ func (v redacted) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, 
 }
 
 func (v redacted) Publisher(ctx context.Context, name outbox.PairName) (outbox.Publisher, error) {
-	result, err := v.of.Publisher(ctx, name)
+	result, err := v.publishers.Publisher(ctx, name)
 	return shown(v, result), v.wording(err)
 }
 
 func (v redacted) PublisherHistory(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
-	result, err := v.of.PublisherHistory(ctx, name, span)
+	result, err := v.publishers.PublisherHistory(ctx, name, span)
 	return shown(v, result), v.wording(err)
 }
 
 func (v redacted) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
-	result, err := v.of.Publishers(ctx)
+	result, err := v.publishers.Publishers(ctx)
 	return shown(v, result), v.wording(err)
 }
 
@@ -274,7 +274,7 @@ func (v redacted) Ready(ctx context.Context) []string {
 }
 
 func (v redacted) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
-	return v.wording(v.of.RecordTestDelivery(ctx, o, d))
+	return v.wording(v.publishers.RecordTestDelivery(ctx, o, d))
 }
 
 func (v redacted) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
@@ -298,7 +298,7 @@ func (v redacted) RequeueRow(ctx context.Context, o outbox.Order, campaign strin
 }
 
 func (v redacted) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	result, err := v.of.ResetPublisher(ctx, o, name)
+	result, err := v.publishers.ResetPublisher(ctx, o, name)
 	return shown(v, result), v.wording(err)
 }
 
@@ -313,7 +313,7 @@ func (v redacted) ResumeProjection(ctx context.Context, o outbox.Order, projecti
 }
 
 func (v redacted) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	result, err := v.of.ResumePublisher(ctx, o, name)
+	result, err := v.publishers.ResumePublisher(ctx, o, name)
 	return shown(v, result), v.wording(err)
 }
 
@@ -368,7 +368,7 @@ func (v redacted) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[out
 }
 
 func (v redacted) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
-	result, err := v.of.SeekPublisher(ctx, o, name, target, seen)
+	result, err := v.publishers.SeekPublisher(ctx, o, name, target, seen)
 	return shown(v, result), v.wording(err)
 }
 
@@ -378,7 +378,7 @@ func (v redacted) SkipEvent(ctx context.Context, o outbox.Order, campaign string
 }
 
 func (v redacted) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
-	result, err := v.of.SkipPublisherEvent(ctx, o, name, position)
+	result, err := v.publishers.SkipPublisherEvent(ctx, o, name, position)
 	return shown(v, result), v.wording(err)
 }
 

@@ -3,6 +3,7 @@ package outbox
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Action is what an act does, as audit records, filters and metrics name it.
@@ -87,6 +88,12 @@ func (a Action) Role() Role {
 
 // Known reports whether there is such an action.
 func (a Action) Known() bool { _, known := actionRoles[a]; return known }
+
+// OnPublisher begins the actions of acts on publishers.
+const OnPublisher = "publisher_"
+
+// OnPublisher reports whether the action is one of acts on publishers.
+func (a Action) OnPublisher() bool { return strings.HasPrefix(string(a), OnPublisher) }
 
 // Audited reports whether it leaves an audit record.
 func (a Action) Audited() bool { return a.Known() && a != ActAppend }

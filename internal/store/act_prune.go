@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"outboxweb/internal/sqldb"
 )
 
 // pruneActs is how many audit records one transaction deletes, or a few more,
@@ -73,7 +75,7 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 	}
 	limit := before.UnixMicro()
 	old := false
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		var id int64
 		if old, err = t.One([]any{&id}, selectOldAct, limit); err == nil && !old {
 			old, err = t.One([]any{&id}, selectOldTarget, int64(farFuture))
@@ -83,7 +85,7 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 	if err != nil || !old {
 		return false, wrapPrune(err)
 	}
-	err = s.journal.write(ctx, func(t *tx) error {
+	err = s.journal.Write(ctx, func(t *Tx) error {
 		if _, err := t.Exec(moveHorizon, limit); err != nil {
 			return err
 		}
@@ -109,12 +111,12 @@ func wrapPrune(err error) error {
 // the zero time when none were.
 func (s *Store) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
 	var before int64
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&before}, selectHorizon)
 		return err
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read since when audit records are kept: %w", err)
 	}
-	return at(before), nil
+	return sqldb.At(before), nil
 }

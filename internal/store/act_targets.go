@@ -16,7 +16,7 @@ values ($1, $2, $3, $4, $5)`
 
 // recordTargets notes which rows an act on many touched, consecutive ones as one
 // range: by that the act is found from each of them. It sorts rows.
-func (t *tx) recordTargets(act int64, rows []outbox.RowKey, now int64) error {
+func (t *Tx) recordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -92,29 +92,29 @@ limit 1`
 // lastAct says who did what last to a row or, with seq 0, to a campaign or any
 // of its rows, for a refusal; empty when nobody did anything. Without a campaign
 // it is about the requeues of many rows.
-func (t *tx) lastAct(campaign string, seq, now int64) string {
+func (t *Tx) lastAct(campaign string, seq, now int64) string {
 	if campaign == "" {
 		return t.lastActBy(now, selectLastActOnMany)
 	}
 	return t.lastActBy(now, selectLastAct, campaign, seq, 0)
 }
 
-// lastActOn is lastAct for what is neither a campaign nor a row.
-func (t *tx) lastActOn(target outbox.Target, now int64) string {
+// LastActOn is lastAct for what is neither a campaign nor a row.
+func (t *Tx) LastActOn(target outbox.Target, now int64) string {
 	return t.lastActBy(now, selectLastActOn, string(target))
 }
 
-func (t *tx) lastActBy(now int64, query string, args ...any) string {
+func (t *Tx) lastActBy(now int64, query string, args ...any) string {
 	var action, actor string
 	var when int64
 	if found, err := t.One([]any{&action, &actor, &when}, query, args...); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last act: %s by %s %s ago", actWords(action), actor, outbox.Age(at(now).Sub(at(when))))
+	return fmt.Sprintf("; last act: %s by %s %s ago", actWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
 }
 
 func actWords(action string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(action, publisherActs), "_", " ")
+	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
 }
 
 // actsOfCampaign finds acts by their record and by what they touched, each as

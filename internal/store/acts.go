@@ -7,60 +7,59 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 )
 
-// act is one operator's act on its way through a transaction: what the audit
+// Act is one operator's act on its way through a transaction: what the audit
 // record will say.
-type act struct {
-	order    outbox.Order
-	action   outbox.Action
-	campaign string
-	seq      int64
-	target   outbox.Target // what it is about besides
-	before   any
-	after    any
-	// asked is what the act was asked to do where its action and target do not
+type Act struct {
+	Order      outbox.Order
+	Action     outbox.Action
+	CampaignID string
+	Seq        int64
+	Target     outbox.Target // what it is about besides
+	Before     any
+	After      any
+	// Asked is what the act was asked to do where its action and target do not
 	// say so; it is before or after too, so that the record has it.
-	asked any
-	// touched are the rows that an act on many changed.
-	touched []outbox.RowKey
+	Asked any
+	// Touched are the rows that an act on many changed.
+	Touched []outbox.RowKey
 	// summed is that the record stands for many refusals, as after says.
 	summed bool
 }
 
 const maxReason = 500
 
-// perform runs change in one transaction with its audit record and returns
+// Perform runs change in one transaction with its audit record and returns
 // its result. An order whose idempotency key was used before is answered with
 // the first one's result, without doing anything. One that is refused leaves a
 // record too, unless it is for a lease: whoever waits for that asks again, and
 // leaves the record in the end.
-func perform[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64) (R, error)) (R, error) {
+func Perform[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64) (R, error)) (R, error) {
 	result, err := tryAct(ctx, s, a, change)
 	if err != nil && !errors.Is(err, errHeld) {
-		err = s.refused(ctx, a, err)
+		err = s.Refused(ctx, a, err)
 	}
 	return result, err
 }
 
-func tryAct[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64) (R, error)) (R, error) {
+func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64) (R, error)) (R, error) {
 	var result, none R
-	if err := s.admit(a.order); err != nil {
+	if err := s.Admit(a.Order); err != nil {
 		return none, err
 	}
-	err := s.journal.write(ctx, func(t *tx) error {
-		if err := t.lockKey(a.order.IdempotencyKey); err != nil {
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		if err := t.lockKey(a.Order.IdempotencyKey); err != nil {
 			return err
 		}
-		repeated, err := t.repeatedAct(a, &result)
+		repeated, err := t.RepeatedAct(a, &result)
 		if err != nil || repeated {
 			return err
 		}
-		now := s.now()
+		now := s.Now()
 		if result, err = change(t, now); err != nil {
 			return err
 		}
@@ -70,14 +69,12 @@ func tryAct[R any](ctx context.Context, s *Store, a *act, change func(*tx, int64
 		return none, err
 	}
 	s.wakeUp()
-	s.summary.forget() // who acts wants to see what it did
-	s.groups.forget()
-	s.pairs.forget()
+	s.changed()
 	return result, nil
 }
 
-// admit refuses an order that no act would follow.
-func (s *Store) admit(o outbox.Order) error {
+// Admit refuses an order that no act would follow.
+func (s *Store) Admit(o outbox.Order) error {
 	if len(o.Reason) > maxReason {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), maxReason)
 	}
@@ -87,7 +84,7 @@ func (s *Store) admit(o outbox.Order) error {
 // require refuses an act on one row that releases so many without what that asks
 // for: a reason where the store was told so, and a typed phrase.
 func (s *Store) require(o outbox.Order, released int64) error {
-	if err := s.requireReason(o, released); err != nil {
+	if err := s.RequireReason(o, released); err != nil {
 		return err
 	}
 	if !outbox.Confirms(o.Confirm, released) {
@@ -96,7 +93,7 @@ func (s *Store) require(o outbox.Order, released int64) error {
 	return nil
 }
 
-func (s *Store) requireReason(o outbox.Order, released int64) error {
+func (s *Store) RequireReason(o outbox.Order, released int64) error {
 	if from := s.options.ReasonFrom; from > 0 && max(released, 1) >= from && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
 			return outbox.Invalid("reason", "every act needs a reason here")
@@ -108,17 +105,17 @@ func (s *Store) requireReason(o outbox.Order, released int64) error {
 
 // lockKey lets acts under one idempotency key happen one after the other, where
 // transactions do not do so anyway.
-func (t *tx) lockKey(key string) error {
+func (t *Tx) lockKey(key string) error {
 	if key == "" {
 		return nil
 	}
 	return t.Lock(lockKeys, key)
 }
 
-// repeatedAct reports whether the act was done before under the order's
+// RepeatedAct reports whether the act was done before under the order's
 // idempotency key, and then reads its result.
-func (t *tx) repeatedAct(a *act, result any) (bool, error) {
-	if a.order.IdempotencyKey == "" {
+func (t *Tx) RepeatedAct(a *Act, result any) (bool, error) {
+	if a.Order.IdempotencyKey == "" {
 		return false, nil
 	}
 	var action outbox.Action
@@ -126,19 +123,19 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 	var actor, campaign, stored, before, after string
 	var seq int64
 	found, err := t.One([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
-		`select actor, auth, action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.order.IdempotencyKey)
+		`select actor, auth, action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.Order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err
-	case auth != "" && (actor != a.order.By.Name || auth != a.order.By.Auth): // older records do not say how who acted was known
+	case auth != "" && (actor != a.Order.By.Name || auth != a.Order.By.Auth): // older records do not say how who acted was known
 		return false, outbox.Conflict("this Idempotency-Key was used by somebody else; take another")
-	case action != a.action || campaign != a.campaign || seq != a.seq:
+	case action != a.Action || campaign != a.CampaignID || seq != a.Seq:
 		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, targetOf(action, campaign, seq, before))
 	}
-	if a.asked != nil {
-		asked, err := json.Marshal(a.asked)
+	if a.Asked != nil {
+		asked, err := json.Marshal(a.Asked)
 		if err != nil {
-			return false, fmt.Errorf("write what %s was asked: %w", a.action, err)
+			return false, fmt.Errorf("write what %s was asked: %w", a.Action, err)
 		}
 		if text := string(asked); text != before && text != after {
 			return false, outbox.Conflict("this Idempotency-Key was used for the same act with other content: %s of %s", action, targetOf(action, campaign, seq, before))
@@ -149,9 +146,9 @@ func (t *tx) repeatedAct(a *act, result any) (bool, error) {
 
 // targetOf is the target of an act by its audit record.
 func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
-	var asked publisherOrder
-	if strings.HasPrefix(string(action), publisherActs) && json.Unmarshal([]byte(before), &asked) == nil {
-		return "publisher " + asked.String()
+	var pair outbox.PairName
+	if action.OnPublisher() && json.Unmarshal([]byte(before), &pair) == nil {
+		return "publisher " + pair.String()
 	}
 	return target(campaign, seq)
 }
@@ -172,23 +169,23 @@ insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, bef
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
-func (t *tx) record(a *act, result any, now int64) error {
+func (t *Tx) record(a *Act, result any, now int64) error {
 	var texts [3]string
-	for i, v := range []any{a.before, a.after, result} {
+	for i, v := range []any{a.Before, a.After, result} {
 		text, err := json.Marshal(v)
 		if err != nil {
-			return fmt.Errorf("write the audit record of %s: %w", a.action, err)
+			return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 		}
 		texts[i] = string(text)
 	}
-	o := a.order
+	o := a.Order
 	var id int64
-	_, err := t.One([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.action), a.campaign, a.seq,
-		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.target))
+	_, err := t.One([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
+		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.Target))
 	if err != nil {
-		return fmt.Errorf("write the audit record of %s: %w", a.action, err)
+		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
-	return t.recordTargets(id, a.touched, now)
+	return t.recordTargets(id, a.Touched, now)
 }
 
 // rowState is what an audit record keeps of a row.
@@ -204,7 +201,7 @@ func stateOf(r outbox.Row) rowState {
 
 // expectCampaign compares the head the operator was shown with the one that is
 // there.
-func (t *tx) expectCampaign(o outbox.Order, c *campaignRow, now int64) error {
+func (t *Tx) expectCampaign(o outbox.Order, c *campaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
 	}
@@ -215,7 +212,7 @@ func (t *tx) expectCampaign(o outbox.Order, c *campaignRow, now int64) error {
 }
 
 // expect compares what the operator was shown with what is there.
-func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) error {
+func (t *Tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
 		return nil
@@ -240,7 +237,7 @@ func (t *tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 // Act reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 	var found stretch[outbox.Act]
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		found, err = actList(outbox.ActFilter{}).read(t, place{key: []any{id + 1}}, 1)
 		return err
 	})
@@ -256,7 +253,7 @@ func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 // ActOfKey finds the audit record that was made under an idempotency key; 0
 // when there is none.
 func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
 		return err
 	})
@@ -276,7 +273,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
@@ -284,7 +281,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		if f.CampaignID != "" { // what is counted is chosen by it
 			seq = 0
 		}
-		args := []any{f.Actor, f.Action, micros(f.Since), micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
+		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
 		switch {
 		case f.CampaignID != "":
 			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
@@ -303,7 +300,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 // among them.
 func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]outbox.Act, error) {
 	var found stretch[outbox.Act]
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		found, err = actList(outbox.ActFilter{Target: target}).read(t, place{}, limit)
 		return err
 	})
@@ -316,14 +313,6 @@ func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]
 // ActsInPages reads the audit records that f selects as RowsInPages does rows.
 func (s *Store) ActsInPages(ctx context.Context, f outbox.ActFilter) iter.Seq2[[]outbox.Act, error] {
 	return inPages(ctx, s.journal, actList(f), f.Cursor)
-}
-
-// micros is a time as it is stored; 0 for the zero time.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }
 
 const selectActs = `
@@ -371,7 +360,7 @@ func scanAct(rows sqldb.Row) (outbox.Act, error) {
 	var before, after string
 	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
 		&a.Target, &a.Outcome, &a.Refusal, &before, &after, &a.Reason, &a.RequestID)
-	a.At, a.Before, a.After = at(when), json.RawMessage(before), json.RawMessage(after)
+	a.At, a.Before, a.After = sqldb.At(when), json.RawMessage(before), json.RawMessage(after)
 	return a, err
 }
 

@@ -267,8 +267,8 @@ func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*
 	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
 		begin = sqldb.BeginAppendAlone
 	}
-	return s.journal.writeFrom(ctx, begin, func(t *tx) error {
-		a := &appending{store: s, t: t, now: s.now()}
+	return s.journal.WriteFrom(ctx, begin, func(t *Tx) error {
+		a := &appending{store: s, t: t, now: s.Now()}
 		if err := a.open(calls); err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*
 // appending is a transaction that appends events.
 type appending struct {
 	store     *Store
-	t         *tx
+	t         *Tx
 	now       int64
 	campaigns map[string]*appendTarget
 	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
@@ -354,7 +354,7 @@ func (a *appending) lookUp(calls []*appendCall) error {
 
 // openCampaigns reads the rows of campaigns, locked for a change in this
 // transaction, and creates those that are missing.
-func (t *tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, error) {
+func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, error) {
 	rows, err := t.campaigns(ids)
 	if err != nil {
 		return nil, err
@@ -520,7 +520,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		e.EventID = id.String()
 	}
 	if e.OccurredAt.IsZero() {
-		e.OccurredAt = at(a.now)
+		e.OccurredAt = sqldb.At(a.now)
 	}
 	seq := c.highWater + 1
 	e.EventHash = e.ContentHash()

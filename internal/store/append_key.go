@@ -165,15 +165,15 @@ func (s *Store) PruneAppendKeys(ctx context.Context) (more bool, err error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return false, err
 	}
-	limit := s.now() - AppendKeyLife.Microseconds()
+	limit := s.Now() - AppendKeyLife.Microseconds()
 	old := false
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		var at int64
 		old, err = t.One([]any{&at}, selectOldKey, limit)
 		return err
 	})
 	if err == nil && old {
-		err = s.journal.write(ctx, func(t *tx) error {
+		err = s.journal.Write(ctx, func(t *Tx) error {
 			n, err := t.Exec(deleteKeys, limit, pruneKeys)
 			more = n >= pruneKeys
 			return err

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-func (t *tx) auditOnly() (map[string]bool, error) {
+func (t *Tx) auditOnly() (map[string]bool, error) {
 	types, err := t.eventTypes()
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ type Watermark struct {
 // are applied. After a fatal error every further call fails, and the
 // transaction is rolled back. It belongs to one goroutine.
 type ApplyTx struct {
-	t       *tx
+	t       *Tx
 	now     int64
 	marks   map[string]Watermark // read ahead
 	reached map[string]int64     // watermarks to announce after the commit
@@ -54,7 +54,7 @@ type ApplyTx struct {
 }
 
 func (s *Store) newApplyTx() *ApplyTx {
-	return &ApplyTx{now: s.now(), reached: make(map[string]int64)}
+	return &ApplyTx{now: s.Now(), reached: make(map[string]int64)}
 }
 
 // Apply runs fn in one transaction on the projections database and commits
@@ -62,7 +62,7 @@ func (s *Store) newApplyTx() *ApplyTx {
 // projection is paused for all campaigns, nor resumed.
 func (s *Store) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+	err := s.projections.WriteFrom(ctx, sqldb.BeginApply, func(t *Tx) error {
 		a.t = t
 		return fn(a)
 	})
@@ -78,7 +78,7 @@ var errRehearsed = errors.New("rehearsed")
 // Rehearse is Apply that is always rolled back.
 func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+	err := s.projections.WriteFrom(ctx, sqldb.BeginApply, func(t *Tx) error {
 		a.t = t
 		if err := fn(a); err != nil {
 			return err
@@ -291,7 +291,7 @@ func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 // Campaigns without one are left out.
 func (s *Store) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
-	err := s.projections.read(ctx, func(t *tx) error {
+	err := s.projections.Read(ctx, func(t *Tx) error {
 		var b sqldb.Batch
 		for _, id := range campaigns {
 			b.Each(func(row sqldb.Row) error {

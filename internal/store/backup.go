@@ -17,7 +17,7 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(done, tota
 	if err := sqldb.MakeBackupDir(dir); err != nil {
 		return err
 	}
-	for i, d := range []*database{s.projections, s.journal} {
+	for i, d := range []*Database{s.projections, s.journal} {
 		progress(int64(i), 2)
 		if err := d.BackUp(ctx, dir); err != nil {
 			return fmt.Errorf("back up the %s database: %w", d.Name, err)

@@ -66,7 +66,7 @@ where campaign_id = $1`
 
 // campaign reads a campaign's row, locked for a change in this transaction.
 // It is false when there is none.
-func (t *tx) campaign(id string) (*campaignRow, bool, error) {
+func (t *Tx) campaign(id string) (*campaignRow, bool, error) {
 	var c campaignRow
 	found, err := t.One(append(c.dest(), &c.span), selectCampaign+t.ForUpdate, id)
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *tx) campaign(id string) (*campaignRow, bool, error) {
 // transaction, always in the order of their ids, so that transactions that
 // want the same ones never wait for each other in a circle. Unknown ones are
 // left out.
-func (t *tx) campaigns(ids []string) (map[string]*campaignRow, error) {
+func (t *Tx) campaigns(ids []string) (map[string]*campaignRow, error) {
 	rows := make(map[string]*campaignRow, len(ids))
 	var b sqldb.Batch
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
@@ -96,7 +96,7 @@ func (t *tx) campaigns(ids []string) (map[string]*campaignRow, error) {
 }
 
 // existingCampaign is campaign for callers to whom a missing one is a refusal.
-func (t *tx) existingCampaign(id string) (*campaignRow, error) {
+func (t *Tx) existingCampaign(id string) (*campaignRow, error) {
 	c, found, err := t.campaign(id)
 	if err == nil && !found {
 		err = unknownCampaign(id)
@@ -147,7 +147,7 @@ func (c *campaignRow) values(now int64) []any {
 		c.pausedAt, c.pausedBy, c.pausedWhy, c.diverged, c.skips, now}
 }
 
-func (t *tx) save(c *campaignRow, now int64) error {
+func (t *Tx) save(c *campaignRow, now int64) error {
 	var b sqldb.Batch
 	c.saveInto(&b, now)
 	if err := t.RunAll(&b); err != nil {
@@ -203,7 +203,7 @@ limit 1`
 
 // refreshHead reads the lowest row of the campaign, and when its oldest unapplied
 // event was appended, into c.
-func (t *tx) refreshHead(c *campaignRow) error {
+func (t *Tx) refreshHead(c *campaignRow) error {
 	var b sqldb.Batch
 	c.headInto(&b, 0)
 	if err := t.RunAll(&b); err != nil {
@@ -226,7 +226,7 @@ func (c *campaignRow) headInto(b *sqldb.Batch, from int64) {
 
 // saveFromHead saves a campaign whose rows were changed: its head is read anew,
 // and when it may be claimed follows from that.
-func (t *tx) saveFromHead(c *campaignRow, now int64) error {
+func (t *Tx) saveFromHead(c *campaignRow, now int64) error {
 	if err := t.refreshHead(c); err != nil {
 		return err
 	}
@@ -252,15 +252,15 @@ func (c *campaignRow) count(status string) *int64 {
 func (c *campaignRow) view() outbox.Campaign {
 	v := outbox.Campaign{
 		CampaignID: c.id, HighWaterSeq: c.highWater, AppliedSeq: c.applied,
-		HeadSeq: c.head.Int64, HeadStatus: outbox.Status(c.headStatus.String), HeadNextAttempt: at(c.headNext.Int64),
-		DueAt: at(c.due.Int64), Unqueued: !c.due.Valid,
-		Counts: c.counts, OldestEnqueuedAt: at(c.oldest.Int64), Diverged: c.diverged, Skips: c.skips, UpdatedAt: at(c.updatedAt),
+		HeadSeq: c.head.Int64, HeadStatus: outbox.Status(c.headStatus.String), HeadNextAttempt: sqldb.At(c.headNext.Int64),
+		DueAt: sqldb.At(c.due.Int64), Unqueued: !c.due.Valid,
+		Counts: c.counts, OldestEnqueuedAt: sqldb.At(c.oldest.Int64), Diverged: c.diverged, Skips: c.skips, UpdatedAt: sqldb.At(c.updatedAt),
 	}
 	if c.leaseOwner != "" {
-		v.Lease = &outbox.Lease{Owner: c.leaseOwner, Epoch: c.leaseEpoch, ExpiresAt: at(c.leaseExpiry)}
+		v.Lease = &outbox.Lease{Owner: c.leaseOwner, Epoch: c.leaseEpoch, ExpiresAt: sqldb.At(c.leaseExpiry)}
 	}
 	if c.pausedAt.Valid {
-		v.Paused = &outbox.Pause{By: c.pausedBy, At: at(c.pausedAt.Int64), Reason: c.pausedWhy}
+		v.Paused = &outbox.Pause{By: c.pausedBy, At: sqldb.At(c.pausedAt.Int64), Reason: c.pausedWhy}
 	}
 	return v
 }

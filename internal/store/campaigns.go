@@ -15,7 +15,7 @@ import (
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
 	var c *campaignRow
 	var view outbox.Campaign
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if c, err = t.existingCampaign(id); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
@@ -199,7 +199,7 @@ from (
 // then those whose head is dead or failing, by rows waiting times age.
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
 	blocked := []outbox.Blocked{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(rows sqldb.Row) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)
@@ -210,7 +210,7 @@ select `+campaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
-limit $2`, s.now(), pageLimit(limit, 200))
+limit $2`, s.Now(), pageLimit(limit, 200))
 		if err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ limit $2`, s.now(), pageLimit(limit, 200))
 }
 
 // headErrors fills in what the heads failed with.
-func (t *tx) headErrors(blocked []outbox.Blocked) error {
+func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 	var b sqldb.Batch
 	for i := range blocked {
 		c := &blocked[i]
@@ -236,7 +236,7 @@ func (t *tx) headErrors(blocked []outbox.Blocked) error {
 // Paused lists campaigns that operators stopped, the last first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	paused := []outbox.Campaign{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			var c campaignRow
 			err := rows.Scan(c.dest()...)

@@ -97,7 +97,7 @@ func (r *CheckReport) unreadable(about string, err error) {
 
 // checkPages lists the damaged pages of a database file. A server finds its own
 // when it reads them.
-func (d *database) checkPages(ctx context.Context, report *CheckReport) error {
+func (d *Database) checkPages(ctx context.Context, report *CheckReport) error {
 	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
@@ -168,12 +168,12 @@ func (f *finding) add(invariant string, seq int64, format string, args ...any) {
 func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark, marks skipMarks) (*finding, bool, error) {
 	f := &finding{campaign: id}
 	leased := false
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		c, err := t.existingCampaign(id)
 		if err != nil {
 			return err
 		}
-		leased = c.leaseOwner != "" && c.leaseExpiry > s.now()
+		leased = c.leaseOwner != "" && c.leaseExpiry > s.Now()
 		f.epoch = c.leaseEpoch
 		if err := t.checkJournal(f, c, w); err != nil {
 			return err
@@ -220,7 +220,7 @@ order by projection`
 // are, with what there is.
 func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error {
 	var aside, open int64
-	err := s.projections.read(ctx, func(t *tx) error {
+	err := s.projections.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			var name, state string
 			var seq int64
@@ -250,9 +250,9 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error 
 }
 
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
-func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
+func (t *Tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 	chain, position := "", int64(0)
-	times := recordings{finding: f, before: at(c.createdAt)}
+	times := recordings{finding: f, before: sqldb.At(c.createdAt)}
 	err := t.Each(func(rows sqldb.Row) error {
 		e, err := scanEvent(rows)
 		if err != nil {
@@ -283,7 +283,7 @@ func (t *tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 	if err != nil {
 		return err
 	}
-	times.end(at(c.updatedAt))
+	times.end(sqldb.At(c.updatedAt))
 	if c.highWater != f.events || c.chainHash != chain {
 		f.add("campaign_row", c.highWater, "the campaign's row says the journal ends at %d; it ends at %d", c.highWater, f.events)
 	}
@@ -323,7 +323,7 @@ const (
 // reports.
 func (s *Store) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []Found, err error) {
 	next = at
-	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
+	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*Tx).tallySmall)
 	if err == nil || errors.Is(err, outbox.ErrDamaged) {
 		more, laggingErr := s.checkLagging(ctx, &next)
 		found, err = append(found, more...), cmp.Or(laggingErr, s.shortenWaits(ctx), err)
@@ -352,7 +352,7 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 	}
 	var amiss []*campaignRow
 	seen := 0
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			c, _, _, err := scanFound(rows)
 			if err != nil {

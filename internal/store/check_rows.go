@@ -57,7 +57,7 @@ type checkedRow struct {
 
 // checkRows walks the campaign's rows against the watermark and the
 // campaign's own counts.
-func (s *Store) checkRows(t *tx, f *finding, c *campaignRow, w Watermark) error {
+func (s *Store) checkRows(t *Tx, f *finding, c *campaignRow, w Watermark) error {
 	var counts campaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
@@ -123,7 +123,7 @@ func (f *finding) checkHead(c *campaignRow, head outbox.Row) {
 		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.head.Int64, c.headStatus.String)
 		return
 	}
-	if head.Seq > 0 && (!at(c.headNext.Int64).Equal(head.NextAttemptAt) || !at(c.oldest.Int64).Equal(head.EnqueuedAt)) {
+	if head.Seq > 0 && (!sqldb.At(c.headNext.Int64).Equal(head.NextAttemptAt) || !sqldb.At(c.oldest.Int64).Equal(head.EnqueuedAt)) {
 		f.add("campaign_row", head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
 			moment(c.oldest.Int64), moment(c.headNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
 		return
@@ -155,7 +155,7 @@ func moment(micros int64) string {
 	if micros == 0 {
 		return "no time"
 	}
-	return at(micros).Format(time.RFC3339Nano)
+	return sqldb.At(micros).Format(time.RFC3339Nano)
 }
 
 const selectOddRows = `
@@ -167,7 +167,7 @@ where o.campaign_id = $1
 order by o.seq`
 
 // checkRowEvents compares each row with its event.
-func (t *tx) checkRowEvents(f *finding) error {
+func (t *Tx) checkRowEvents(f *finding) error {
 	return t.Each(func(row sqldb.Row) error {
 		var seq, enqueued, event, recorded int64
 		var says, is string
@@ -234,7 +234,7 @@ func (s *Store) checkStrays(ctx context.Context, report *CheckReport) error {
 func (s *Store) CheckTables(ctx context.Context, tables []string, report *CheckReport) error {
 	for _, table := range tables {
 		var ids []string
-		err := s.projections.read(ctx, func(t *tx) error {
+		err := s.projections.Read(ctx, func(t *Tx) error {
 			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
@@ -262,7 +262,7 @@ var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 func (s *Store) checkKnown(ctx context.Context, table string, ids []string, report *CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
 		var known map[string]*campaignRow
-		err := s.journal.read(ctx, func(t *tx) (err error) {
+		err := s.journal.Read(ctx, func(t *Tx) (err error) {
 			known, err = t.campaigns(page)
 			return err
 		})

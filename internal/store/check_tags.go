@@ -42,7 +42,7 @@ const checkPage = 2000
 // in both directions.
 func (s *Store) checkTags(ctx context.Context, report *CheckReport) error {
 	for last := int64(0); last >= 0; {
-		err := s.journal.read(ctx, func(t *tx) (err error) {
+		err := s.journal.Read(ctx, func(t *Tx) (err error) {
 			last, err = t.checkTagsAfter(last, report)
 			return err
 		})
@@ -51,7 +51,7 @@ func (s *Store) checkTags(ctx context.Context, report *CheckReport) error {
 		}
 	}
 	for last := (taggedEvent{}); last.position >= 0; {
-		err := s.journal.read(ctx, func(t *tx) (err error) {
+		err := s.journal.Read(ctx, func(t *Tx) (err error) {
 			last, err = t.checkEntriesAfter(last, report)
 			return err
 		})
@@ -81,13 +81,13 @@ where name = $1
 
 // checkTagsAfter looks for entries that are missing, of one page of events, and
 // returns the last event's position; -1 at the end.
-func (t *tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
+func (t *Tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
 	var events []outbox.Event
 	err := t.Each(func(row sqldb.Row) error {
 		var e outbox.Event
 		var tags string
 		err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
-		e.Tags = rawObject(tags)
+		e.Tags = RawObject(tags)
 		events = append(events, e)
 		return err
 	}, selectTags, after, checkPage)
@@ -98,7 +98,7 @@ func (t *tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
 }
 
 // checkIndexed looks for entries of the events that are missing.
-func (t *tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
+func (t *Tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
 	type entry struct {
 		indexedTag
 		event *outbox.Event
@@ -154,7 +154,7 @@ where position = $1`
 
 // checkEntriesAfter looks for entries without an event that has the tag, of one
 // page, and returns the last; its position is -1 at the end.
-func (t *tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEvent, error) {
+func (t *Tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEvent, error) {
 	entries, err := t.taggedEvents(after)
 	if err != nil || len(entries) == 0 {
 		return taggedEvent{position: -1}, err
@@ -172,7 +172,7 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEv
 }
 
 // taggedEvents reads one page of entries, and their events.
-func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
+func (t *Tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		e := new(taggedEvent)
 		entries = append(entries, e)
@@ -187,7 +187,7 @@ func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error)
 		b.Each(func(row sqldb.Row) error {
 			var tags string
 			err := row.Scan(&e.CampaignID, &e.Seq, &e.EventType, &tags)
-			e.Tags = rawObject(tags)
+			e.Tags = RawObject(tags)
 			return err
 		}, selectTagsAt, entry.position)
 	}

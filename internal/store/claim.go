@@ -131,9 +131,9 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 			return nil, err
 		}
 	}
-	claims, err := s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
+	claims, err := s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
 	if errors.Is(err, outbox.ErrDamaged) {
-		claims, err = s.claim(ctx, w, limits, func(t *tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, w.Serves, limits) })
+		claims, err = s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, w.Serves, limits) })
 	}
 	return claims, err
 }
@@ -146,7 +146,7 @@ func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
 	}
-	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *tx, now int64) (due []*campaignRow, err error) {
+	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) (due []*campaignRow, err error) {
 		served, args := serving(w.Serves, now)
 		err = t.Each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
 		return due, err
@@ -155,8 +155,8 @@ func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 
 // SuspectDue reports whether a suspect of a scope may be claimed.
 func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, err error) {
-	served, args := serving(scope, s.now())
-	err = s.journal.read(ctx, func(t *tx) error {
+	served, args := serving(scope, s.Now())
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		var id string
 		due, err = t.One([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 		return err
@@ -175,10 +175,10 @@ func collectCampaigns(into *[]*campaignRow) func(sqldb.Row) error {
 	}
 }
 
-func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *tx, now int64) ([]*campaignRow, error)) ([]Claim, error) {
+func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *Tx, now int64) ([]*campaignRow, error)) ([]Claim, error) {
 	var claims []Claim
-	err := s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		due, err := find(t, now)
 		if err != nil || len(due) == 0 {
 			return err
@@ -201,14 +201,14 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
 	var due sql.NullInt64
 	served, args := serving(scope)
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
 		return err
 	})
 	if err != nil {
 		return 0, false, fmt.Errorf("look for the next due campaign: %w", err)
 	}
-	return max(0, time.Duration(due.Int64-s.now())*time.Microsecond), due.Valid, nil
+	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, nil
 }
 
 // leastShare is the number of rows of a wave that a campaign may have however
@@ -217,7 +217,7 @@ func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
 // claimStep is how many due campaigns a claim reads at first: as many as can be in
 // a wave, or few where reading them locks them.
-func (t *tx) claimStep() int {
+func (t *Tx) claimStep() int {
 	if t.Dialect().OneWriter {
 		return waveCampaigns
 	}
@@ -226,7 +226,7 @@ func (t *tx) claimStep() int {
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads,
 // and with that locks, few at first and more as long as they are small.
-func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*campaignRow, error) {
+func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*campaignRow, error) {
 	var due []*campaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
 	for step := t.claimStep(); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
@@ -257,7 +257,7 @@ func (t *tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 
 // readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
 // names can, from an index; the first whose row cannot is a CampaignError.
-func (t *tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*campaignRow, err error) {
+func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*campaignRow, err error) {
 	var ids []string
 	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
 	err = t.Each(func(row sqldb.Row) error {
@@ -294,7 +294,7 @@ type taking struct {
 // take ends leases that ran out and marks the rows of each campaign that is to
 // be claimed. Campaigns that turn out to be held by something else, such as a
 // head that died with its worker, are left out.
-func (s *Store) take(t *tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
+func (s *Store) take(t *Tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks sqldb.Batch
 	left := int64(limits.Rows)
@@ -342,7 +342,7 @@ func (k *taking) retried() bool { return k.c.headStatus.String == string(outbox.
 
 // hold gives the worker the leases of campaigns whose rows are marked, and
 // brings their counts up to that.
-func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
+func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
 	var claims []Claim
 	var saves sqldb.Batch
 	for _, k := range taken {
@@ -368,7 +368,7 @@ func (t *tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 }
 
 // mend sets a campaign's row right that promised rows which are not there.
-func (t *tx) mend(c *campaignRow, now int64) error {
+func (t *Tx) mend(c *campaignRow, now int64) error {
 	if err := t.recount(c); err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ where campaign_id = $1
 
 // settleMarks brings the campaign's counts up to the rows that were marked and
 // fills in what the claim holds. A hole or a dead row further on ends the run.
-func (t *tx) settleMarks(k *taking, now int64) (err error) {
+func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 	c, claim := k.c, &k.claim
 	if k.marked != k.want {
 		if k.marked, err = t.keepRun(c, claim, now); err != nil {
@@ -438,7 +438,7 @@ where campaign_id = $1
 
 // keepRun gives back what was marked beyond the first hole and returns the
 // length of the run that stays marked.
-func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
+func (t *Tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
 	err := t.Each(func(rows sqldb.Row) error {
 		var seq, epoch int64
@@ -463,7 +463,7 @@ func (t *tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 // pending. When that happens twice in the same stretch, the campaign is a suspect,
 // and its events there may have taken the process down: from then on they are
 // tried one by one, each attempt counted before it starts.
-func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
+func (s *Store) takeOver(t *Tx, c *campaignRow, w Worker, now int64) error {
 	held := c.counts.Processing
 	if held > 0 {
 		counted := c.suspected()
@@ -490,7 +490,7 @@ func (s *Store) takeOver(t *tx, c *campaignRow, w Worker, now int64) error {
 
 // recordCrash writes down that applying the head took its process down, unless
 // the event was applied before the process died.
-func (s *Store) recordCrash(t *tx, c *campaignRow, w Worker, now int64) error {
+func (s *Store) recordCrash(t *Tx, c *campaignRow, w Worker, now int64) error {
 	mark, err := s.watermarkOf(context.Background(), c.id)
 	if err != nil || mark.AppliedSeq >= c.head.Int64 {
 		return err
@@ -531,9 +531,9 @@ func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 
 // renew extends leases and returns the campaigns of those that are not held.
 func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
-	err = s.journal.write(ctx, func(t *tx) error {
+	err = s.journal.Write(ctx, func(t *Tx) error {
 		lost = nil
-		expires := s.now() + lease.Microseconds()
+		expires := s.Now() + lease.Microseconds()
 		var b sqldb.Batch
 		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
 			b.Exec(func(n int64) error {
@@ -565,8 +565,8 @@ where campaign_id in (
 // it worked on, run out now instead of at their time; an empty owner stands for
 // all. Should the worker live after all, its epoch keeps it from doing harm.
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
-	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endLeases+t.ForUpdate+")", s.now(), owner)
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(endLeases+t.ForUpdate+")", s.Now(), owner)
 		return err
 	})
 	if err != nil {
@@ -582,8 +582,8 @@ func (s *Store) EndLeases(ctx context.Context, owner string) error {
 // applied now is an outbox.ErrNotYet refusal. A claim beside an error may be held
 // or not.
 func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Hold, err error) {
-	err = s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		c, err := t.existingCampaign(id)
 		if err != nil {
 			return err
@@ -610,7 +610,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 		if hold == outbox.HoldNone {
 			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: processes died while they applied this campaign, and a worker tries its events one at a time"}
 		}
-		why := c.view().Why(at(now), outbox.Surroundings{Mode: s.options.Mode})
+		why := c.view().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode})
 		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: " + why}
 	})
 	return claim, hold, err
@@ -618,7 +618,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 
 // claimRows is Claim for one campaign that is due. The claim is empty when it
 // turns out that it is not.
-func (s *Store) claimRows(t *tx, c *campaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
+func (s *Store) claimRows(t *Tx, c *campaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
 	taken, err := s.take(t, []*campaignRow{c}, w, limits, now)
 	if err != nil {
 		return Claim{}, err

@@ -120,16 +120,16 @@ func (s *Store) allOverdrawn() []overdrawn {
 
 // shortenWaits is shorten for publishers and runs.
 func (s *Store) shortenWaits(ctx context.Context) error {
-	now := s.now()
+	now := s.Now()
 	for _, of := range s.allOverdrawn() {
 		ends, found := now+of.longest.Microseconds(), false
-		err := s.journal.read(ctx, func(t *tx) (err error) {
+		err := s.journal.Read(ctx, func(t *Tx) (err error) {
 			var one string
 			found, err = t.One([]any{&one}, of.query, ends+clockTolerance)
 			return err
 		})
 		if err == nil && found {
-			err = s.journal.write(ctx, func(t *tx) error {
+			err = s.journal.Write(ctx, func(t *Tx) error {
 				_, err := t.Exec(of.shorten, ends+clockTolerance, ends)
 				return err
 			})

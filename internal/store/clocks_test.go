@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -212,7 +213,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			f.drain()
 			f.register(pairA, pairB)
 			fast := f.ahead(10 * time.Minute)
-			failure := store.DeliveryFailure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
+			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
 			for _, s := range []struct {
 				f    *fixture
 				pair outbox.PairName

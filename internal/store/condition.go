@@ -20,7 +20,7 @@ const (
 
 // search looks for the first event in the way of an append.
 type search struct {
-	t      *tx
+	t      *Tx
 	after  int64
 	below  int64            // positions from here on do not matter any more
 	found  *outbox.EventRef // at below; nil as long as none is
@@ -31,7 +31,7 @@ type search struct {
 // judge is an *outbox.Refusal with ErrConflict when an event is in the
 // way, and with ErrInvalid when that cannot be told without reading too much of
 // the journal or from a position that the journal has not come to.
-func (t *tx) judge(c *outbox.AppendCondition) error {
+func (t *Tx) judge(c *outbox.AppendCondition) error {
 	if err := t.reached(c.AfterPosition); err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (t *tx) judge(c *outbox.AppendCondition) error {
 
 // reached refuses a position behind the journal's end: what comes up to there
 // would never be in the way.
-func (t *tx) reached(position int64) error {
+func (t *Tx) reached(position int64) error {
 	if position == 0 {
 		return nil
 	}
-	last, err := t.headPosition()
+	last, err := t.HeadPosition()
 	if err != nil {
 		return err
 	}

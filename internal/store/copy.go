@@ -43,7 +43,7 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
 		return live.each(ctx, scan, query, args...)
 	}
-	err = c.within(sqldb.BeginPlain, func(t *tx) error {
+	err = c.within(sqldb.BeginPlain, func(t *Tx) error {
 		return t.quietly(ctx, "", tables, func() error {
 			for _, table := range tables {
 				columns, err := c.columnsOf(table)
@@ -68,7 +68,7 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 }
 
 func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
-	err = c.within(sqldb.BeginCopy, func(t *tx) error {
+	err = c.within(sqldb.BeginCopy, func(t *Tx) error {
 		stands = make(map[string]Stand)
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
@@ -104,7 +104,7 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 // transfer copies the rows of a campaign from a table in one schema to that of
 // the same name in another, and returns how many there are. It copies them in the
 // order of their key, in which numbers are handed out anew.
-func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, error) {
+func (c *Scratch) transfer(t *Tx, from, to, table, campaign string) (int64, error) {
 	key, err := c.keyOf(table)
 	if err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ const (
 
 // stream copies the rows of a campaign into the table of the transaction, a few
 // at a time, and returns how many there are. ctx is looked at between them.
-func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
+func (t *Tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
 	query := "select " + storedValues(columns) + " from " + quoteName(table) + " as x where campaign_id = $1"
 	width := len(columns)
 	at := max(1, min(streamRows, streamValues/width))
@@ -257,7 +257,7 @@ func columnsBy(each source, query, table string) (columns []string, err error) {
 
 // fits refuses a live table that lacks a column of the scratch one: an older
 // version of the projection has made it.
-func (t *tx) fits(table string, columns []string) error {
+func (t *Tx) fits(table string, columns []string) error {
 	query, name := sqliteColumns, table
 	if t.Dialect().TempTables {
 		query, name = postgresColumns, qualified(t.Schema(), table)

@@ -26,7 +26,7 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 // each with the seq it stands at.
 func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
 	var cursors map[string]int64
-	err := s.projections.read(ctx, func(t *tx) (err error) {
+	err := s.projections.Read(ctx, func(t *Tx) (err error) {
 		cursors, err = t.setAside(campaign)
 		return err
 	})
@@ -41,7 +41,7 @@ from projection_cursors
 where campaign_id = $1
   and state || '' <> 'live'`
 
-func (t *tx) setAside(campaign string) (map[string]int64, error) {
+func (t *Tx) setAside(campaign string) (map[string]int64, error) {
 	cursors := make(map[string]int64)
 	err := t.Each(func(rows sqldb.Row) error {
 		var name string
@@ -173,9 +173,9 @@ type holding struct {
 
 func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
 	everywhere func(*holding) error, inOne func(*ApplyTx, *holding) error) (outbox.ProjectionHold, error) {
-	a := &act{order: o, action: action, campaign: campaign, target: outbox.ProjectionTarget(projection), asked: map[string]string{"projection": projection}}
-	a.before = a.asked
-	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
+	a := &Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
+	a.Before = a.Asked
+	hold, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.ProjectionHold, error) {
 		h := &holding{o, loaded, now, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}}
 		_, err := loadedAs(projection, loaded)
 		if err == nil {
@@ -198,7 +198,7 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		if err == nil && h.Behind > 0 {
 			err = s.catchUp(t, h)
 		}
-		a.after = h.ProjectionHold
+		a.After = h.ProjectionHold
 		return h.ProjectionHold, err
 	})
 	if hold.RunID > 0 {
@@ -209,7 +209,7 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 
 // sinceReplays moves the time of a resume behind every replay that was started
 // before it, whatever their clocks said: each was tried before it.
-func (t *tx) sinceReplays(h *holding) error {
+func (t *Tx) sinceReplays(h *holding) error {
 	var last int64
 	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
 	h.now = max(h.now, last+1)
@@ -219,7 +219,7 @@ func (t *tx) sinceReplays(h *holding) error {
 // catchUp starts the replay that brings a resumed projection level. While
 // another run has it, or a part of it, the replay waits for the end of that one,
 // see endRun.
-func (s *Store) catchUp(t *tx, h *holding) error {
+func (s *Store) catchUp(t *Tx, h *holding) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
@@ -349,7 +349,7 @@ where projection = $1
 // as they move, see Hold.
 func (s *Store) pauseEverywhere(h *holding) error {
 	h.State = outbox.CursorPaused
-	return s.projections.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return s.projections.WriteFrom(context.Background(), sqldb.BeginPause, func(t *Tx) error {
 		n, err := t.Exec(pauseVersion, h.Projection, h.now, h.order.By.Name, h.order.Reason)
 		if err != nil || n > 0 {
 			return err
@@ -418,7 +418,7 @@ where projection = $1
 // the pause have set their cursors, and the order of locking does not matter.
 func (s *Store) resumeEverywhere(h *holding) error {
 	h.State = outbox.CursorLive
-	return s.projections.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return s.projections.WriteFrom(context.Background(), sqldb.BeginPause, func(t *Tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)

@@ -20,7 +20,7 @@ func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	var paused, applied sql.NullInt64
 	var changed int64
 	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed, &applied}, extra...)...)
-	c.Paused, c.ChangedAt, c.LastAppliedAt = pauseOf(paused, by, reason), at(changed), atOrNil(applied)
+	c.Paused, c.ChangedAt, c.LastAppliedAt = pauseOf(paused, by, reason), sqldb.At(changed), sqldb.AtOrNil(applied)
 	return c, err
 }
 
@@ -67,7 +67,7 @@ order by seq desc`
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *campaignRow
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		row, err = t.existingCampaign(campaign)
 		return err
 	})
@@ -79,7 +79,7 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]projectionVersion)
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = scanWatermark(row)
@@ -105,7 +105,7 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
 		}
 		if c.Follows() {
-			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, atOrNil(applied)
+			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, sqldb.AtOrNil(applied)
 		}
 		c.Failure = failures[p.Name]
 		settleCursor(&c, p, versions[p.Name], row.highWater)
@@ -121,8 +121,8 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	for i := range cursors {
 		one[i] = &cursors[i]
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
-		if err := t.ageCursors(one, func(int) string { return campaign }, s.now()); err != nil {
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		if err := t.ageCursors(one, func(int) string { return campaign }, s.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(one, func(int) string { return campaign }, versions)
@@ -145,7 +145,7 @@ limit 1`
 // campaign. Where all follow, which is the rule, it asks one question.
 func (s *Store) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
-	err := s.projections.read(ctx, func(t *tx) (err error) {
+	err := s.projections.Read(ctx, func(t *Tx) (err error) {
 		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
@@ -164,7 +164,7 @@ where campaign_id = $1
 
 // ageCursors fills in how old the first event is that each cursor lacks.
 // campaignOf names the campaign of each.
-func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
+func (t *Tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
 	var b sqldb.Batch
 	for i, c := range cursors {
 		if c.LagEvents == 0 {
@@ -173,7 +173,7 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 		b.Each(func(row sqldb.Row) error {
 			var recorded int64
 			err := row.Scan(&recorded)
-			c.LagSeconds = max(0, at(now).Sub(at(recorded)).Seconds())
+			c.LagSeconds = max(0, sqldb.At(now).Sub(sqldb.At(recorded)).Seconds())
 			return err
 		}, selectRecorded, campaignOf(i), c.AppliedSeq+1)
 	}
@@ -184,7 +184,7 @@ func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehin
 
 // tellFates fills in the runs that those of the cursors depend on which are
 // behind. campaignOf names the campaign of each.
-func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]projectionVersion) error {
+func (t *Tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]projectionVersion) error {
 	var behind []behindCursor
 	var of []*outbox.Cursor
 	for i, c := range cursors {
@@ -207,7 +207,7 @@ func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) erro
 		var last int64
 		f := new(outbox.CursorFailure)
 		err := row.Scan(&name, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
-		f.At = at(last)
+		f.At = sqldb.At(last)
 		into[name] = f
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		return page, err
 	}
 	versions := make(map[string]projectionVersion)
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil {
 			return err
 		}
@@ -287,7 +287,7 @@ where campaign_id = $1
 order by seq desc`
 
 // failuresOf fills in where the projection stands failed in each campaign.
-func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
+func (t *Tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		b.Each(func(row sqldb.Row) error {
@@ -303,7 +303,7 @@ func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) erro
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
 func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]projectionVersion, cursors []outbox.CampaignCursor) error {
-	return s.journal.read(ctx, func(t *tx) error {
+	return s.journal.Read(ctx, func(t *Tx) error {
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
@@ -320,7 +320,7 @@ func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, version
 			return err
 		}
 		campaignOf := func(i int) string { return cursors[i].CampaignID }
-		if err := t.ageCursors(all, campaignOf, s.now()); err != nil {
+		if err := t.ageCursors(all, campaignOf, s.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(all, campaignOf, versions)
@@ -371,7 +371,7 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		return nil, err
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		versions, failures, blocked := make(map[string]projectionVersion), make(map[string]int64), make(map[string]int64)
 		var b sqldb.Batch
 		b.Each(collectVersions(versions), selectVersions)

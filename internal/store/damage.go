@@ -14,7 +14,7 @@ var errNameless = errors.New("the table of campaigns cannot be read any further"
 // nameAfter is the next campaign after an id, whose row may not be readable.
 func (s *Store) nameAfter(ctx context.Context, after string) (id string, err error) {
 	for _, table := range []string{"campaigns", "events"} {
-		err = s.journal.read(ctx, func(t *tx) error {
+		err = s.journal.Read(ctx, func(t *Tx) error {
 			_, err := t.One([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
 			return err
 		})

@@ -19,8 +19,8 @@ where campaign_id = $1
 // that a worker holds, that has not failed or that is no head is
 // outbox.ErrConflict.
 func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: outbox.ActDeadLetter, campaign: campaign, seq: seq}
-	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &Act{Order: o, Action: outbox.ActDeadLetter, CampaignID: campaign, Seq: seq}
+	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
 		if why := whyNotDeadLettered(row); why != "" {
 			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.lastAct(campaign, seq, now))
 		}

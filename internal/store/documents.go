@@ -30,7 +30,7 @@ where campaign_id = $1
 // eventWithin reads an event without its documents longer than limit bytes,
 // which are nil, and how long all of them are. It says when it is skipped, and
 // when its content does not match its hash.
-func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
+func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		e, err = scanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
@@ -51,7 +51,7 @@ func (t *tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 // that are longer than limit bytes. A missing one is outbox.ErrNotFound.
 func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
 	var d outbox.EventDetail
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		var found bool
 		var err error
 		d.Event, d.Sizes, found, err = t.eventWithin(campaign, seq, limit)
@@ -80,7 +80,7 @@ where campaign_id = $1
   and event_id in ($2, $3)`
 
 // relatives finds the events that an event names as its correlation and cause.
-func (t *tx) relatives(d *outbox.EventDetail) error {
+func (t *Tx) relatives(d *outbox.EventDetail) error {
 	e := d.Event
 	if e.CorrelationID == "" && e.CausationID == "" {
 		return nil
@@ -116,7 +116,7 @@ func (s *Store) Document(ctx context.Context, campaign string, seq int64, part o
 	if !ok {
 		return "", "", outbox.Invalid("part", "part %q is unknown; use payload, tags or metadata", part)
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		found, err := t.One([]any{&text, &hash}, query, campaign, seq)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
@@ -139,13 +139,13 @@ order by e.seq`
 // one line with the status of its row and none of its documents.
 func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
 	lines := []outbox.EventLine{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var l outbox.EventLine
 			var occurred int64
 			var status string
 			err := row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, &status, &l.Skipped)
-			l.OccurredAt, l.RowStatus = at(occurred), outbox.Status(status)
+			l.OccurredAt, l.RowStatus = sqldb.At(occurred), outbox.Status(status)
 			lines = append(lines, l)
 			return err
 		}, selectEventLines, campaign, first, last)

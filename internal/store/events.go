@@ -25,16 +25,16 @@ func scanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
 	err := rows.Scan(append([]any{&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
 		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
 		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash}, more...)...)
-	e.OccurredAt, e.RecordedAt = at(occurred), at(recorded)
-	e.Tags, e.Metadata, e.Payload = rawObject(tags), rawObject(metadata), rawObject(payload)
+	e.OccurredAt, e.RecordedAt = sqldb.At(occurred), sqldb.At(recorded)
+	e.Tags, e.Metadata, e.Payload = RawObject(tags), RawObject(metadata), RawObject(payload)
 	return e, err
 }
 
 var emptyObject = json.RawMessage("{}")
 
-// rawObject is the text as raw JSON; the empty object, which most tags are, is
+// RawObject is the text as raw JSON; the empty object, which most tags are, is
 // shared and must not be changed. What was not read is nil.
-func rawObject(text string) json.RawMessage {
+func RawObject(text string) json.RawMessage {
 	if text == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func rawObject(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (t *tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
+func (t *Tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		found = true
 		e, err = scanEvent(rows)
@@ -58,7 +58,7 @@ where campaign_id = $1
   and seq between $2 and $3
 order by seq`
 
-func (t *tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
+func (t *Tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
 	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
 	if err := t.Each(collectEvents(&events), eventsInRange, campaign, first, last); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func collectEvents(into *[]outbox.Event) func(sqldb.Row) error {
 // Event reads one event. A missing one is outbox.ErrNotFound.
 func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
 	var e outbox.Event
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		var found bool
 		var err error
 		e, found, err = t.skippableEvent(campaign, seq)
@@ -104,7 +104,7 @@ func tellAltered(e *outbox.Event, sizes outbox.Sizes) {
 }
 
 // missingEvent says what is missing: the campaign, or only the event.
-func (t *tx) missingEvent(campaign string, seq int64) error {
+func (t *Tx) missingEvent(campaign string, seq int64) error {
 	c, err := t.existingCampaign(campaign)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (t *tx) missingEvent(campaign string, seq int64) error {
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
 	limit = pageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		c, err := t.existingCampaign(campaign)
 		if err != nil {
 			return err
@@ -163,7 +163,7 @@ order by seq`
 // lastWithin is the last of the events first to last up to which their
 // documents are no larger than most bytes together; first itself always is. cut
 // is true when that is not all of them.
-func (t *tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
+func (t *Tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
 	fits = last
 	var sum int64
 	err = t.Each(func(row sqldb.Row) error {
@@ -212,9 +212,9 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 	if len(changed) == 0 {
 		return nil
 	}
-	return s.journal.write(ctx, func(t *tx) error {
+	return s.journal.Write(ctx, func(t *Tx) error {
 		for _, name := range slices.Sorted(maps.Keys(changed)) { // in one order, so that nobody waits in a circle
-			if _, err := t.Exec(upsertEventType, name, string(changed[name]), s.now()); err != nil {
+			if _, err := t.Exec(upsertEventType, name, string(changed[name]), s.Now()); err != nil {
 				return fmt.Errorf("register event type %q: %w", name, err)
 			}
 		}
@@ -225,14 +225,14 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 // EventTypes reads the registered event types with their intents.
 func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error) {
 	var types map[string]outbox.Intent
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		types, err = t.eventTypes()
 		return err
 	})
 	return types, err
 }
 
-func (t *tx) eventTypes() (map[string]outbox.Intent, error) {
+func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {
 	types := make(map[string]outbox.Intent)
 	err := t.Each(func(rows sqldb.Row) error {
 		var name, intent string

@@ -19,7 +19,7 @@ type Statement struct {
 // for transactions under way.
 func (s *Store) Statements() []Statement {
 	var all []Statement
-	for _, d := range []*database{s.journal, s.projections} {
+	for _, d := range []*Database{s.journal, s.projections} {
 		known := make(map[string]bool)
 		writing, reading := d.Prepared()
 		for i, queries := range [][]string{writing, reading} {
@@ -127,4 +127,4 @@ const HeldWait = heldWait
 const HintPause = hintPause
 
 // ForgetSummary makes the next Summary a new one.
-func (s *Store) ForgetSummary() { s.summary.forget() }
+func (s *Store) ForgetSummary() { s.summary.Forget() }

@@ -25,7 +25,7 @@ where campaign_id = $1`
 // failure for each campaign, projection and seq.
 func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
 	var attempts int64
-	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, clip(f.Message, errorLimit), a.now)
+	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, sqldb.Clip(f.Message, errorLimit), a.now)
 	if err == nil && attempts == 1 {
 		_, err = a.t.Exec(moreOpenFailures, e.CampaignID)
 	}
@@ -79,7 +79,7 @@ func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
 	var resolved sql.NullInt64
 	err := row.Scan(&f.ID, &f.CampaignID, &f.Projection, &f.Seq, &f.EventType, &f.Fingerprint, &f.Message, &f.Attempts,
 		&first, &last, &f.Status, &resolved)
-	f.FirstAt, f.LastAt, f.ResolvedAt = at(first), at(last), atOrNil(resolved)
+	f.FirstAt, f.LastAt, f.ResolvedAt = sqldb.At(first), sqldb.At(last), sqldb.AtOrNil(resolved)
 	return f, err
 }
 
@@ -123,7 +123,7 @@ func (s *Store) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Pa
 	if err != nil {
 		return page, err
 	}
-	err = s.projections.read(ctx, func(t *tx) (err error) {
+	err = s.projections.Read(ctx, func(t *Tx) (err error) {
 		page, err = l.page(t, from, pageLimit(f.Limit, 200))
 		told(&page)
 		return err
@@ -144,7 +144,7 @@ where id = $1`
 func (s *Store) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
 	found := false
-	err := s.projections.read(ctx, func(t *tx) error {
+	err := s.projections.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) (err error) {
 			f, err = scanFailure(row)
 			found = true

@@ -75,7 +75,7 @@ func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 // between all who ask: at least a second old at most, and longer where reading
 // it takes long. Callers must not change it.
 func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
-	all, err := s.groups.get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
+	all, err := s.groups.Get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
 	if err != nil {
 		return outbox.ErrorGroups{}, fmt.Errorf("group errors: %w", err)
 	}
@@ -85,7 +85,7 @@ func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
 	capped := false
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 			rows, err := t.groupRows(&g, status)
 			if err == nil {
@@ -101,7 +101,7 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	return outbox.ErrorGroups{Groups: g.sorted(), Capped: capped}, err
 }
 
-func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
+func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		var x grouped
 		if err := row.Scan(&x.fingerprint, &x.eventType, &x.example, &x.rows, &x.heads, &x.released); err != nil {
@@ -123,7 +123,7 @@ func (t *tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 	return total, err
 }
 
-func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
+func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 	return t.Each(func(row sqldb.Row) error {
 		var fingerprint string
 		var tried outbox.Tried
@@ -132,18 +132,18 @@ func (t *tx) groupAttempts(g *groups, status outbox.Status) error {
 		if err != nil {
 			return err
 		}
-		tried.LastAt = at(last)
+		tried.LastAt = sqldb.At(last)
 		group := g.of(fingerprint)
 		group.Attempts += tried.Attempts
 		group.Alike += alike
 		group.Permanent += tried.Permanent
 		g.built[fingerprint][tried.Build] += tried.Attempts
 		group.Tried = addTried(group.Tried, tried)
-		if group.FirstAt == nil || at(first).Before(*group.FirstAt) {
-			group.FirstAt = atOrNil(sql.NullInt64{Int64: first, Valid: true})
+		if group.FirstAt == nil || sqldb.At(first).Before(*group.FirstAt) {
+			group.FirstAt = sqldb.AtOrNil(sql.NullInt64{Int64: first, Valid: true})
 		}
-		if group.LastAt == nil || at(last).After(*group.LastAt) {
-			group.LastAt = atOrNil(sql.NullInt64{Int64: last, Valid: true})
+		if group.LastAt == nil || sqldb.At(last).After(*group.LastAt) {
+			group.LastAt = sqldb.AtOrNil(sql.NullInt64{Int64: last, Valid: true})
 		}
 		return nil
 	}, selectGroupAttempts(string(status)), groupAttempts)
@@ -166,7 +166,7 @@ func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 	return append(all, one)
 }
 
-func (t *tx) groupNotes(g *groups) error {
+func (t *Tx) groupNotes(g *groups) error {
 	var b sqldb.Batch
 	for fingerprint, group := range g.by {
 		b.Each(func(row sqldb.Row) error {
@@ -211,7 +211,7 @@ func scanNote(row sqldb.Row) (*outbox.GroupNote, error) {
 	var n outbox.GroupNote
 	var when int64
 	err := row.Scan(&n.Note, &n.By, &when)
-	n.At = at(when)
+	n.At = sqldb.At(when)
 	return &n, err
 }
 
@@ -238,7 +238,7 @@ from (
 
 // knownGroup reports whether a row failed with a fingerprint, as far as groups
 // are looked at: where there are more rows, any may be known.
-func (t *tx) knownGroup(fingerprint string) (bool, error) {
+func (t *Tx) knownGroup(fingerprint string) (bool, error) {
 	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 		var rows, alike int64
 		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), groupRows, fingerprint); err != nil {
@@ -263,15 +263,15 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
-	a := &act{order: o, action: outbox.ActNoteErrors, after: pinned, asked: pinned}
+	a := &Act{Order: o, Action: outbox.ActNoteErrors, After: pinned, Asked: pinned}
 	switch {
 	case fingerprint == "":
-		return nil, s.refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about"))
+		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about"))
 	case len(note) > maxNote:
-		a.asked = noted{fingerprint, kept(note, maxNote)}
-		return nil, s.refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote))
+		a.Asked = noted{fingerprint, kept(note, maxNote)}
+		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote))
 	}
-	result, err := perform(ctx, s, a, func(t *tx, now int64) (*outbox.GroupNote, error) {
+	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote
 		err := t.Each(func(row sqldb.Row) (err error) {
 			before, err = scanNote(row)
@@ -281,7 +281,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 			return nil, err
 		}
 		if before != nil {
-			a.before = noted{fingerprint, before.Note}
+			a.Before = noted{fingerprint, before.Note}
 		} else if known, err := t.knownGroup(fingerprint); err != nil {
 			return nil, err
 		} else if !known {
@@ -292,7 +292,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 			return nil, err
 		}
 		_, err = t.Exec(upsertNote, fingerprint, note, o.By.Name, now)
-		return &outbox.GroupNote{Note: note, By: o.By.Name, At: at(now)}, err
+		return &outbox.GroupNote{Note: note, By: o.By.Name, At: sqldb.At(now)}, err
 	})
 	return result, err
 }

@@ -25,7 +25,7 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		versions := make(map[string]projectionVersion)
 		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 }
 
 // tellRuns fills in the runs that those which are behind depend on.
-func (t *tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+func (t *Tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
 	fates, err := t.fates(sample)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ where active = 1
 
 // holders reads the active runs of the projections of all; one without any is
 // left out.
-func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
+func (t *Tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
 	var b sqldb.Batch
 	for _, c := range all {
@@ -154,7 +154,7 @@ func (h *scopeHolders) fateOf(campaign string) fate {
 }
 
 // fates tells of each that is behind what becomes of it.
-func (t *tx) fates(all []behindCursor) ([]fate, error) {
+func (t *Tx) fates(all []behindCursor) ([]fate, error) {
 	fates := make([]fate, len(all))
 	holders, err := t.holders(all)
 	if err != nil || len(holders) == 0 {
@@ -186,7 +186,7 @@ func (s *Store) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
 	if err != nil || len(behind) == 0 {
 		return n, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		holders, err := t.holders(behind)
 		for _, c := range behind {
 			switch f := holders[c.projection].fateOf(c.campaign); {

@@ -127,7 +127,7 @@ func (s *Store) tell(ctx context.Context) {
 func (s *Store) notify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = s.journal.writeFrom(ctx, sqldb.BeginHint, func(t *tx) error {
+	_ = s.journal.WriteFrom(ctx, sqldb.BeginHint, func(t *Tx) error {
 		return t.Each(func(sqldb.Row) error { return nil }, `select pg_notify($1, $2)`, hintChannel, s.journal.Schema+" "+s.hints.sender)
 	})
 }

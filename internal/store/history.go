@@ -16,7 +16,7 @@ import (
 // event is outbox.ErrNotFound.
 func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
 	h := outbox.EventHistory{CampaignID: campaign, Seq: seq, Steps: []outbox.EventStep{}}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		c, err := t.existingCampaign(campaign)
 		if err != nil {
 			return err
@@ -42,17 +42,17 @@ var stepOrder = map[outbox.StepKind]int{
 	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
 }
 
-func (t *tx) readAppended(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readAppended(h *outbox.EventHistory, c *campaignRow) error {
 	var when int64
 	found, err := t.One([]any{&when}, selectAppended, c.id, h.Seq)
 	if err == nil && !found {
 		err = t.missingEvent(c.id, h.Seq)
 	}
-	h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepAppended, At: at(when)})
+	h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepAppended, At: sqldb.At(when)})
 	return err
 }
 
-func (t *tx) readFailed(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readFailed(h *outbox.EventHistory, c *campaignRow) error {
 	attempts, err := t.attempts(c.id, h.Seq)
 	h.Partial = h.Partial || len(attempts) == attemptsShown
 	for i := range attempts {
@@ -77,7 +77,7 @@ where campaign_id = $1
 order by act_id desc
 limit $3`
 
-func (t *tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
 	acts, err := actList(outbox.ActFilter{CampaignID: c.id, Seq: h.Seq, Outcome: outbox.ActDone}).read(t, place{}, actsTold)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (t *tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
 		}
 		step := outbox.EventStep{Kind: outbox.StepActed, At: a.At, Act: a}
 		if when, known := touched[a.ID]; known {
-			step.At = at(when)
+			step.At = sqldb.At(when)
 		}
 		h.Steps = append(h.Steps, step)
 	}
@@ -111,7 +111,7 @@ where campaign_id = $1
   and seq = $2
   and applied_at is not null`
 
-func (t *tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
 	spans, err := t.spansOf(c, h.Seq)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (t *tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
 		step := outbox.EventStep{Kind: outbox.StepApplied, At: view.EndedAt, Span: &view}
 		for _, when := range passed {
 			if p.began <= when && when <= p.ended {
-				step.Kind, step.At = outbox.StepPassedOver, at(when)
+				step.Kind, step.At = outbox.StepPassedOver, sqldb.At(when)
 			}
 		}
 		h.Steps = append(h.Steps, step)

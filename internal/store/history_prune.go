@@ -53,7 +53,7 @@ func (s *Store) PruneHistory(ctx context.Context, before time.Time) (more bool, 
 	}
 	limit := before.UnixMicro()
 	old := false
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		for _, query := range []string{selectOldAttempts, selectOldSpans} {
 			err := t.Each(func(sqldb.Row) error {
 				old = true
@@ -66,7 +66,7 @@ func (s *Store) PruneHistory(ctx context.Context, before time.Time) (more bool, 
 		return nil
 	})
 	if err == nil && old {
-		err = s.journal.write(ctx, func(t *tx) error {
+		err = s.journal.Write(ctx, func(t *Tx) error {
 			attempts, err := t.Exec(deleteAttempts, limit, pruneHistory)
 			if err != nil {
 				return err

@@ -24,8 +24,8 @@ set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
 // Heartbeat writes an instance's sign of life. Instances that stopped, or were
 // last seen, more than a week ago are forgotten.
 func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
-	err := s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		seen := now
 		var stopped sql.NullInt64
 		if i.StoppedAt != nil {
@@ -44,7 +44,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		}
 		_, err = t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			clip(i.Trouble, lastErrorLimit), stalled, string(campaigns))
+			sqldb.Clip(i.Trouble, lastErrorLimit), stalled, string(campaigns))
 		if err != nil {
 			return err
 		}
@@ -63,12 +63,12 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 // Processes is Instances without what they hold, and without owners of leases that
 // have no record.
 func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err error) {
-	began := s.now()
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	began := s.Now()
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		all, err = t.instances()
 		return err
 	})
-	s.clocks.correct(all, began, s.now())
+	s.clocks.correct(all, began, s.Now())
 	return all, err
 }
 
@@ -77,34 +77,34 @@ func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err 
 // record of their own are among them. Who holds what is at most a second old;
 // callers share it and must not change what it points to.
 func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
-	holdings, err := s.holdings.get(ctx, func() (map[string]outbox.Holding, error) {
+	holdings, err := s.holdings.Get(ctx, func() (map[string]outbox.Holding, error) {
 		return s.readHoldings(context.WithoutCancel(ctx))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read who holds what: %w", err)
 	}
 	var all []outbox.InstanceState
-	began := s.now()
-	err = s.journal.read(ctx, func(t *tx) error {
+	began := s.Now()
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if all, err = t.instances(); err != nil {
 			return err
 		}
 		all, err = t.withOwners(all, holdings)
 		return err
 	})
-	s.clocks.correct(all, began, s.now())
+	s.clocks.correct(all, began, s.Now())
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	for i := range all {
 		all[i].Holding = holdings[all[i].ID]
 	}
-	outbox.SortInstances(all, at(s.now()))
+	outbox.SortInstances(all, sqldb.At(s.Now()))
 	return all, nil
 }
 
 // withOwners adds the owners of leases that are not listed yet.
-func (t *tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.Holding) ([]outbox.InstanceState, error) {
+func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.Holding) ([]outbox.InstanceState, error) {
 	listed := make(map[string]bool, len(all))
 	for _, i := range all {
 		listed[i.ID] = true
@@ -143,9 +143,9 @@ limit 100`
 
 // instances lists the processes that work or worked lately, without what they
 // hold.
-func (t *tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
+func (t *Tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
 
-func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
+func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
 	all := []outbox.InstanceState{}
 	err := t.Each(func(rows sqldb.Row) error {
 		var i outbox.InstanceState
@@ -157,7 +157,7 @@ func (t *tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 		if err == nil {
 			err = json.Unmarshal([]byte(campaigns), &i.Campaigns)
 		}
-		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), at(started), at(seen), atOrNil(stopped)
+		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), sqldb.At(started), sqldb.At(seen), sqldb.AtOrNil(stopped)
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
 		i.Stalled = stalled == 1
 		all = append(all, i)
@@ -185,7 +185,7 @@ order by topic, publisher`
 // readHoldings reads what each owner of leases holds.
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, error) {
 	holdings := make(map[string]outbox.Holding)
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var c outbox.Held
@@ -193,7 +193,7 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, er
 			if err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, &expires, &c.Withheld); err != nil {
 				return err
 			}
-			c.ExpiresAt = at(expires)
+			c.ExpiresAt = sqldb.At(expires)
 			h := holdings[owner]
 			h.Add(c)
 			holdings[owner] = h
@@ -210,7 +210,7 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, er
 			h.Publishers = append(h.Publishers, name.String())
 			holdings[owner] = h
 			return err
-		}, selectHeldPublishers, s.now())
+		}, selectHeldPublishers, s.Now())
 	})
 	return holdings, err
 }

@@ -39,7 +39,7 @@ order by seq`
 // there are none.
 func (s *Store) Load(ctx context.Context, claims []Claim, most int64) (loaded []Loaded, auditOnly map[string]bool, err error) {
 	loaded = make([]Loaded, len(claims))
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if auditOnly, err = t.auditOnly(); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
 	var occurred, recorded int64
 	var texts, payload string
 	err := row.Scan(&e.Position, &e.Seq, &occurred, &recorded, &texts, &payload)
-	e.OccurredAt, e.RecordedAt, e.Payload = at(occurred), at(recorded), rawObject(payload)
+	e.OccurredAt, e.RecordedAt, e.Payload = sqldb.At(occurred), sqldb.At(recorded), RawObject(payload)
 	if err != nil || strings.Count(texts, textBound) != textParts-1 {
 		return e, err
 	}
@@ -123,7 +123,7 @@ func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
 	for _, field := range []*string{&e.EventID, &e.EventType, &e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID} {
 		*field = next()
 	}
-	e.Tags, e.Metadata, e.EventHash, e.ChainHash = rawObject(next()), rawObject(next()), next(), next()
+	e.Tags, e.Metadata, e.EventHash, e.ChainHash = RawObject(next()), RawObject(next()), next(), next()
 	return e, nil
 }
 
@@ -149,7 +149,7 @@ func (l *Loaded) collect(campaign string, b *budget) func(sqldb.Row) error {
 }
 
 // loadOdd reads the events one by one whose texts could not be told apart.
-func (t *tx) loadOdd(loaded []Loaded) error {
+func (t *Tx) loadOdd(loaded []Loaded) error {
 	for _, l := range loaded {
 		for k := range l.Events {
 			if l.Events[k].EventHash != "" {
@@ -169,7 +169,7 @@ func (t *tx) loadOdd(loaded []Loaded) error {
 
 // loadLarge reads the payloads that were left out, and cuts off what becomes too
 // much with them.
-func (t *tx) loadLarge(loaded []Loaded, most int64) error {
+func (t *Tx) loadLarge(loaded []Loaded, most int64) error {
 	b := budget{left: most}
 	for i := range loaded {
 		l := &loaded[i]
@@ -191,9 +191,9 @@ func (t *tx) loadLarge(loaded []Loaded, most int64) error {
 	return nil
 }
 
-func (t *tx) loadPayload(e *outbox.Event) error {
+func (t *Tx) loadPayload(e *outbox.Event) error {
 	var payload string
 	_, err := t.One([]any{&payload, &e.EventHash}, selectDocument[outbox.PartPayload], e.CampaignID, e.Seq)
-	e.Payload = rawObject(payload)
+	e.Payload = RawObject(payload)
 	return err
 }

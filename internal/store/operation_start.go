@@ -74,7 +74,7 @@ limit $3`
 // candidates are the dead rows of a selection that are free to be taken, and
 // how many of the named ones are not. Heads come first, since nothing else of a
 // campaign can move before them.
-func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
+func (t *Tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
 	scan := func(row sqldb.Row) error {
 		var c candidate
 		err := row.Scan(c.dest()...)
@@ -105,7 +105,7 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	return chosen, refused, nil
 }
 
-func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
+func (t *Tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
 	if len(keys) > maxNamed {
 		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), maxNamed)
 	}
@@ -131,7 +131,7 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 	})
 }
 
-func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
+func (t *Tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
 	if f.Limit < 0 || f.Limit > MaxOperation {
 		return outbox.Invalid("limit", "limit must lie between 1 and %d", MaxOperation)
 	}
@@ -154,7 +154,7 @@ const previewNames = 20
 // changes nothing.
 func (s *Store) PreviewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		chosen, refused, err := t.candidates(selection)
 		p = preview(chosen, refused)
 		return err
@@ -226,11 +226,11 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // operation are left out.
 func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
 	asked := askedOf(order)
-	a := &act{order: o, action: outbox.ActOperationStart, campaign: order.Filter.CampaignID, before: asked, asked: asked}
+	a := &Act{Order: o, Action: outbox.ActOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
 	if s.options.Mode == outbox.ModeShadow {
-		return outbox.Operation{}, s.refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode))
+		return outbox.Operation{}, s.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode))
 	}
-	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+	op, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
 			return outbox.Operation{}, err
@@ -239,11 +239,11 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if err := t.asShown(o, order, is, now); err != nil {
 			return outbox.Operation{}, err
 		}
-		if err := s.requireReason(o, is.Released); err != nil {
+		if err := s.RequireReason(o, is.Released); err != nil {
 			return outbox.Operation{}, err
 		}
 		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary,
-			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: at(now), UpdatedAt: at(now), Refused: refused}
+			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Refused: refused}
 		if len(order.Rows) == 0 {
 			op.Filter = &order.Filter
 		}
@@ -253,8 +253,8 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if op.Totals.Chosen == 0 { // all of it was taken in this moment
 			return outbox.Operation{}, t.nothingToRequeue(order, now)
 		}
-		a.target = outbox.OperationTarget(op.ID)
-		a.after = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
+		a.Target = outbox.OperationTarget(op.ID)
+		a.After = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
 		return op, nil
 	})
 	if err == nil {
@@ -282,7 +282,7 @@ func askedOf(order outbox.OperationOrder) map[string]any {
 // asShown refuses an operation on other rows than the operator was shown. More
 // rows may wait behind the heads than before, since events keep coming; more
 // than a tenth, and more than a hundred, is another blast radius.
-func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
+func (t *Tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
@@ -299,7 +299,7 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 	return confirmRequeue(o, is.Rows, is.Released)
 }
 
-func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
+func (t *Tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
 	return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.lastAct(order.Filter.CampaignID, 0, now))
 }
 
@@ -324,7 +324,7 @@ where id = $1`
 
 // freeze writes the operation, its groups and its rows. Rows that another
 // operation took in this moment are left out.
-func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
+func (t *Tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	filter := ""
 	if op.Filter != nil {
 		text, err := json.Marshal(op.Filter)
@@ -333,7 +333,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 		}
 		filter = string(text)
 	}
-	_, err := t.One([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
+	_, err := t.One([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), sqldb.Truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
 	if err != nil {
 		return fmt.Errorf("start an operation: %w", err)
 	}
@@ -367,7 +367,7 @@ func groupNumbers(chosen []candidate) map[string]int64 {
 
 // freezeRows inserts the rows, in the order of their keys so that two
 // operations never wait for each other in a circle, and returns those it got.
-func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
+func (t *Tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 	numbers := groupNumbers(chosen)
 	order := make([]int, len(chosen))
 	for i := range order {
@@ -398,9 +398,9 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
 func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *Tx, op *outbox.Operation, now int64) error {
 		if op.Status != outbox.OperationRunning {
-			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.lastActOn(outbox.OperationTarget(id), now))
+			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActOn(outbox.OperationTarget(id), now))
 		}
 		op.CancelledBy = o.By.Name
 		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
@@ -419,39 +419,39 @@ func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, s
 // AcknowledgeOperation notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
 func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *Tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Status == outbox.OperationRunning:
 			return outbox.Conflict("operation %d is still running; it is acknowledged once it has ended", id)
 		case op.AcknowledgedAt != nil:
-			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(at(now).Sub(*op.AcknowledgedAt)))
+			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
 		}
-		when := at(now)
+		when := sqldb.At(now)
 		op.AcknowledgedAt, op.AcknowledgedBy = &when, o.By.Name
 		return nil
 	})
 }
 
 // changeOperation is an act on one operation that is as the operator saw it.
-func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &act{order: o, action: action, target: outbox.OperationTarget(id)}
-	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*Tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+	a := &Act{Order: o, Action: action, Target: outbox.OperationTarget(id)}
+	op, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.lastActOn(outbox.OperationTarget(id), now))
+			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.LastActOn(outbox.OperationTarget(id), now))
 		}
-		a.before = map[string]any{"operation_id": id, "status": op.Status}
+		a.Before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {
 			return op, err
 		}
-		a.after = map[string]any{"operation_id": id, "status": op.Status, "totals": op.Totals}
+		a.After = map[string]any{"operation_id": id, "status": op.Status, "totals": op.Totals}
 		return op, t.saveOperation(&op, now)
 	})
 	if err == nil && op.ID != id {
-		return outbox.Operation{}, s.refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
+		return outbox.Operation{}, s.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
 	}
 	return op, err
 }

@@ -25,9 +25,9 @@ where campaign_id = $1
 // reports whether it was one. Such a row gets one attempt: it dies of its first
 // failure, in the transaction that settles it, so that an operation which meets
 // the old error costs one more failure and not eight.
-func (t *tx) failedAgain(campaign string, seq int64, f Failure, now int64) (bool, error) {
+func (t *Tx) failedAgain(campaign string, seq int64, f Failure, now int64) (bool, error) {
 	detail, _, _ := strings.Cut(f.Message, "\n")
-	n, err := t.Exec(failWatched, campaign, seq, clip(detail, exampleLimit), f.Fingerprint, now)
+	n, err := t.Exec(failWatched, campaign, seq, sqldb.Clip(detail, exampleLimit), f.Fingerprint, now)
 	if err != nil {
 		return false, fmt.Errorf("note that seq %d failed again: %w", seq, err)
 	}
@@ -48,7 +48,7 @@ const (
 // RunningOperations lists the operations that are to be stepped.
 func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
 	var ids []int64
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var id int64
 			err := row.Scan(&id)
@@ -72,13 +72,13 @@ func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
 // that dies in the middle has done nothing.
 func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 	changed, woken := false, false
-	err := s.journal.write(ctx, func(t *tx) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
 		changed, woken = false, false
 		op, found, err := t.operation(id, t.SkipLocked)
 		if err != nil || !found || op.Status != outbox.OperationRunning {
 			return err
 		}
-		step := &operationStep{tx: t, op: op, now: s.now()}
+		step := &operationStep{Tx: t, op: op, now: s.Now()}
 		if err := step.run(); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 // operationStep is one step of an operation on its way through its
 // transaction.
 type operationStep struct {
-	*tx
+	*Tx
 	op       outbox.Operation
 	now      int64
 	changed  bool
@@ -199,7 +199,7 @@ func (s *operationStep) judge(o observed) error {
 
 func (s *operationStep) end(o observed, result outbox.RowResult, detail, fingerprint string) error {
 	s.changed = true
-	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), clip(detail, lastErrorLimit), fingerprint, s.now)
+	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), sqldb.Clip(detail, lastErrorLimit), fingerprint, s.now)
 	return err
 }
 
@@ -210,7 +210,7 @@ func (s *operationStep) endDead(o observed) error {
 	if err != nil {
 		return err
 	}
-	return s.end(o, outbox.ResultFailedAgain, clip(row.LastError, exampleLimit), row.Fingerprint)
+	return s.end(o, outbox.ResultFailedAgain, sqldb.Clip(row.LastError, exampleLimit), row.Fingerprint)
 }
 
 // endBehind is for a row that was applied, and an event after it that was not.
@@ -219,7 +219,7 @@ func (s *operationStep) endBehind(o observed) error {
 	if err != nil {
 		return err
 	}
-	if err := s.end(o, outbox.ResultDone, fmt.Sprintf("applied; event %d behind it then failed: %s", o.headSeq, clip(row.LastError, exampleLimit)), ""); err != nil {
+	if err := s.end(o, outbox.ResultDone, fmt.Sprintf("applied; event %d behind it then failed: %s", o.headSeq, sqldb.Clip(row.LastError, exampleLimit)), ""); err != nil {
 		return err
 	}
 	return s.stop(o.group, fmt.Sprintf("event %d of campaign %s was applied, and event %d behind it failed%s", o.Seq, o.CampaignID, o.headSeq, sameOrOther(o.fingerprint, row.Fingerprint)))
@@ -451,7 +451,7 @@ func (s *operationStep) immovable(c *campaignRow, r *nextRow, moving bool) strin
 	case c.diverged != "":
 		return "its campaign diverged: " + c.diverged
 	case c.pausedAt.Valid:
-		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.pausedBy, outbox.Age(at(s.now).Sub(at(c.pausedAt.Int64))))
+		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.pausedBy, outbox.Age(sqldb.At(s.now).Sub(sqldb.At(c.pausedAt.Int64))))
 	case !moving && c.head.Int64 < r.Seq && c.headStatus.String == string(outbox.Dead):
 		return fmt.Sprintf("event %d before it is dead, so it would not move", c.head.Int64)
 	}
@@ -470,7 +470,7 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 			if r.why == "" {
 				r.why = s.whyChanged(r)
 			}
-			b.Exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, clip(r.why, lastErrorLimit), s.now)
+			b.Exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, sqldb.Clip(r.why, lastErrorLimit), s.now)
 			continue
 		}
 		c := campaigns[r.CampaignID]

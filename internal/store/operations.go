@@ -25,8 +25,8 @@ func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 		&o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
 		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged)
 	o.Status, o.Canary = outbox.OperationStatus(status), canary != 0
-	o.StartedAt, o.UpdatedAt = at(started), at(updated)
-	o.FinishedAt, o.AcknowledgedAt = atOrNil(finished), atOrNil(acknowledged)
+	o.StartedAt, o.UpdatedAt = sqldb.At(started), sqldb.At(updated)
+	o.FinishedAt, o.AcknowledgedAt = sqldb.AtOrNil(finished), sqldb.AtOrNil(acknowledged)
 	if err == nil && filter != "" {
 		err = json.Unmarshal([]byte(filter), &o.Filter)
 	}
@@ -39,7 +39,7 @@ from operations
 where id = $1`
 
 // operation reads an operation, locked for a change in this transaction.
-func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
+func (t *Tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		op, err = scanOperation(row)
@@ -52,7 +52,7 @@ func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, 
 }
 
 // existingOperation is operation for callers to whom a missing one is a refusal.
-func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
+func (t *Tx) existingOperation(id int64) (outbox.Operation, error) {
 	op, found, err := t.operation(id, t.ForUpdate)
 	if err == nil && !found {
 		err = outbox.NotFound("there is no operation %d", id)
@@ -67,8 +67,8 @@ set status = $2, updated_at = $3, finished_at = $4,
   stop_reason = $12, cancelled_by = $13, acknowledged_by = $14, acknowledged_at = $15
 where id = $1`
 
-func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
-	op.UpdatedAt = at(now)
+func (t *Tx) saveOperation(op *outbox.Operation, now int64) error {
+	op.UpdatedAt = sqldb.At(now)
 	micros := func(when *time.Time) any {
 		if when == nil {
 			return nil
@@ -87,7 +87,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 
 // endOperation gives a running operation its end.
 func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
-	when := at(now)
+	when := sqldb.At(now)
 	op.Status, op.StopReason, op.FinishedAt = status, reason, &when
 }
 
@@ -98,7 +98,7 @@ where operation_id = $1
 group by status`
 
 // countOperation sets the totals from the rows.
-func (t *tx) countOperation(op *outbox.Operation) error {
+func (t *Tx) countOperation(op *outbox.Operation) error {
 	op.Totals = outbox.OperationTotals{Chosen: op.Totals.Chosen}
 	err := t.Each(func(row sqldb.Row) error {
 		var status string
@@ -143,7 +143,7 @@ func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		page, err = l.page(t, from, pageLimit(f.Limit, 200))
 		return err
 	})
@@ -161,7 +161,7 @@ func (s *Store) Operation(ctx context.Context, id int64) (outbox.OperationDetail
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		if d.Operation, err = t.existingOperation(id); err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ from operation_rows
 where operation_id = $1
 group by status, group_number`
 
-func (t *tx) operationGroups(d *outbox.OperationDetail) error {
+func (t *Tx) operationGroups(d *outbox.OperationDetail) error {
 	index := map[int64]int{}
 	err := t.Each(func(row sqldb.Row) error {
 		var g outbox.OperationGroup
@@ -229,8 +229,8 @@ where r.operation_id = $1
 order by r.group_number, r.ordinal
 limit 20`
 
-func (s *Store) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
-	now := at(s.now())
+func (s *Store) watchedRows(t *Tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
+	now := sqldb.At(s.Now())
 	return t.Each(func(row sqldb.Row) error {
 		var w outbox.WatchedRow
 		var c campaignRow
@@ -276,7 +276,7 @@ limit $4`
 // newFailuresShown is how many new failures an operation's page names.
 const newFailuresShown = 50
 
-func (t *tx) newFailures(d *outbox.OperationDetail) error {
+func (t *Tx) newFailures(d *outbox.OperationDetail) error {
 	until := int64(1) << 62
 	if d.FinishedAt != nil {
 		until = d.FinishedAt.UnixMicro()
@@ -324,7 +324,7 @@ func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationR
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if _, err := t.existingOperation(id); err != nil {
 			return err
 		}
@@ -358,7 +358,7 @@ func scanOperationRow(row sqldb.Row) (outbox.OperationRow, error) {
 	var status string
 	var requeued, finished sql.NullInt64
 	err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, &status, &r.Wave, &r.Detail, &r.FailedFingerprint, &requeued, &finished, &r.Ordinal)
-	r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), atOrNil(requeued), atOrNil(finished)
+	r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), sqldb.AtOrNil(requeued), sqldb.AtOrNil(finished)
 	return r, err
 }
 
@@ -367,7 +367,7 @@ select count(*) filter (where status = 'running'), count(*) filter (where status
 from operations
 where acknowledged_at is null`
 
-func (t *tx) operationCounts() (n outbox.OperationCounts, err error) {
+func (t *Tx) operationCounts() (n outbox.OperationCounts, err error) {
 	_, err = t.One([]any{&n.Running, &n.Unacknowledged}, countOperations)
 	return n, err
 }

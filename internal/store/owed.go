@@ -35,7 +35,7 @@ limit $2`
 // behind lists what is behind, ordered by projection, at most asideWindow of
 // each.
 func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		versions := make(map[string]projectionVersion)
 		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
@@ -72,7 +72,7 @@ where active = 1
 
 // alone leaves those that no active run has: what one has is looked at again when
 // that run ends.
-func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
+func (t *Tx) alone(all []behindCursor) (alone []behindCursor, err error) {
 	taken, of := make(map[string]bool), ""
 	for i, c := range all {
 		if i == 0 || c.projection != of {
@@ -109,7 +109,7 @@ limit 1`
 // without anybody asking for it: no replay was started since they were resumed.
 // After one that was, a person decides, unless it ended because the projection
 // has another version now.
-func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
+func (t *Tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
 	versions := make([]string, len(all))
 	var b sqldb.Batch
@@ -119,7 +119,7 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 			var text string
 			var requested int64
 			err := row.Scan(&r.ID, (*string)(&r.Status), &text, &requested)
-			if r.RequestedAt = at(requested); r.ID > last[i].ID {
+			if r.RequestedAt = sqldb.At(requested); r.ID > last[i].ID {
 				last[i], versions[i] = r, text
 			}
 			return err
@@ -151,7 +151,7 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 }
 
 // owed lists what is behind and is to be replayed.
-func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
+func (t *Tx) owed(behind []behindCursor) ([]behindCursor, error) {
 	if len(behind) == 0 {
 		return nil, nil
 	}
@@ -165,7 +165,7 @@ func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 // admitOwed puts replays into the queue of what is behind and was not replayed
 // since, in a transaction that has locked the admission of runs. It returns how
 // many those are.
-func (s *Store) admitOwed(t *tx, now int64) (replays int, err error) {
+func (s *Store) admitOwed(t *Tx, now int64) (replays int, err error) {
 	if s.options.Mode == outbox.ModeShadow || s.options.ReadOnly {
 		return 0, nil
 	}
@@ -187,7 +187,7 @@ func (s *Store) admitOwed(t *tx, now int64) (replays int, err error) {
 
 // admitReplay puts a replay of one projection into the queue. More campaigns than
 // a run names are all of them, or where other runs have some, the first ones.
-func (s *Store) admitReplay(t *tx, owed []behindCursor, now int64) error {
+func (s *Store) admitReplay(t *Tx, owed []behindCursor, now int64) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
@@ -217,8 +217,8 @@ var byItself = outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system"
 
 // recordReplay leaves the audit record of a replay that started by itself. It has
 // no key and no request: those are of the act that it follows from.
-func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
-	a := &act{order: byItself, action: outbox.ActRunStart, before: askedOfRun(order)}
+func (t *Tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
+	a := &Act{Order: byItself, Action: outbox.ActRunStart, Before: askedOfRun(order)}
 	a.started(run)
 	return t.record(a, run, now)
 }
@@ -231,7 +231,7 @@ func (s *Store) startOwed(ctx context.Context) error {
 		return err
 	}
 	var owed []behindCursor
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		owed, err = t.owed(behind)
 		return err
 	})
@@ -239,11 +239,11 @@ func (s *Store) startOwed(ctx context.Context) error {
 		return err
 	}
 	replays := 0
-	err = s.journal.write(ctx, func(t *tx) error {
+	err = s.journal.Write(ctx, func(t *Tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		replays, err = s.admitOwed(t, s.now())
+		replays, err = s.admitOwed(t, s.Now())
 		return err
 	})
 	if replays > 0 {
@@ -255,7 +255,7 @@ func (s *Store) startOwed(ctx context.Context) error {
 // endRun is t.endRun in a transaction that has locked the admission of runs. It
 // also starts the replays that the run has blocked; while the projections are
 // away Reconcile does so later.
-func (s *Store) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (s *Store) endRun(t *Tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err erro
 	if err != nil || len(behind) == 0 {
 		return nil, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		found, err = t.alone(behind)
 		if err != nil || len(found) == 0 {
 			return err

@@ -84,7 +84,7 @@ type stretch[T any] struct {
 
 // read reads from a place on until limit items match, or until enough was
 // looked through.
-func (l *list[T]) read(t *tx, from place, limit int) (stretch[T], error) {
+func (l *list[T]) read(t *Tx, from place, limit int) (stretch[T], error) {
 	s := stretch[T]{items: []T{}}
 	query, key := l.direction(from)
 	for range scanWindows {
@@ -106,7 +106,7 @@ func (l *list[T]) read(t *tx, from place, limit int) (stretch[T], error) {
 }
 
 // window reads one step and returns how many items it looked at.
-func (l *list[T]) window(t *tx, s *stretch[T], query string, args []any, limit int) (count int, err error) {
+func (l *list[T]) window(t *Tx, s *stretch[T], query string, args []any, limit int) (count int, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		item, err := l.scan(rows)
 		if err != nil {
@@ -141,7 +141,7 @@ func (l *list[T]) direction(from place) (query string, key []any) {
 // page reads the page at a place. Its cursors lead on from its first and last
 // item; where it has none, from what was looked through, or from the other end
 // of the list when nothing is left on this side.
-func (l *list[T]) page(t *tx, from place, limit int) (outbox.Page[T], error) {
+func (l *list[T]) page(t *Tx, from place, limit int) (outbox.Page[T], error) {
 	s, err := l.read(t, from, limit)
 	if err != nil {
 		return outbox.Page[T]{}, err
@@ -211,10 +211,10 @@ func invalidCursor() error {
 	return outbox.Invalid("cursor", "this cursor is not one of ours, or belongs to another order of the list; start again without it")
 }
 
-func readBounded[T any](ctx context.Context, d *database, l *list[T], from place) (s stretch[T], err error) {
+func readBounded[T any](ctx context.Context, d *Database, l *list[T], from place) (s stretch[T], err error) {
 	ctx, cancel := context.WithTimeout(ctx, exportTime)
 	defer cancel()
-	err = d.read(ctx, func(t *tx) (err error) {
+	err = d.Read(ctx, func(t *Tx) (err error) {
 		s, err = l.read(t, from, exportPage)
 		return err
 	})
@@ -237,7 +237,7 @@ const (
 )
 
 // inPages reads a whole list, page by page. A page with an error is the last.
-func inPages[T any](ctx context.Context, d *database, l *list[T], cursor string) iter.Seq2[[]T, error] {
+func inPages[T any](ctx context.Context, d *Database, l *list[T], cursor string) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		from, err := l.at(cursor)
 		for err == nil {
@@ -262,7 +262,7 @@ const (
 
 // countInto notes how many items match in all. The query says how many were
 // looked at, of countWindow + 1, and how many of these match.
-func countInto[T any](t *tx, page *outbox.Page[T], query string, args ...any) error {
+func countInto[T any](t *Tx, page *outbox.Page[T], query string, args ...any) error {
 	var looked, matched int64
 	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -267,11 +268,11 @@ func (f *fixture) usePublishers(must func(...error)) {
 	l := f.claimPair("one", pairA)
 	_, err = f.AdvancePublisher(f.ctx, &l, delivered(1))
 	must(err)
-	_, err = f.AdvancePublisher(f.ctx, &l, store.PublisherAdvance{Position: 2, Lease: lease})
+	_, err = f.AdvancePublisher(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease})
 	must(err)
-	_, err = f.FailPublisher(f.ctx, l, store.DeliveryFailure{Kind: outbox.EventError, Message: "x", Position: 3})
+	_, err = f.FailPublisher(f.ctx, l, publishing.Failure{Kind: outbox.EventError, Message: "x", Position: 3})
 	must(err)
-	_, err = f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: l}}, lease)
+	_, err = f.RenewPublishers(f.ctx, []publishing.Beat{{Lease: l}}, lease)
 	must(err, f.ReleasePublisher(f.ctx, l))
 	_, err = f.JournalID(f.ctx)
 	must(err)

@@ -29,7 +29,7 @@ const readBytes = 8 << 20
 // as do those that would make more than a few megabytes.
 func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
 	var events []outbox.Event
-	read := func(t *tx, last int64) error {
+	read := func(t *Tx, last int64) error {
 		events = []outbox.Event{}
 		collect, size := collectEvents(&events), 0
 		return t.Each(func(row sqldb.Row) error {
@@ -43,7 +43,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 			return nil
 		}, selectEventsFrom, after, last, limit)
 	}
-	err := s.journal.read(ctx, func(t *tx) error { return read(t, lastPosition) })
+	err := s.journal.Read(ctx, func(t *Tx) error { return read(t, lastPosition) })
 	whole := withoutHole(events, after)
 	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
 		return events, wrapPositions(err)
@@ -53,16 +53,16 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	// the drawing is had alone, everything up to here is decided.
 	sound := slices.Clone(events[:whole])
 	last := events[len(events)-1].Position
-	err = s.journal.writeFrom(ctx, sqldb.BeginSettled, func(t *tx) error { return read(t, last) })
+	err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, func(t *Tx) error { return read(t, last) })
 	if errors.Is(err, outbox.ErrBusy) {
 		return sound, nil
 	}
 	return events, wrapPositions(err)
 }
 
-// headPosition is the journal's last position that can be seen; 0 when it is
+// HeadPosition is the journal's last position that can be seen; 0 when it is
 // empty.
-func (t *tx) headPosition() (head int64, err error) {
+func (t *Tx) HeadPosition() (head int64, err error) {
 	if _, err = t.One([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
 		return 0, fmt.Errorf("read the journal's last position: %w", err)
 	}
@@ -74,14 +74,14 @@ func (t *tx) headPosition() (head int64, err error) {
 // then reads what a decision rests on, has seen every event up to it. While an
 // append stays open on PostgreSQL it is outbox.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
-	read := func(t *tx) (err error) {
-		position, err = t.headPosition()
+	read := func(t *Tx) (err error) {
+		position, err = t.HeadPosition()
 		return err
 	}
 	if !s.journal.Dialect.OneWriter {
-		err = s.journal.writeFrom(ctx, sqldb.BeginSettled, read)
+		err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, read)
 	} else {
-		err = s.journal.read(ctx, read)
+		err = s.journal.Read(ctx, read)
 	}
 	return position, err
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/publishing"
 )
 
 // Processes change several pairs in one transaction. They take them in the same
@@ -17,7 +17,7 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
-			_, err := f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: b}, {Lease: a}}, time.Minute)
+			_, err := f.RenewPublishers(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
 			return err
 		},
 		"registering": func() error {

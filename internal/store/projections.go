@@ -50,7 +50,7 @@ func (e *SchemaError) Error() string {
 func (e *SchemaError) Unwrap() error { return e.Err }
 
 func (s *Store) installProjection(ctx context.Context, p Projection, first bool) error {
-	return s.projections.write(ctx, func(t *tx) error {
+	return s.projections.Write(ctx, func(t *Tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process after the other
 			return err
 		}
@@ -67,7 +67,7 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 		}
 		built := p.Version
 		if first && !exist {
-			exist, err = t.one([]any{new(string)}, `select campaign_id from projection_watermarks where campaign_id > '' and applied_seq > 0 order by campaign_id limit 1`)
+			exist, err = t.One([]any{new(string)}, `select campaign_id from projection_watermarks where campaign_id > '' and applied_seq > 0 order by campaign_id limit 1`)
 			if err != nil {
 				return err
 			}
@@ -78,12 +78,12 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
 values ($1, $2, $3, $4)
-on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.now())
+on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.Now())
 		return err
 	})
 }
 
-func (t *tx) tablesExist(tables []string) (bool, error) {
+func (t *Tx) tablesExist(tables []string) (bool, error) {
 	for _, name := range tables {
 		var found int
 		if _, err := t.One([]any{&found}, t.Dialect().CountTables, name); err != nil || found == 0 {
@@ -96,7 +96,7 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 // PrepareProjection checks one statement of a projection against the
 // database, without running it.
 func (s *Store) PrepareProjection(ctx context.Context, query string) error {
-	return s.projections.read(ctx, func(t *tx) error { return t.Prepare(query) })
+	return s.projections.Read(ctx, func(t *Tx) error { return t.Prepare(query) })
 }
 
 // projectionVersion is what the database knows of a projection as a whole.
@@ -124,7 +124,7 @@ func pauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	if !when.Valid {
 		return nil
 	}
-	return &outbox.Pause{By: by, At: at(when.Int64), Reason: reason}
+	return &outbox.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
 }
 
 // ProjectionVersions are the versions of the projections that were installed
@@ -143,7 +143,7 @@ func (s *Store) ProjectionVersions(ctx context.Context) (map[string]string, erro
 
 func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
 	versions := make(map[string]projectionVersion)
-	err := s.projections.read(ctx, func(t *tx) error {
+	err := s.projections.Read(ctx, func(t *Tx) error {
 		return t.Each(collectVersions(versions), selectVersions)
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -31,7 +32,7 @@ func (f *fixture) register(names ...outbox.PairName) {
 	}
 }
 
-func (f *fixture) claimPair(owner string, name outbox.PairName) store.PublisherLease {
+func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease {
 	f.tb.Helper()
 	l, ok, err := f.ClaimPublisher(f.ctx, owner, name, lease)
 	if err != nil || !ok {
@@ -40,20 +41,20 @@ func (f *fixture) claimPair(owner string, name outbox.PairName) store.PublisherL
 	return l
 }
 
-func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]store.PublisherProspect {
+func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]publishing.Prospect {
 	f.tb.Helper()
 	states, err := f.PublisherStates(f.ctx, owner, names)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	got := map[outbox.PairName]store.PublisherProspect{}
+	got := map[outbox.PairName]publishing.Prospect{}
 	for _, s := range states {
 		got[s.PairName] = s.Prospect
 	}
 	return got
 }
 
-func (f *fixture) state(name outbox.PairName) store.PublisherState {
+func (f *fixture) state(name outbox.PairName) publishing.State {
 	f.tb.Helper()
 	states, err := f.PublisherStates(f.ctx, "nobody", []outbox.PairName{name})
 	if err != nil || len(states) != 1 {
@@ -62,8 +63,8 @@ func (f *fixture) state(name outbox.PairName) store.PublisherState {
 	return states[0]
 }
 
-func delivered(position int64) store.PublisherAdvance {
-	return store.PublisherAdvance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
+func delivered(position int64) publishing.Advance {
+	return publishing.Advance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
 }
 
 func TestRegisterPublishers_keepsWhereAPairStands(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAdvancePublisher_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 			_, err := f.AdvancePublisher(f.ctx, &l, delivered(9))
 			return err
 		},
-		"an error from where it stood before": func() error { _, err := f.FailPublisher(f.ctx, twin, store.DeliveryFailure{}); return err },
+		"an error from where it stood before": func() error { _, err := f.FailPublisher(f.ctx, twin, publishing.Failure{}); return err },
 	} {
 		if err := try(); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: %v, want a lost lease", what, err)
@@ -164,10 +165,10 @@ func TestAdvancePublisher_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("under the old epoch: %v, want a lost lease", err)
 	}
-	if _, err := f.FailPublisher(f.ctx, old, store.DeliveryFailure{}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.FailPublisher(f.ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.RenewPublishers(f.ctx, []store.PublisherBeat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
+	if lost, err := f.RenewPublishers(f.ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
 		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
 	}
 	if err := f.ReleasePublisher(f.ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
@@ -184,7 +185,7 @@ func TestFailPublisher_failsAfterItsErrorsInARow(t *testing.T) {
 	f.append("a", 10)
 	f.register(pairA)
 	l := f.claimPair("one", pairA)
-	failure := store.DeliveryFailure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
+	failure := publishing.Failure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
 	for i, want := range []struct {
 		status outbox.PublisherStatus
 		wait   time.Duration
@@ -197,7 +198,7 @@ func TestFailPublisher_failsAfterItsErrorsInARow(t *testing.T) {
 			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 		}
 	}
-	if _, err := f.AdvancePublisher(f.ctx, &l, store.PublisherAdvance{Position: 2, Lease: lease}); err != nil {
+	if _, err := f.AdvancePublisher(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.state(pairA); s.Status != outbox.PublisherFailed {
@@ -211,13 +212,13 @@ func TestFailPublisher_failsAfterItsErrorsInARow(t *testing.T) {
 	}
 	failure.Gone = true
 	s, err := f.FailPublisher(f.ctx, l, failure)
-	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != store.PublisherYield {
+	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
 		t.Errorf("a destination that is gone: %+v, %v", s, err)
 	}
 	if err := f.ReleasePublisher(f.ctx, l); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("two", pairA)[pairA]; got != store.PublisherLeave {
+	if got := f.prospects("two", pairA)[pairA]; got != publishing.ProspectLeave {
 		t.Errorf("a pair that is stopped may be claimed: %v", got)
 	}
 }
@@ -229,29 +230,29 @@ func TestPublisherStates_leasesSpread(t *testing.T) {
 	names := []outbox.PairName{pairA, pairB, pairC}
 	a := f.claimPair("one", pairA)
 	f.claimPair("one", pairB)
-	if got, want := f.prospects("one", names...), (map[outbox.PairName]store.PublisherProspect{pairA: store.PublisherHold, pairB: store.PublisherHold, pairC: store.PublisherClaim}); !cmp.Equal(got, want) {
+	if got, want := f.prospects("one", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectHold, pairB: publishing.ProspectHold, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("the holder may %v, want %v", got, want)
 	}
-	if got, want := f.prospects("two", names...), (map[outbox.PairName]store.PublisherProspect{pairA: store.PublisherAsk, pairB: store.PublisherLeave, pairC: store.PublisherClaim}); !cmp.Equal(got, want) {
+	if got, want := f.prospects("two", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
 	if err := f.AskForPublisher(f.ctx, "two", pairA); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("one", names...)[pairA]; got != store.PublisherYield {
+	if got := f.prospects("one", names...)[pairA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
 	if err := f.ReleasePublisher(f.ctx, a); err != nil {
 		t.Fatal(err)
 	}
-	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != store.PublisherLeave || two != store.PublisherClaim {
+	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
 		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
 	}
 	f.clock.advance(time.Minute)
-	if got := f.prospects("one", pairA)[pairA]; got != store.PublisherClaim {
+	if got := f.prospects("one", pairA)[pairA]; got != publishing.ProspectClaim {
 		t.Errorf("a request that nobody followed keeps the pair from others: %v", got)
 	}
-	if got := f.prospects("two", pairC)[pairC]; got != store.PublisherClaim {
+	if got := f.prospects("two", pairC)[pairC]; got != publishing.ProspectClaim {
 		t.Errorf("a free pair: %v", got)
 	}
 }
@@ -274,7 +275,7 @@ func TestPublisherStates_asksForNoMoreThanItsShare(t *testing.T) {
 	for range 5 {
 		for _, owner := range []string{"two", "three"} {
 			for name, is := range f.prospects(owner, names...) {
-				if is != store.PublisherAsk {
+				if is != publishing.ProspectAsk {
 					continue
 				}
 				asked[owner]++
@@ -299,7 +300,7 @@ func TestPublisherStates_doesNotAskForAPausedPair(t *testing.T) {
 	if _, err := f.PausePublisher(f.ctx, ben, pairA); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("two", pairA, pairB); got[pairA] != store.PublisherLeave {
+	if got := f.prospects("two", pairA, pairB); got[pairA] != publishing.ProspectLeave {
 		t.Errorf("another may %v", got)
 	}
 }

@@ -19,28 +19,28 @@ import (
 // A wave that is being applied to the campaign is waited for, for a moment; one
 // that takes longer is an outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
-	a := &act{order: o, action: outbox.ActReplay, campaign: id}
+	a := &Act{Order: o, Action: outbox.ActReplay, CampaignID: id}
 	repaired, err := whenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
-	return repaired, s.refused(ctx, a, err)
+	return repaired, s.Refused(ctx, a, err)
 }
 
-func (s *Store) replayCampaign(ctx context.Context, a *act) (outbox.Repaired, error) {
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Repaired, error) {
-		c, err := t.existingCampaign(a.campaign)
+func (s *Store) replayCampaign(ctx context.Context, a *Act) (outbox.Repaired, error) {
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Repaired, error) {
+		c, err := t.existingCampaign(a.CampaignID)
 		if err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := t.expectCampaign(a.order, c, now); err != nil {
+		if err := t.expectCampaign(a.Order, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := s.require(a.order, 0); err != nil {
+		if err := s.require(a.Order, 0); err != nil {
 			return outbox.Repaired{}, err
 		}
 		if err := c.free(now); err != nil {
 			return outbox.Repaired{}, err
 		}
 		result, err := s.repairCampaign(t, c, now)
-		a.after = result
+		a.After = result
 		return result, err
 	})
 }
@@ -92,22 +92,22 @@ func whenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
 // transaction of its own, with one audit record for all.
 func (s *Store) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
-	a := &act{order: o, action: outbox.ActRepairGaps}
+	a := &Act{Order: o, Action: outbox.ActRepairGaps}
 	repaired, err := s.repairGaps(ctx, a)
-	return repaired, s.refused(ctx, a, err)
+	return repaired, s.Refused(ctx, a, err)
 }
 
-func (s *Store) repairGaps(ctx context.Context, a *act) (outbox.Repaired, error) {
-	if err := s.admit(a.order); err != nil {
+func (s *Store) repairGaps(ctx context.Context, a *Act) (outbox.Repaired, error) {
+	if err := s.Admit(a.Order); err != nil {
 		return outbox.Repaired{}, err
 	}
-	if err := s.require(a.order, 0); err != nil {
+	if err := s.require(a.Order, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var done outbox.Repaired
 	repeated := false
-	err := s.journal.read(ctx, func(t *tx) (err error) {
-		repeated, err = t.repeatedAct(a, &done)
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		repeated, err = t.RepeatedAct(a, &done)
 		return err
 	})
 	if err != nil || repeated {
@@ -122,19 +122,19 @@ func (s *Store) repairGaps(ctx context.Context, a *act) (outbox.Repaired, error)
 	if err != nil {
 		return done, errors.Join(err, s.recordPart(ctx, a, done, err))
 	}
-	a.after = done
-	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	a.After = done
+	return Perform(ctx, s, a, func(*Tx, int64) (outbox.Repaired, error) { return done, nil })
 }
 
 // recordPart leaves the record of a repair that did not come to its end. The
 // order's idempotency key stays free, since there is more to do.
-func (s *Store) recordPart(ctx context.Context, a *act, done outbox.Repaired, why error) error {
+func (s *Store) recordPart(ctx context.Context, a *Act, done outbox.Repaired, why error) error {
 	type part struct {
 		outbox.Repaired
 		Stopped string `json:"stopped"`
 	}
-	a.after, a.order.IdempotencyKey = part{done, kept(why.Error(), maxRefusal)}, ""
-	_, err := perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	a.After, a.Order.IdempotencyKey = part{done, kept(why.Error(), maxRefusal)}, ""
+	_, err := Perform(ctx, s, a, func(*Tx, int64) (outbox.Repaired, error) { return done, nil })
 	return err
 }
 
@@ -185,7 +185,7 @@ func (s *Store) ReconcileNaming(ctx context.Context, most int) (total outbox.Rep
 		}
 	}
 	for after := ""; ; {
-		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
+		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*Tx).tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
 			note(f.CampaignID)
@@ -207,7 +207,7 @@ func (s *Store) ReconcileNaming(ctx context.Context, most int) (total outbox.Rep
 		err = s.shortenWaits(ctx)
 	}
 	if total.Diverged > 0 {
-		s.summary.forget()
+		s.summary.Forget()
 	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, named, fmt.Errorf("reconcile: %w", err)
@@ -289,8 +289,8 @@ func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repair
 // the times are corrected, and errHeld comes back beside that.
 func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) {
 	var held error
-	err = s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		c, err := t.existingCampaign(id)
 		if err != nil {
 			return err
@@ -345,7 +345,7 @@ where campaign_id = $1
 
 // shorten makes a lease and the wait of a failed head as long as the settings
 // allow from now, when a clock that was ahead made them longer.
-func (s *Store) shorten(t *tx, c *campaignRow, now int64) error {
+func (s *Store) shorten(t *Tx, c *campaignRow, now int64) error {
 	lease, wait := s.overdrawn(c, now)
 	if lease {
 		c.leaseExpiry = now + s.options.Lease.Microseconds()
@@ -366,7 +366,7 @@ func (s *Store) shorten(t *tx, c *campaignRow, now int64) error {
 // amiss reports whether the campaign's row alone shows that something is wrong:
 // it waits longer than it may, or has fewer or more rows than events to apply.
 func (s *Store) amiss(c *campaignRow) bool {
-	now := s.now()
+	now := s.Now()
 	lease, wait := s.overdrawn(c, now)
 	return lease || wait || c.mistimed(now+clockTolerance) ||
 		c.leaseOwner == "" && c.diverged == "" &&
@@ -393,11 +393,11 @@ type page struct {
 }
 
 // counting counts the rows of campaigns into p.tallies.
-type counting func(t *tx, p *page) error
+type counting func(t *Tx, p *page) error
 
 func (s *Store) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
 	p := &page{tallies: make(map[string]*tally)}
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if p.rows, err = t.campaignPage(after, limit); err != nil || len(p.rows) == 0 {
 			return err
 		}
@@ -447,7 +447,7 @@ group by campaign_id`
 )
 
 // tallyPage counts the rows of all campaigns of the page.
-func (t *tx) tallyPage(p *page) error {
+func (t *Tx) tallyPage(p *page) error {
 	for _, c := range p.rows {
 		p.tallies[c.id] = new(tally)
 	}
@@ -455,7 +455,7 @@ func (t *tx) tallyPage(p *page) error {
 }
 
 // tallySmall counts the rows of the campaigns that have at most recountLimit.
-func (t *tx) tallySmall(p *page) error {
+func (t *Tx) tallySmall(p *page) error {
 	var b sqldb.Batch
 	for _, c := range p.rows {
 		if c.counts.Total() <= recountLimit {
@@ -486,7 +486,7 @@ order by campaign_id
 limit $2`
 
 // campaignPage reads the next campaigns after an id, in the order of ids.
-func (t *tx) campaignPage(after string, limit int) (page []*campaignRow, err error) {
+func (t *Tx) campaignPage(after string, limit int) (page []*campaignRow, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		c := new(campaignRow)
 		err := rows.Scan(c.dest()...)
@@ -503,7 +503,7 @@ func (t *tx) campaignPage(after string, limit int) (page []*campaignRow, err err
 func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow, map[string]Watermark) error) error {
 	var failed error // to visit
 	page := func(after string, limit int) (last string, err error) {
-		p, err := s.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
+		p, err := s.readPage(ctx, after, limit, func(*Tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
 			return "", err
 		}
@@ -547,7 +547,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 		case s.arriving(c):
 		case s.amiss(c):
 			found = append(found, c)
-		case c.leaseOwner != "" && c.leaseExpiry > s.now():
+		case c.leaseOwner != "" && c.leaseExpiry > s.Now():
 		case p.drifted(c):
 			found = append(found, c)
 		case c.diverged == w.strange() && w.AppliedSeq > c.highWater:
@@ -566,7 +566,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 			}, selectChainHash, c.id, w.AppliedSeq)
 		}
 	}
-	err = s.journal.read(ctx, func(t *tx) error { return t.RunAll(&b) })
+	err = s.journal.Read(ctx, func(t *Tx) error { return t.RunAll(&b) })
 	return slices.DeleteFunc(found, func(c *campaignRow) bool { return c == nil }), err
 }
 
@@ -576,7 +576,7 @@ const InlineWait = 10 * time.Second
 // arriving reports whether the requests that appended what the campaign owes may
 // still be about to apply it: those of a process that was there before are not.
 func (s *Store) arriving(c *campaignRow) bool {
-	age := s.now() - c.oldest.Int64
+	age := s.Now() - c.oldest.Int64
 	return s.options.Mode == outbox.ModeInline && c.bare() && c.oldest.Int64 > s.opened &&
 		age > -clockTolerance && age < InlineWait.Microseconds()
 }
@@ -605,7 +605,7 @@ func (w Watermark) strange() string {
 
 // divergence says how a watermark contradicts the journal; empty when it does
 // not.
-func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
+func (t *Tx) divergence(c *campaignRow, w Watermark) (string, error) {
 	if w.AppliedSeq == 0 {
 		return "", nil
 	}
@@ -624,7 +624,7 @@ func (t *tx) divergence(c *campaignRow, w Watermark) (string, error) {
 // not. The watermark is read before the call, so that the journal has the events
 // that it counts.
 func (s *Store) Divergence(ctx context.Context, campaign string, w Watermark) (reason string, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		c, _, err := t.campaign(campaign) // one that is unknown ends at 0
 		if err != nil {
 			return err
@@ -666,7 +666,7 @@ where campaign_id = $1
 // the lease: the watermark cannot move as long as this transaction keeps
 // everybody from claiming. An expired lease is ended first, in both databases,
 // so that its holder, should it wake, changes nothing.
-func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaired, error) {
+func (s *Store) repairCampaign(t *Tx, c *campaignRow, now int64) (outbox.Repaired, error) {
 	var r outbox.Repaired
 	before := *c
 	if c.leaseOwner != "" || c.counts.Processing > 0 {
@@ -705,7 +705,7 @@ func (s *Store) repairCampaign(t *tx, c *campaignRow, now int64) (outbox.Repaire
 
 // judge reads where a campaign's projections are and how that contradicts the
 // journal, if it does. It counts the campaign's skips anew, which claims go by.
-func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err error) {
+func (s *Store) judge(t *Tx, c *campaignRow) (w Watermark, reason string, err error) {
 	w, marks, err := s.standingOf(context.Background(), c.id)
 	if err != nil {
 		return w, "", err
@@ -734,7 +734,7 @@ func (s *Store) judge(t *tx, c *campaignRow) (w Watermark, reason string, err er
 
 // endAtLastEvent sets where a campaign's row says that the journal ends, when there
 // are later events.
-func (t *tx) endAtLastEvent(c *campaignRow) error {
+func (t *Tx) endAtLastEvent(c *campaignRow) error {
 	var seq int64
 	var hash string
 	if _, err := t.One([]any{&seq, &hash}, selectLastEvent, c.id); err != nil || seq <= c.highWater {
@@ -746,7 +746,7 @@ func (t *tx) endAtLastEvent(c *campaignRow) error {
 
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
-func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
+func (s *Store) endLease(t *Tx, c *campaignRow, now int64) error {
 	err := s.bar(c, func(*ApplyTx, Watermark) error { return nil })
 	if err != nil {
 		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
@@ -756,7 +756,7 @@ func (s *Store) endLease(t *tx, c *campaignRow, now int64) error {
 
 // dropLease takes the lease away with the rows it held; its holder must be
 // fenced off.
-func (t *tx) dropLease(c *campaignRow, now int64) error {
+func (t *Tx) dropLease(c *campaignRow, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
 	_, err := t.Exec(resetProcessing, c.id, now)
 	if err == nil {
@@ -768,7 +768,7 @@ func (t *tx) dropLease(c *campaignRow, now int64) error {
 	return nil
 }
 
-func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
+func (s *Store) repairRows(t *Tx, c *campaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
 	if r.Removed, err = t.Exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
 	}
@@ -795,8 +795,8 @@ func (s *Store) repairRows(t *tx, c *campaignRow, w Watermark, now int64) (r out
 // a row one, due now, whoever holds the campaign. An unknown one has none.
 func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 	inserted := int64(0)
-	err := s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		c, found, err := t.campaign(id)
 		if err != nil || !found || c.counts.Total() >= c.highWater-c.applied {
 			return err
@@ -818,7 +818,7 @@ func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 
 // enqueueMissing gives the events that are not applied and have no row one, due
 // now.
-func (t *tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err error) {
+func (t *Tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err error) {
 	if inserted, err = t.Exec(insertMissingRows, c.id, c.applied, now); err != nil {
 		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
 	}
@@ -862,7 +862,7 @@ func (s *Store) missingRows(ctx context.Context, c *campaignRow, applied int64) 
 			return 0, nil
 		}
 		var rows int64
-		err := s.journal.read(ctx, func(t *tx) error {
+		err := s.journal.Read(ctx, func(t *Tx) error {
 			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.id, applied, c.highWater)
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // refusalsInFull is how many refusals of one action, by one identity and within a
@@ -38,7 +39,7 @@ type refusalCount struct {
 	record atomic.Int64 // the last that was written in full
 	full   int          // that have a record, or are about to
 	more   int64        // that have none
-	last   *act
+	last   *Act
 	why    string // of the last
 }
 
@@ -48,8 +49,8 @@ type summedRefusals struct {
 }
 
 // count counts a refusal. counted is true when it has no record of its own.
-func (c *refusalCounts) count(a *act, refusal string, now int64) (like *refusalCount, counted bool) {
-	kind := refusalKind{a.order.By.Auth, a.order.By.Name, a.action, now / time.Minute.Microseconds()}
+func (c *refusalCounts) count(a *Act, refusal string, now int64) (like *refusalCount, counted bool) {
+	kind := refusalKind{a.Order.By.Auth, a.Order.By.Name, a.Action, now / time.Minute.Microseconds()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
@@ -112,13 +113,13 @@ func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, false) }
 // sumRefusals writes the records until one cannot be written. That count and
 // those after it are lost, as single records would have been.
 func (s *Store) sumRefusals(ctx context.Context, all bool) {
-	for kind, count := range s.refusals.take(s.now(), all) {
+	for kind, count := range s.refusals.take(s.Now(), all) {
 		if count.more == 0 {
 			continue
 		}
-		sum := &act{order: count.last.order, action: kind.action, after: summedRefusals{count.more}, summed: true}
-		sum.order.Reason, sum.order.RequestID = "", ""
-		from := at(kind.minute * time.Minute.Microseconds())
+		sum := &Act{Order: count.last.Order, Action: kind.action, After: summedRefusals{count.more}, summed: true}
+		sum.Order.Reason, sum.Order.RequestID = "", ""
+		from := sqldb.At(kind.minute * time.Minute.Microseconds())
 		_, err := s.writeRefusal(ctx, sum, fmt.Sprintf("refused %s in the minute from %s UTC; the last: %s",
 			outbox.Count(count.more, "more time", "more times"), from.Format("2006-01-02 15:04"), count.why))
 		if err != nil {

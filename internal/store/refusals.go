@@ -25,14 +25,14 @@ returning id`
 // store method was asked for it. Its idempotency key stays free. It returns the
 // record's id; a store that is read-only writes none, and returns 0.
 func (s *Store) RecordRefusal(ctx context.Context, o outbox.Order, r outbox.RefusedAct) (int64, error) {
-	return s.recordRefusal(ctx, &act{order: o, action: r.Action, campaign: r.CampaignID, seq: r.Seq, target: r.Target}, r.Refusal)
+	return s.recordRefusal(ctx, &Act{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
-// refused leaves an audit record of an act that err refused, unless it has one,
+// Refused leaves an audit record of an act that err refused, unless it has one,
 // in a transaction of its own: the act's was rolled back. It returns err, whose
 // Refusal then names the record. A record that cannot be written changes nothing
 // about the refusal.
-func (s *Store) refused(ctx context.Context, a *act, err error) error {
+func (s *Store) Refused(ctx context.Context, a *Act, err error) error {
 	var refusal *outbox.Refusal
 	if !errors.As(err, &refusal) || refusal.Act != 0 || !isRefusal(err) {
 		return err
@@ -58,11 +58,11 @@ func isRefusal(err error) bool {
 // have one: then it returns the last of those. What the act changed has been
 // undone, so that the record says what was asked, or was there, and nothing about
 // afterwards.
-func (s *Store) recordRefusal(ctx context.Context, a *act, refusal string) (id int64, err error) {
+func (s *Store) recordRefusal(ctx context.Context, a *Act, refusal string) (id int64, err error) {
 	if s.options.ReadOnly {
 		return 0, nil
 	}
-	like, counted := s.refusals.count(a, refusal, s.now())
+	like, counted := s.refusals.count(a, refusal, s.Now())
 	if counted {
 		return like.record.Load(), nil
 	}
@@ -73,34 +73,34 @@ func (s *Store) recordRefusal(ctx context.Context, a *act, refusal string) (id i
 	return id, err
 }
 
-func (s *Store) writeRefusal(ctx context.Context, a *act, refusal string) (id int64, err error) {
-	before := a.before
+func (s *Store) writeRefusal(ctx context.Context, a *Act, refusal string) (id int64, err error) {
+	before := a.Before
 	if before == nil {
-		before = a.asked
+		before = a.Asked
 	}
 	text, err := json.Marshal(before)
 	if err != nil {
-		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
 	}
 	after := "null"
 	if a.summed { // of any other, what it was to change has not been changed
-		text, err := json.Marshal(a.after)
+		text, err := json.Marshal(a.After)
 		if err != nil {
-			return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+			return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
 		}
 		after = string(text)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	o := a.order
-	err = s.journal.write(ctx, func(t *tx) error {
-		_, err := t.One([]any{&id}, insertRefusal, s.now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.action),
-			kept(a.campaign, outbox.MaxIDLength), a.seq, string(text), kept(o.Reason, maxReason), o.RequestID,
-			string(o.By.Auth), string(o.By.Role), kept(string(a.target), maxRefusal), kept(refusal, maxRefusal), after)
+	o := a.Order
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		_, err := t.One([]any{&id}, insertRefusal, s.Now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
+			kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), kept(o.Reason, maxReason), o.RequestID,
+			string(o.By.Auth), string(o.By.Role), kept(string(a.Target), maxRefusal), kept(refusal, maxRefusal), after)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.action, err)
+		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
 	}
 	return id, nil
 }

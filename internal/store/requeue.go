@@ -21,8 +21,8 @@ where campaign_id = $1
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: outbox.ActRequeue, campaign: campaign, seq: seq}
-	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &Act{Order: o, Action: outbox.ActRequeue, CampaignID: campaign, Seq: seq}
+	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
@@ -38,27 +38,27 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 
 // changeRow is an act on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, a *act, change func(*tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(a.campaign, a.seq, now)
+func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
+		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
 		if err == nil {
-			err = t.expect(a.order, row, c, now)
+			err = t.expect(a.Order, row, c, now)
 		}
 		if err != nil {
 			return row, err
 		}
-		a.before = stateOf(row)
+		a.Before = stateOf(row)
 		if err := change(t, c, row, now); err != nil {
 			return row, err
 		}
-		_, row, err = t.rowForChange(a.campaign, a.seq, now)
-		a.after = stateOf(row)
+		_, row, err = t.rowForChange(a.CampaignID, a.Seq, now)
+		a.After = stateOf(row)
 		return row, err
 	})
 }
 
 // requeue returns false when the row is not dead any more.
-func (t *tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
+func (t *Tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
 	n, err := t.Exec(requeueRow, c.id, seq, now)
 	if err != nil {
 		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
@@ -68,13 +68,13 @@ func (t *tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
 	return n > 0, nil
 }
 
-func (t *tx) finishRequeue(c *campaignRow, now int64) error {
+func (t *Tx) finishRequeue(c *campaignRow, now int64) error {
 	c.crashes, c.suspect = 0, 0
 	return t.saveFromHead(c, now)
 }
 
 // rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
-func (t *tx) rowForChange(campaign string, seq, now int64) (*campaignRow, outbox.Row, error) {
+func (t *Tx) rowForChange(campaign string, seq, now int64) (*campaignRow, outbox.Row, error) {
 	c, err := t.existingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Row{}, err
@@ -102,8 +102,8 @@ const maxRequeue = 10_000
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &act{order: o, action: outbox.ActRequeueMany, campaign: f.CampaignID, before: f, asked: f}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Requeued, error) {
+	a := &Act{Order: o, Action: outbox.ActRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.deadRows(f)
 		if err != nil {
 			return outbox.Requeued{}, err
@@ -121,10 +121,10 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done { // and not by another since it was chosen
 				countRequeue(&result, c, row.seq)
-				a.touched = append(a.touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
+				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
 			}
 		}
-		if err := s.requireReason(o, result.Released); err != nil {
+		if err := s.RequireReason(o, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
 		if err := confirmRequeue(o, result.Requeued, result.Released); err != nil {
@@ -135,7 +135,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 				return outbox.Requeued{}, err
 			}
 		}
-		a.after = result
+		a.After = result
 		return result, nil
 	})
 }
@@ -152,7 +152,7 @@ func confirmRequeue(o outbox.Order, rows, released int64) error {
 // PreviewRequeue says what RequeueDead would do now, and changes nothing.
 func (s *Store) PreviewRequeue(ctx context.Context, f outbox.RequeueFilter) (outbox.Requeued, error) {
 	var result outbox.Requeued
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		chosen, err := t.deadRows(f)
 		if err != nil {
 			return err
@@ -193,9 +193,9 @@ order by next_attempt_at, seq, campaign_id
 limit $3`
 )
 
-func (t *tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) { return t.rowKeys(selectDead, f) }
+func (t *Tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) { return t.rowKeys(selectDead, f) }
 
-func (t *tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
+func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 	if f.Limit < 0 || f.Limit > maxRequeue {
 		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", maxRequeue)
 	}
@@ -219,7 +219,7 @@ func (t *tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 }
 
 // campaignsOf reads the campaigns that rows belong to.
-func (t *tx) campaignsOf(rows []rowKey) (map[string]*campaignRow, error) {
+func (t *Tx) campaignsOf(rows []rowKey) (map[string]*campaignRow, error) {
 	ids := make([]string, len(rows))
 	for i, row := range rows {
 		ids[i] = row.campaign
@@ -240,8 +240,8 @@ func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
 // that would not be released by itself, so it asks for no phrase. A row that is
 // not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: outbox.ActRetry, campaign: campaign, seq: seq}
-	return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+	a := &Act{Order: o, Action: outbox.ActRetry, CampaignID: campaign, Seq: seq}
+	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
 		}
@@ -261,7 +261,7 @@ where campaign_id = $1
   and status = 'failed'`
 
 // retryHead makes the head of a campaign due now if it is failed.
-func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
+func (t *Tx) retryHead(c *campaignRow, now int64) (bool, error) {
 	n, err := t.Exec(retryRow, c.id, c.head.Int64, now)
 	if err != nil {
 		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.id, c.head.Int64, err)
@@ -277,8 +277,8 @@ func (t *tx) retryHead(c *campaignRow, now int64) (bool, error) {
 // RetryFailed makes failed heads that match f due now, in order of next
 // attempt, in one transaction. Their attempts stay.
 func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &act{order: o, action: outbox.ActRetryMany, campaign: f.CampaignID, before: f, asked: f}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Retried, error) {
+	a := &Act{Order: o, Action: outbox.ActRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
 		if err := s.require(o, 0); err != nil {
 			return result, err
@@ -302,10 +302,10 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done {
 				result.Retried++
-				a.touched = append(a.touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
+				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
 			}
 		}
-		a.after = result
+		a.After = result
 		return result, nil
 	})
 }
@@ -313,7 +313,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 // PauseCampaign stops a campaign: no worker claims it until it is resumed. A
 // wave under way ends first. One that is paused already is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &act{order: o, action: outbox.ActPause, campaign: id}, func(t *tx, c *campaignRow, now int64) error {
+	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActPause, CampaignID: id}, func(t *Tx, c *campaignRow, now int64) error {
 		if c.pausedAt.Valid {
 			return outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
 		}
@@ -326,7 +326,7 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (o
 // ResumeCampaign lets a paused campaign go on. One that is not paused is
 // outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &act{order: o, action: outbox.ActResume, campaign: id}, func(t *tx, c *campaignRow, now int64) error {
+	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActResume, CampaignID: id}, func(t *Tx, c *campaignRow, now int64) error {
 		if !c.pausedAt.Valid {
 			return outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
 		}
@@ -337,23 +337,23 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (
 
 // setPaused is an act that stops a campaign that is as the operator expects it,
 // or lets it go on.
-func (s *Store) setPaused(ctx context.Context, a *act, change func(*tx, *campaignRow, int64) error) (outbox.Campaign, error) {
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Campaign, error) {
-		c, err := t.existingCampaign(a.campaign)
+func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *campaignRow, int64) error) (outbox.Campaign, error) {
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
+		c, err := t.existingCampaign(a.CampaignID)
 		if err == nil {
-			err = t.expectCampaign(a.order, c, now)
+			err = t.expectCampaign(a.Order, c, now)
 		}
 		if err != nil {
 			return outbox.Campaign{}, err
 		}
-		if err := s.require(a.order, 0); err != nil {
+		if err := s.require(a.Order, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
-		a.before = map[string]bool{"paused": c.pausedAt.Valid}
+		a.Before = map[string]bool{"paused": c.pausedAt.Valid}
 		if err := change(t, c, now); err != nil {
 			return outbox.Campaign{}, err
 		}
-		a.after = map[string]bool{"paused": c.pausedAt.Valid}
+		a.After = map[string]bool{"paused": c.pausedAt.Valid}
 		c.schedule(now)
 		return c.view(), t.save(c, now)
 	})

@@ -22,8 +22,8 @@ type revealedEvent struct {
 // nothing.
 func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Revealed, error) {
 	o.IdempotencyKey = ""
-	a := &act{order: o, action: outbox.ActReveal, campaign: campaign, seq: seq}
-	_, err := perform(ctx, s, a, func(t *tx, _ int64) (revealedEvent, error) {
+	a := &Act{Order: o, Action: outbox.ActReveal, CampaignID: campaign, Seq: seq}
+	_, err := Perform(ctx, s, a, func(t *Tx, _ int64) (revealedEvent, error) {
 		e, found, err := t.skippableEvent(campaign, seq)
 		switch {
 		case err == nil && !found:
@@ -32,7 +32,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq
 			err = outbox.Invalid("reason", "say for the audit why the event is revealed")
 		}
 		shown := revealedEvent{EventType: e.EventType, EventHash: e.EventHash}
-		a.after = shown
+		a.After = shown
 		return shown, err
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq
 
 func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
 	var r outbox.Revealed
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
 			return err
 		}

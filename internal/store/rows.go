@@ -18,11 +18,11 @@ func scanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 	var next, enqueued, updated int64
 	err := rows.Scan(append([]any{&r.CampaignID, &r.Seq, &r.EventType, &status, &r.AttemptCount, &next, &r.LastError, &r.Fingerprint, &enqueued, &updated}, more...)...)
 	r.Status = outbox.Status(status)
-	r.NextAttemptAt, r.EnqueuedAt, r.UpdatedAt = at(next), at(enqueued), at(updated)
+	r.NextAttemptAt, r.EnqueuedAt, r.UpdatedAt = sqldb.At(next), sqldb.At(enqueued), sqldb.At(updated)
 	return r, err
 }
 
-func (t *tx) row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
+func (t *Tx) row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		found = true
 		r, err = scanRow(rows)
@@ -52,8 +52,8 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 // limit bytes; they are not read.
 func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
 	var d outbox.RowDetail
-	err := s.journal.read(ctx, func(t *tx) error {
-		c, row, err := t.rowForChange(campaign, seq, s.now())
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		c, row, err := t.rowForChange(campaign, seq, s.Now())
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ where campaign_id = $1
 )
 
 // neighbours reads what stands before and behind a row in its campaign.
-func (t *tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
+func (t *Tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
 	var b sqldb.Batch
 	one := func(into *int64, query string) {
 		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.id, d.Row.Seq)
@@ -124,13 +124,13 @@ where campaign_id = $1
 order by at desc, attempt desc
 limit $3`
 
-func (t *tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
+func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	attempts := []outbox.Attempt{}
 	err := t.Each(func(rows sqldb.Row) error {
 		var a outbox.Attempt
 		var when, permanent, died int64
 		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
-		a.At, a.Permanent, a.Died = at(when), permanent != 0, died != 0
+		a.At, a.Permanent, a.Died = sqldb.At(when), permanent != 0, died != 0
 		attempts = append(attempts, a)
 		return err
 	}, selectAttempts, campaign, seq, attemptsShown)
@@ -148,7 +148,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
 			return err
 		}
@@ -299,7 +299,7 @@ from (
 // countMatching counts the rows that f selects. It leaves out lists of which
 // the snapshot of all campaigns has the total, and those in processing that are
 // filtered further: they are found by walking the campaigns.
-func (t *tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
 	switch {
 	case f.OnlyStatus(), f.CampaignID == "" && f.Status == outbox.Processing:
 		return nil
@@ -326,7 +326,7 @@ func (t *tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 
 // countShown counts the rows that f selects by what readers are shown of them,
 // which no query knows.
-func countShown(t *tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
 	all, err := rowList(f).read(t, place{}, countMost)
 	if err == nil {
 		page.TotalCapped = all.ending != atEnd

@@ -23,11 +23,11 @@ import (
 func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := askedOfRun(order)
-	a := &act{order: o, action: outbox.ActRunStart, before: asked, asked: asked}
+	a := &Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
-		a.campaign = order.Campaigns[0] // of a refusal too
+		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
-	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
+	run, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
 		if err == nil {
 			a.started(run)
@@ -41,8 +41,8 @@ func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOr
 }
 
 // started is what the record of a run_start says of its run.
-func (a *act) started(run outbox.Run) {
-	a.campaign, a.target, a.after = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
+func (a *Act) started(run outbox.Run) {
+	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
 // askedOfRun is an order as its audit record has it. Campaigns that are named
@@ -62,10 +62,10 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
-func (s *Store) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (s *Store) admitRun(t *Tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
-		RequestedAt: at(now), UpdatedAt: at(now), Versions: map[string]string{}}}
+		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
 	if len(r.CampaignIDs) == 1 {
 		r.CampaignID = r.CampaignIDs[0]
 	}
@@ -142,7 +142,7 @@ const selectHighWater = `select high_water_seq from campaigns where campaign_id 
 
 // knownCampaigns refuses a run over campaigns that are not there, or up to an
 // event that is not.
-func (t *tx) knownCampaigns(r *runRow) error {
+func (t *Tx) knownCampaigns(r *runRow) error {
 	highest := make([]int64, len(r.CampaignIDs))
 	var b sqldb.Batch
 	for i, id := range r.CampaignIDs {
@@ -167,7 +167,7 @@ func (t *tx) knownCampaigns(r *runRow) error {
 // campaigns and one over a single campaign have no row in common over which
 // two transactions could meet, so that an index cannot tell them apart. On
 // SQLite one transaction writes at a time anyway.
-func (t *tx) lockAdmission() error {
+func (t *Tx) lockAdmission() error {
 	if err := t.Lock(lockRuns, ""); err != nil {
 		return fmt.Errorf("wait for the admission of other runs: %w", err)
 	}
@@ -193,7 +193,7 @@ limit 1`
 
 // refuseInTheWay refuses a run while another that is active has a part of its
 // scope.
-func (t *tx) refuseInTheWay(r *runRow, now int64) error {
+func (t *Tx) refuseInTheWay(r *runRow, now int64) error {
 	other, err := t.runInTheWay(r)
 	if err != nil || other == nil {
 		return err
@@ -202,7 +202,7 @@ func (t *tx) refuseInTheWay(r *runRow, now int64) error {
 }
 
 // runInTheWay is the oldest active run that has a part of the scope, or nil.
-func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
+func (t *Tx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
 	collect := func(row sqldb.Row) error {
 		var id int64
@@ -232,7 +232,7 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 
 func inTheWay(other *runRow, now int64) error {
 	refusal := outbox.Conflict("run %d is in the way: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
-		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(at(now).Sub(other.RequestedAt)))
+		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)))
 	refusal.Run = other.ID
 	return refusal
 }
@@ -249,7 +249,7 @@ values ($1, $2, $3, 1)
 on conflict (projection, campaign_id) where active = 1 do nothing`
 )
 
-func (t *tx) insertRun(r *runRow, now int64) error {
+func (t *Tx) insertRun(r *runRow, now int64) error {
 	var texts [3]string
 	for i, v := range []any{r.CampaignIDs, r.Projections, r.Versions} {
 		text, err := json.Marshal(v)
@@ -262,7 +262,7 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	if r.All {
 		scope = []string{""}
 	}
-	_, err := t.One([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
+	_, err := t.One([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], sqldb.Truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
 		r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
 	if err != nil {
 		return fmt.Errorf("start a run: %w", err)
@@ -288,10 +288,10 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or is being cancelled already, is outbox.ErrConflict.
 func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *Tx, r *runRow, now int64) error {
 		switch {
 		case !r.Status.Active():
-			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(at(now).Sub(*r.FinishedAt)))
+			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
 		case r.Status == outbox.RunCancelling && r.held(now):
 			return outbox.Conflict("run %d is being cancelled already, by %s; it ends as soon as %s has noticed", id, r.CancelledBy, r.owner)
 		}
@@ -324,7 +324,7 @@ group by outcome`
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
 func (s *Store) ResumeRun(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *Tx, r *runRow, now int64) error {
 		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
 			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
 		}
@@ -364,7 +364,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 }
 
 // countRun sets what is done from the results.
-func (t *tx) countRun(r *runRow) error {
+func (t *Tx) countRun(r *runRow) error {
 	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
@@ -398,13 +398,13 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*Tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := s.Run(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
-	a := &act{order: o, action: action, campaign: of.CampaignID, target: outbox.RunTarget(id)}
-	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
+	a := &Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
+	run, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err
 		}
@@ -415,15 +415,15 @@ func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Act
 		if err := s.require(o, 0); err != nil {
 			return outbox.Run{}, err
 		}
-		a.before = map[string]any{"run_id": id, "status": r.Status}
+		a.Before = map[string]any{"run_id": id, "status": r.Status}
 		if err := change(t, r, now); err != nil {
 			return outbox.Run{}, err
 		}
-		a.after = map[string]any{"run_id": id, "status": r.Status, "campaigns": r.Campaigns}
+		a.After = map[string]any{"run_id": id, "status": r.Status, "campaigns": r.Campaigns}
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, s.refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
+		return outbox.Run{}, s.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
 		s.steerRuns()

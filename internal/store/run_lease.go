@@ -39,7 +39,7 @@ order by id
 limit $2`
 
 // claimable reads the runs that nobody holds, oldest first.
-func (t *tx) claimable(now int64) (runs []*runRow, err error) {
+func (t *Tx) claimable(now int64) (runs []*runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err := scanRunRow(row)
 		runs = append(runs, r)
@@ -96,11 +96,11 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 	}
 	var claimed RunLease
 	ok := false
-	err := s.journal.write(ctx, func(t *tx) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.now()
+		now := s.Now()
 		runs, err := t.claimable(now)
 		if err != nil {
 			return err
@@ -134,8 +134,8 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 // idle worker no write lock.
 func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
-	err := s.journal.read(ctx, func(t *tx) error {
-		now := s.now()
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		now := s.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
 			if is, _, _ := r.judge(versions, s.options.Mode, now); is != runWaits {
@@ -151,9 +151,9 @@ func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool,
 }
 
 // takeUp gives a worker the run.
-func (t *tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
+func (t *Tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
-		when := at(now)
+		when := sqldb.At(now)
 		r.StartedAt = &when
 		if err := t.totalRun(r); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (t *tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 }
 
 // totalRun counts what the run is over, as it is now.
-func (t *tx) totalRun(r *runRow) error {
+func (t *Tx) totalRun(r *runRow) error {
 	if r.All {
 		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
 		return err
@@ -194,7 +194,7 @@ func (t *tx) totalRun(r *runRow) error {
 }
 
 // heldRun reads the run of a lease, locked for a change in this transaction.
-func (t *tx) heldRun(l RunLease) (*runRow, error) {
+func (t *Tx) heldRun(l RunLease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
 		return nil, outbox.ErrLeaseLost
@@ -246,7 +246,7 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 		scope = append(scope, c)
 		return err
 	}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -282,11 +282,11 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 // Only a run that is cancelling is cancelled.
 func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.journal.write(ctx, func(t *tx) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.now()
+		now := s.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -295,7 +295,7 @@ func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStat
 		if err != nil {
 			return err
 		}
-		if err := s.endRun(t, r, end, stored(why), now); err != nil {
+		if err := s.endRun(t, r, end, sqldb.Storable(why), now); err != nil {
 			return err
 		}
 		run = r.view(now)
@@ -329,14 +329,14 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 // ReleaseRun gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
 func (s *Store) ReleaseRun(ctx context.Context, l RunLease) error {
-	err := s.journal.write(ctx, func(t *tx) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
 		}
 		r.owner, r.expires, r.pace = "", 0, 0
 		r.Attempts--
-		return t.saveRun(r, s.now())
+		return t.saveRun(r, s.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
@@ -362,8 +362,8 @@ where id in (
 // run out now instead of at their time; an empty owner stands for all. Should
 // the worker live after all, the epoch keeps it from doing harm.
 func (s *Store) EndRunLeases(ctx context.Context, owner string) error {
-	err := s.journal.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.now(), owner)
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.Now(), owner)
 		return err
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []
 		return outbox.RunPreview{}, err
 	}
 	var p outbox.RunPreview
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		if err := t.knownCampaigns(r); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
-			run := other.view(s.now())
+			run := other.view(s.Now())
 			p.InTheWay = &run
 		}
 		return nil

@@ -71,7 +71,7 @@ func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		more = true
-		err = s.journal.write(ctx, func(t *tx) error {
+		err = s.journal.Write(ctx, func(t *Tx) error {
 			var b sqldb.Batch
 			for _, outcome := range prunable {
 				b.Exec(nil, pruneResults, id, outcome, pruneChunk)
@@ -88,7 +88,7 @@ func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
 // runToPrune is the oldest run of a kind that has results to delete; 0 when
 // there is none.
 func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		found = 0
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {
@@ -114,7 +114,7 @@ func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 
 // oldestKept is the oldest run of a kind whose results are all kept; 0 when
 // there are no older ones.
-func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
+func (t *Tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	n := 0
 	err = t.Each(func(row sqldb.Row) error {
 		n++

@@ -4,21 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 )
-
-// runTextLimit is how much of an error or a line of a run's log is kept, in
-// bytes.
-const runTextLimit = 64 << 10
-
-// stored is a text as both databases take it.
-func stored(text string) string {
-	return clip(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), runTextLimit)
-}
 
 // RunReport is what a worker has to say about the run it holds.
 type RunReport struct {
@@ -52,8 +42,8 @@ values ($1, $2, $3, $4)`
 // was compared with the rows as they are now counts as a verification.
 func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
-	err := s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -77,7 +67,7 @@ func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbo
 }
 
 // saveResults writes results, counts them, and notes what they verify.
-func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
+func (t *Tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
 	before := make([]string, len(results))
 	var looks, saves sqldb.Batch
 	var verified []outbox.Verification
@@ -92,8 +82,8 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 			when = result.At.UnixMicro()
 		}
 		looks.Each(func(row sqldb.Row) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
-		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), stored(result.Error), when)
-		result.At = at(when)
+		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), sqldb.Storable(result.Error), when)
+		result.At = sqldb.At(when)
 		verified = append(verified, result.Verifications(r.Run)...)
 	}
 	if err := t.RunAll(&looks); err != nil {
@@ -109,14 +99,14 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 	return t.noteVerifications(verified)
 }
 
-func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
+func (t *Tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
 	var b sqldb.Batch
 	for _, line := range lines {
 		when := now
 		if !line.At.IsZero() {
 			when = line.At.UnixMicro()
 		}
-		b.Exec(nil, insertLine, r.ID, when, line.CampaignID, stored(line.Text))
+		b.Exec(nil, insertLine, r.ID, when, line.CampaignID, sqldb.Storable(line.Text))
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("write the log: %w", err)

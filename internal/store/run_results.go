@@ -19,7 +19,7 @@ func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	if err != nil {
 		return r, err
 	}
-	r.At = at(when)
+	r.At = sqldb.At(when)
 	if err := json.Unmarshal([]byte(projections), &r.Projections); err != nil {
 		return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.P
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if _, err := t.existingRun(f.RunID); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ from run_results
 where run_id = $1
   and campaign_id = $2`
 
-func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
+func (t *Tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		result, err = scanResult(row)
@@ -113,7 +113,7 @@ func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, foun
 // one it is outbox.ErrNotFound.
 func (s *Store) RunResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 	var line outbox.RunLine
 	var when int64
 	err := row.Scan(&line.ID, &when, &line.CampaignID, &line.Text)
-	line.At = at(when)
+	line.At = sqldb.At(when)
 	return line, err
 }
 
@@ -156,7 +156,7 @@ func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) 
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}

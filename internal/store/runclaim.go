@@ -91,12 +91,12 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 	if err != nil {
 		return nil, nil, err
 	}
-	err = s.journal.write(ctx, func(t *tx) error {
+	err = s.journal.Write(ctx, func(t *Tx) error {
 		claims, held = nil, nil
 		if _, err := t.heldRun(l); err != nil {
 			return err
 		}
-		now := s.now()
+		now := s.Now()
 		rows, err := t.campaigns(ids)
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (c *campaignRow) heldAgainst(w Worker, now int64) bool {
 // seize ends the lease of a campaign, if there is one. One that ran out is
 // evidence against the rows it held; one that is taken away is not: then the
 // rows are as though they had been given back untried.
-func (s *Store) seize(t *tx, c *campaignRow, w Worker, now int64) error {
+func (s *Store) seize(t *Tx, c *campaignRow, w Worker, now int64) error {
 	held := c.counts.Processing
 	if c.leaseOwner == "" || held == 0 {
 		return nil
@@ -231,8 +231,8 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
 	wake := false
-	err = s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
 		lost, wake = ids, false
 		held, err := t.stillHeld(results, w)
 		if err != nil {
@@ -266,7 +266,7 @@ func without(ids []string, id string) []string {
 // releaseFromRun ends a run's lease. Most campaigns are as they were claimed;
 // what a worker has applied before it was fenced off, or the run has changed, is
 // looked at like in any repair.
-func (s *Store) releaseFromRun(t *tx, c *campaignRow, w Watermark, now int64) error {
+func (s *Store) releaseFromRun(t *Tx, c *campaignRow, w Watermark, now int64) error {
 	c.leaseOwner, c.leaseExpiry = "", 0
 	if c.diverged == "" && c.applied == w.AppliedSeq && c.counts.Processing == 0 && !c.bare() {
 		return nil
@@ -294,7 +294,7 @@ order by campaign_id`
 
 // endRunClaims ends what a run that nobody works on any more still holds, and
 // fences off the process that did, should it wake.
-func (s *Store) endRunClaims(t *tx, run, now int64) error {
+func (s *Store) endRunClaims(t *Tx, run, now int64) error {
 	var ids []string
 	err := t.Each(func(row sqldb.Row) error {
 		var id string

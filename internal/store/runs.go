@@ -42,8 +42,8 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 		return nil, err
 	}
 	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // what is done has one of these outcomes
-	r.All, r.RequestedAt, r.UpdatedAt = all != 0, at(requested), at(updated)
-	r.StartedAt, r.FinishedAt = atOrNil(started), atOrNil(finished)
+	r.All, r.RequestedAt, r.UpdatedAt = all != 0, sqldb.At(requested), sqldb.At(updated)
+	r.StartedAt, r.FinishedAt = sqldb.AtOrNil(started), sqldb.AtOrNil(finished)
 	for _, field := range []struct {
 		text string
 		into any
@@ -69,7 +69,7 @@ func (r *runRow) held(now int64) bool { return r.owner != "" && r.expires > now 
 func (r *runRow) view(now int64) outbox.Run {
 	run := r.Run
 	if r.owner != "" {
-		run.Lease = &outbox.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: at(r.expires)}
+		run.Lease = &outbox.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: sqldb.At(r.expires)}
 	}
 	if run.Digests == nil {
 		run.Digests = map[string]string{}
@@ -106,7 +106,7 @@ where id = $1`
 
 // existingRun reads a run, locked for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
-func (t *tx) existingRun(id int64) (r *runRow, err error) {
+func (t *Tx) existingRun(id int64) (r *runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err = scanRunRow(row)
 		return err
@@ -129,8 +129,8 @@ set status = $2, started_at = $3, updated_at = $4, finished_at = $5,
 where id = $1`
 
 // saveRun writes the row of a run that this transaction has locked.
-func (t *tx) saveRun(r *runRow, now int64) error {
-	r.UpdatedAt = at(now)
+func (t *Tx) saveRun(r *runRow, now int64) error {
+	r.UpdatedAt = sqldb.At(now)
 	digests, err := digestsText(r.Digests)
 	if err != nil {
 		return err
@@ -166,8 +166,8 @@ func microsOrNil(when *time.Time) any {
 
 // endRun gives an active run its end: nobody holds it any more, and its scope
 // is free.
-func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
-	when := at(now)
+func (t *Tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
+	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
 	r.owner, r.expires, r.pace = "", 0, 0
 	if r.Counts.Drifted > 0 {
@@ -187,7 +187,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 // digestsOfRun gives a run over one campaign the digests of its result. Where
 // nothing was compared, since the live rows are of another event, it has no
 // verdict.
-func (t *tx) digestsOfRun(r *runRow) error {
+func (t *Tx) digestsOfRun(r *runRow) error {
 	if r.CampaignID == "" {
 		return nil
 	}
@@ -234,10 +234,10 @@ func (s *Store) steerRuns() {
 // Run reads a run. A missing one is outbox.ErrNotFound.
 func (s *Store) Run(ctx context.Context, id int64) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		r, err := t.existingRun(id)
 		if err == nil {
-			run = r.view(s.now())
+			run = r.view(s.Now())
 		}
 		return err
 	})
@@ -262,7 +262,7 @@ limit $5`)
 func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
 	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
 	l := &list[outbox.Run]{
-		name: "runs", query: runsAll, args: []any{string(f.Kind), string(f.Status), f.CampaignID}, scan: scanRun(s.now()), down: true,
+		name: "runs", query: runsAll, args: []any{string(f.Kind), string(f.Status), f.CampaignID}, scan: scanRun(s.Now()), down: true,
 		low: []any{int64(0)}, high: []any{int64(farFuture)},
 		key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
@@ -270,7 +270,7 @@ func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		page, err = l.page(t, from, pageLimit(f.Limit, 200))
 		return err
 	})
@@ -292,8 +292,8 @@ limit $1`
 
 // ActiveRuns lists the runs that have not ended, oldest first, at most 50.
 func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
-	runs, now := []outbox.Run{}, s.now()
-	err := s.journal.read(ctx, func(t *tx) error {
+	runs, now := []outbox.Run{}, s.Now()
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)
 			if err == nil {
@@ -311,7 +311,7 @@ func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
 // RunTallies counts the runs there are by kind and status.
 func (s *Store) RunTallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var n outbox.RunTally
 			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)

@@ -12,15 +12,15 @@ import (
 
 const (
 	sampleInterval = time.Minute
-	samplesKept    = 8 * 24 * time.Hour
+	SamplesKept    = 8 * 24 * time.Hour
 	// The campaigns that are the furthest behind are sampled too, as long as
 	// it is by more than lateAfter.
 	lateSampled         = 100
 	lateAfter           = time.Minute
 	campaignSamplesKept = 25 * time.Hour
-	// samplesAhead is how far the clocks of several processes may be apart:
+	// SamplesAhead is how far the clocks of several processes may be apart:
 	// a sample of a later time was taken before a clock was set back.
-	samplesAhead = time.Hour
+	SamplesAhead = time.Hour
 )
 
 // sampled is a sample as the database has it.
@@ -49,7 +49,7 @@ func (s *Store) Sample(ctx context.Context) error {
 	}
 	now := sampled{minute: sum.AsOf.Truncate(sampleInterval).UnixMicro(), fields: fieldsOf(sum)}
 	var last sampled
-	err = s.journal.read(ctx, func(t *tx) (err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		last, err = t.lastSample(now.minute)
 		return err
 	})
@@ -57,8 +57,10 @@ func (s *Store) Sample(ctx context.Context) error {
 	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
 		err = s.writeSample(ctx, now, now.fields != last.fields)
 	}
-	if err == nil {
-		err = s.samplePublishers(ctx, now.minute)
+	for _, sample := range s.onSample {
+		if err == nil {
+			err = sample(ctx, now.minute)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
@@ -82,7 +84,7 @@ func (x *sampled) dest() []any {
 }
 
 // lastSample is the latest sample up to a minute.
-func (t *tx) lastSample(minute int64) (sampled, error) {
+func (t *Tx) lastSample(minute int64) (sampled, error) {
 	var last sampled
 	_, err := t.One(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)
 	return last, err
@@ -104,15 +106,15 @@ limit $3
 on conflict (campaign_id, minute) do nothing`
 
 func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error {
-	return s.journal.write(ctx, func(t *tx) error {
+	return s.journal.Write(ctx, func(t *Tx) error {
 		var b sqldb.Batch
 		if f := x.fields; changed {
 			b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
 		}
 		b.Exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
-		for table, kept := range map[string]time.Duration{"samples": samplesKept, "campaign_samples": campaignSamplesKept} {
+		for table, kept := range map[string]time.Duration{"samples": SamplesKept, "campaign_samples": campaignSamplesKept} {
 			b.Exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
-			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+samplesAhead.Microseconds())
+			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+SamplesAhead.Microseconds())
 		}
 		return t.Finish(&b)
 	})
@@ -131,7 +133,7 @@ func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, 
 	if span == outbox.SpanDay {
 		cache = &s.histories[1]
 	}
-	return cache.get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
+	return cache.Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
 }
 
 // Pace is how many events a second were applied at the best of times lately,
@@ -156,10 +158,10 @@ func (s *Store) Pace(ctx context.Context) (float64, error) {
 }
 
 func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.History, error) {
-	end := at(s.now())
+	end := sqldb.At(s.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.Sample
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var x sampled
 			err := row.Scan(x.dest()...)
@@ -175,9 +177,9 @@ func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.Histo
 
 func (x sampled) view() outbox.Sample {
 	f := x.fields
-	v := outbox.Sample{At: at(x.minute), Counts: f.counts, LagEvents: f.lag, Blocked: f.blocked, Applied: f.applied, Failed: f.failed}
+	v := outbox.Sample{At: sqldb.At(x.minute), Counts: f.counts, LagEvents: f.lag, Blocked: f.blocked, Applied: f.applied, Failed: f.failed}
 	if f.oldest.Valid {
-		v.OldestEnqueuedAt = at(f.oldest.Int64)
+		v.OldestEnqueuedAt = sqldb.At(f.oldest.Int64)
 	}
 	return v
 }
@@ -187,12 +189,12 @@ func (x sampled) view() outbox.Sample {
 // or a hundred others further.
 func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time) ([]outbox.CampaignPoint, error) {
 	points := []outbox.CampaignPoint{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var p outbox.CampaignPoint
 			var minute, oldest int64
 			err := row.Scan(&minute, &p.LagEvents, &oldest)
-			p.At, p.LagSeconds = at(minute), max(0, float64(minute-oldest)/1e6)
+			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)
 			points = append(points, p)
 			return err
 		}, `select minute, lag_events, oldest_enqueued_at from campaign_samples where campaign_id = $1 and minute >= $2 order by minute`, id, since.UnixMicro())

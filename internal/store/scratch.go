@@ -35,7 +35,7 @@ type Scratch struct {
 	store  *Store
 	tables []ScratchTables
 
-	t       *tx // of the fold under way; nil outside of one
+	t       *Tx // of the fold under way; nil outside of one
 	gather  gather
 	columns map[string][]string // that are copied, by table
 	keys    map[string][]string // in whose order they are, on PostgreSQL
@@ -73,7 +73,7 @@ func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scrat
 }
 
 func (c *Scratch) createTables() error {
-	return c.within(sqldb.BeginPlain, func(t *tx) error {
+	return c.within(sqldb.BeginPlain, func(t *Tx) error {
 		for _, p := range c.tables {
 			for i, statement := range p.Schema {
 				if t.Dialect().TempTables && createsFunction(statement) {
@@ -110,7 +110,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within(sqldb.BeginFold, func(t *tx) error {
+		return c.within(sqldb.BeginFold, func(t *Tx) error {
 			_, err := t.ExecContext(ctx, query, args...)
 			return err
 		})
@@ -169,7 +169,7 @@ const foldTogether = 256
 func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
 	c.gather = gather{on: c.store.projections.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within(sqldb.BeginFold, func(t *tx) error {
+	err = c.within(sqldb.BeginFold, func(t *Tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -228,8 +228,8 @@ func (c *Scratch) send() (failed int, err error) {
 }
 
 // within runs fn in one transaction of the Scratch.
-func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
-	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (c *Scratch) within(begin sqldb.Begin, fn func(*Tx) error) error {
+	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }
 
 // Clear empties tables of one campaign, or of all when campaign is empty; all
@@ -238,7 +238,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if len(tables) == 0 {
 		tables = c.allTables()
 	}
-	err := c.within(sqldb.BeginPlain, func(t *tx) error {
+	err := c.within(sqldb.BeginPlain, func(t *Tx) error {
 		if campaign == "" && t.Dialect().TempTables && c.dead > tidyAfter {
 			return t.Define("truncate " + quoteNames(tables))
 		}
@@ -268,7 +268,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 // freed on PostgreSQL, where nobody else does that for temporary tables.
 const tidyAfter = 20_000
 
-func (t *tx) clearTable(name, campaign string) error {
+func (t *Tx) clearTable(name, campaign string) error {
 	if campaign == "" {
 		_, err := t.Exec("delete from " + quoteName(name))
 		return err

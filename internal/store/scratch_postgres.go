@@ -10,7 +10,7 @@ import (
 // quietly runs fn while no trigger of the tables fires, and foreign keys between
 // them are looked at in the end, where the database can do that. schema is empty
 // for that of the search path.
-func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
+func (t *Tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ where tgrelid = to_regclass($1)
   and not tgisinternal
   and tgenabled in ('O', 'A')`
 
-func (t *tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, error) {
+func (t *Tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, error) {
 	var switches []triggerSwitch
 	var b sqldb.Batch
 	for _, table := range tables {

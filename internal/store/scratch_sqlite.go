@@ -7,7 +7,7 @@ type trigger struct{ name, text string }
 
 // quietlySQLite is quietly on SQLite: the triggers are dropped for as long as
 // fn runs, which nobody else sees.
-func (t *tx) quietlySQLite(tables []string, fn func() error) error {
+func (t *Tx) quietlySQLite(tables []string, fn func() error) error {
 	var triggers []trigger
 	for _, table := range tables {
 		err := t.Each(func(row sqldb.Row) error {

@@ -47,7 +47,7 @@ type Settled struct {
 // It must not be cut short: the caller passes a context that outlives a shutdown.
 func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled, error) {
 	var settled Settled
-	err := s.journal.write(ctx, func(t *tx) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
 		settled = Settled{}
 		return s.settleWave(t, results, w, &settled)
 	})
@@ -80,8 +80,8 @@ type settling struct {
 	closed *span // that ends with this settlement
 }
 
-func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) error {
-	now := s.now()
+func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) error {
+	now := s.Now()
 	held, err := t.stillHeld(results, w)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *Store) settleWave(t *tx, results []Result, w Worker, settled *Settled) 
 
 // stillHeld locks the campaigns and keeps the results of those whose lease was
 // not lost in the meantime.
-func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
+func (t *Tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	ids := make([]string, len(results))
 	for i, r := range results {
 		ids[i] = r.Claim.CampaignID
@@ -123,7 +123,7 @@ func (t *tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	return held, nil
 }
 
-func (t *tx) deleteApplied(held []*settling) error {
+func (t *Tx) deleteApplied(held []*settling) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
@@ -150,7 +150,7 @@ func (h *settling) release() {
 }
 
 // saveAllFromHead is saveFromHead for a whole wave.
-func (t *tx) saveAllFromHead(held []*settling, now int64) error {
+func (t *Tx) saveAllFromHead(held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		h.c.headInto(&b, h.Claim.First)
@@ -180,7 +180,7 @@ where campaign_id = $1
 
 // settleRows brings the rows of a claim, and the campaign's counts, up to its
 // result. Those of applied events are gone already.
-func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Settled) error {
+func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
 	if held.Bare {
 		return s.settleBare(t, h, w, now, settled)
@@ -218,7 +218,7 @@ func (s *Store) settleRows(t *tx, h *settling, w Worker, now int64, settled *Set
 
 // settleBare settles events that were applied without rows. Where one failed,
 // it and those behind it get theirs.
-func (s *Store) settleBare(t *tx, h *settling, w Worker, now int64, settled *Settled) error {
+func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c := h.c
 	settled.Applied += max(0, h.Applied-c.applied)
 	c.applied = max(c.applied, h.Applied)
@@ -232,7 +232,7 @@ func (s *Store) settleBare(t *tx, h *settling, w Worker, now int64, settled *Set
 }
 
 // failHead records that the campaign's head failed, in its row and in the counts.
-func (s *Store) failHead(t *tx, h *settling, seq int64, w Worker, now int64, settled *Settled) error {
+func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, settled *Settled) error {
 	c, counted := h.c, 1
 	if h.Claim.Counted {
 		counted = 0
@@ -253,7 +253,7 @@ func (s *Store) failHead(t *tx, h *settling, seq int64, w Worker, now int64, set
 // dropApplied removes the rows of events that were applied without a claim
 // that holds them: on the request path, when they got rows meanwhile, or under a
 // claim whose lease was lost.
-func (t *tx) dropApplied(c *campaignRow, applied int64) error {
+func (t *Tx) dropApplied(c *campaignRow, applied int64) error {
 	if c.counts.Total() == 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ const (
 // recordFailure writes a failed attempt to the row and the history, and sets
 // the head's new status and time in c. counted is what to add to the attempt count: 0
 // when it was added before the attempt began.
-func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
+func (s *Store) recordFailure(t *Tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
 	var attempts int
 	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, seq)
 	if err != nil {
@@ -302,11 +302,11 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 	if dies && !f.SetAside {
 		status, died, next = outbox.Dead, 1, now
 	}
-	if _, err := t.Exec(failRow, c.id, seq, string(status), attempts, next, clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
+	if _, err := t.Exec(failRow, c.id, seq, string(status), attempts, next, sqldb.Clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.Exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, clip(f.Message, errorLimit), f.Fingerprint,
-		f.Projection, f.Version, truth(f.Permanent), died); err != nil {
+	if _, err := t.Exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, errorLimit), f.Fingerprint,
+		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
 	c.headStatus = sql.NullString{String: string(status), Valid: true}
@@ -315,7 +315,7 @@ func (s *Store) recordFailure(t *tx, c *campaignRow, seq int64, f Failure, w Wor
 }
 
 // recount sets the counts of a campaign from its rows.
-func (t *tx) recount(c *campaignRow) error {
+func (t *Tx) recount(c *campaignRow) error {
 	counts, err := t.countRows(c.id)
 	if err != nil {
 		return err
@@ -325,14 +325,14 @@ func (t *tx) recount(c *campaignRow) error {
 }
 
 // recountWithHead is recount, and reads the head anew.
-func (t *tx) recountWithHead(c *campaignRow) error {
+func (t *Tx) recountWithHead(c *campaignRow) error {
 	if err := t.recount(c); err != nil {
 		return err
 	}
 	return t.refreshHead(c)
 }
 
-func (t *tx) countRows(campaign string) (outbox.Counts, error) {
+func (t *Tx) countRows(campaign string) (outbox.Counts, error) {
 	var counts outbox.Counts
 	c := campaignRow{}
 	err := t.Each(func(rows sqldb.Row) error {
@@ -346,15 +346,4 @@ func (t *tx) countRows(campaign string) (outbox.Counts, error) {
 		return counts, fmt.Errorf("count the rows of campaign %q: %w", campaign, err)
 	}
 	return c.counts, nil
-}
-
-// clip shortens text to at most limit bytes, at a character's end.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && text[limit]&0xc0 == 0x80 {
-		limit--
-	}
-	return text[:limit]
 }

@@ -19,14 +19,14 @@ type Rehearsal struct {
 
 // RecordRehearsal keeps the outcome of a campaign's latest rehearsal.
 func (s *Store) RecordRehearsal(ctx context.Context, r Rehearsal) error {
-	return s.journal.write(ctx, func(t *tx) error {
+	return s.journal.Write(ctx, func(t *Tx) error {
 		failed := sql.NullInt64{Int64: r.FailedSeq, Valid: r.FailedSeq != 0}
 		_, err := t.Exec(`
 insert into rehearsals (campaign_id, rehearsed_seq, failed_seq, error, fingerprint, at)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (campaign_id) do update
 set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, error = excluded.error,
-  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, clip(r.Error, errorLimit), r.Fingerprint, s.now())
+  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, errorLimit), r.Fingerprint, s.Now())
 		if err != nil {
 			return fmt.Errorf("record the rehearsal of campaign %q: %w", r.CampaignID, err)
 		}
@@ -37,7 +37,7 @@ set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, er
 // Rehearsals reads the outcomes of the latest rehearsals, by campaign id.
 func (s *Store) Rehearsals(ctx context.Context) (map[string]Rehearsal, error) {
 	all := make(map[string]Rehearsal)
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			var r Rehearsal
 			var failed sql.NullInt64
@@ -62,7 +62,7 @@ type Outstanding struct {
 // paused nor diverged, after the given id, at most limit.
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
 	var all []Outstanding
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			var o Outstanding
 			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)

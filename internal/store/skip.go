@@ -19,7 +19,7 @@ func scanSkip(row sqldb.Row) (outbox.Skip, error) {
 	var applied, undone sql.NullInt64
 	err := row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, &skipped, &k.SkippedBy, &k.Reason,
 		&applied, &undone, &k.UndoneBy, &k.UndoneReason)
-	k.SkippedAt, k.AppliedAt, k.UndoneAt = at(skipped), atOrNil(applied), atOrNil(undone)
+	k.SkippedAt, k.AppliedAt, k.UndoneAt = sqldb.At(skipped), sqldb.AtOrNil(applied), sqldb.AtOrNil(undone)
 	return k, err
 }
 
@@ -39,7 +39,7 @@ where campaign_id = $1
   and undone_at is null
 order by seq`
 
-func (t *tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
+func (t *Tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	if err := t.Each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
 		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
@@ -51,7 +51,7 @@ func (t *tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, e
 // been taken back, in the order of seq.
 func (s *Store) StandingSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		skips, err = t.standingSkips(campaign, 1, until)
 		return err
 	})
@@ -60,7 +60,7 @@ func (s *Store) StandingSkips(ctx context.Context, campaign string, until int64)
 
 // readSkips notes on consecutive events of one campaign which of them are
 // skipped.
-func (t *tx) readSkips(events []outbox.Event) error {
+func (t *Tx) readSkips(events []outbox.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func noteSkips(events []outbox.Event, skips []outbox.Skip) {
 }
 
 // skippableEvent reads an event that says when it is skipped.
-func (t *tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, error) {
+func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, error) {
 	events, err := t.events(campaign, seq, seq)
 	if err != nil || len(events) == 0 {
 		return outbox.Event{}, false, err
@@ -110,7 +110,7 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		if _, err := t.existingCampaign(f.CampaignID); err != nil {
 			return err
 		}
@@ -149,9 +149,9 @@ where campaign_id = $1
 // does not come to its commit only the fence is higher than it was, which the
 // next claims pass.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &act{order: o, action: outbox.ActSkip, campaign: campaign, seq: seq}
+	a := &Act{Order: o, Action: outbox.ActSkip, CampaignID: campaign, Seq: seq}
 	row, err := whenFree(ctx, func() (outbox.Row, error) {
-		return s.changeRow(ctx, a, func(t *tx, c *campaignRow, row outbox.Row, now int64) error {
+		return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
@@ -167,12 +167,12 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 			return t.skip(c, row, o, now)
 		})
 	})
-	return row, s.refused(ctx, a, err)
+	return row, s.Refused(ctx, a, err)
 }
 
 // refuseSkipped refuses a row whose event is skipped already: what it failed of
 // keeps even the watermark from advancing over it.
-func (t *tx) refuseSkipped(row outbox.Row) error {
+func (t *Tx) refuseSkipped(row outbox.Row) error {
 	skips, err := t.standingSkips(row.CampaignID, row.Seq, row.Seq)
 	if err == nil && len(skips) > 0 {
 		err = outbox.Conflict("event %d of campaign %q is skipped already, by %s; what keeps it from being passed over is: %s",
@@ -232,7 +232,7 @@ func (s *Store) bar(c *campaignRow, change func(*ApplyTx, Watermark) error) erro
 	})
 }
 
-func (t *tx) skip(c *campaignRow, row outbox.Row, o outbox.Order, now int64) error {
+func (t *Tx) skip(c *campaignRow, row outbox.Row, o outbox.Order, now int64) error {
 	if _, err := t.Exec(insertSkip, c.id, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.id, row.Seq, err)
 	}
@@ -255,7 +255,7 @@ where campaign_id = $1
   and undone_at is null`
 
 // settleSkips notes which skips of the campaigns have been applied.
-func (t *tx) settleSkips(held []*settling, now int64) error {
+func (t *Tx) settleSkips(held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		if h.c.skips > 0 {
@@ -293,9 +293,9 @@ func (a *ApplyTx) PassOver(e *outbox.Event) error {
 // is not skipped and was never applied.
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
-	a := &act{order: o, action: outbox.ActUnskip, campaign: campaign, seq: seq}
+	a := &Act{Order: o, Action: outbox.ActUnskip, CampaignID: campaign, Seq: seq}
 	skip, err := whenFree(ctx, func() (outbox.Skip, error) {
-		return perform(ctx, s, a, func(t *tx, now int64) (outbox.Skip, error) {
+		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {
 				return skip, err
@@ -303,9 +303,9 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 			if setBack, err = s.takeBack(t, c, skip, now); err != nil {
 				return skip, err
 			}
-			a.before = skip
+			a.Before = skip
 			skip, err = t.undo(c, skip, o, now)
-			a.after = skip
+			a.After = skip
 			return skip, err
 		})
 	})
@@ -313,12 +313,12 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 		// What is left to do by itself: the journal was not there to be told.
 		_, _ = s.ReconcileCampaign(context.Background(), campaign)
 	}
-	return skip, s.refused(ctx, a, err)
+	return skip, s.Refused(ctx, a, err)
 }
 
 // skipToUndo reads the standing skip of an event, in a campaign that is as
 // expected and that nobody works on.
-func (t *tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*campaignRow, outbox.Skip, error) {
+func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*campaignRow, outbox.Skip, error) {
 	c, err := t.existingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Skip{}, err
@@ -374,7 +374,7 @@ set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attem
 
 // takeBack sets the watermark back by one if it is on the skipped event, and
 // gives the event its row back. It reports whether it has set it back.
-func (s *Store) takeBack(t *tx, c *campaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+func (s *Store) takeBack(t *Tx, c *campaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
 	hashes, err := t.chainHashes(c.id, skip.Seq)
 	if err != nil {
 		return false, err
@@ -411,7 +411,7 @@ func (s *Store) takeBack(t *tx, c *campaignRow, skip outbox.Skip, now int64) (se
 
 // chainHashes reads the chain hashes of an event and of the one before it, which
 // is empty for the first.
-func (t *tx) chainHashes(campaign string, seq int64) (hashes struct{ before, own string }, err error) {
+func (t *Tx) chainHashes(campaign string, seq int64) (hashes struct{ before, own string }, err error) {
 	if _, err = t.One([]any{&hashes.before}, selectChainHash, campaign, seq-1); err == nil {
 		_, err = t.One([]any{&hashes.own}, selectChainHash, campaign, seq)
 	}
@@ -466,13 +466,13 @@ where campaign_id = $1
   and seq = $2
   and undone_at is null`
 
-func (t *tx) undo(c *campaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
+func (t *Tx) undo(c *campaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
 	n, err := t.Exec(undoSkip, c.id, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
 		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.id, skip.Seq, err)
 	}
 	c.skips -= n
-	when := at(now)
+	when := sqldb.At(now)
 	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
 	return skip, t.finishRequeue(c, now)
 }

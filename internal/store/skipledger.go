@@ -21,7 +21,7 @@ from watermark_skips
 where campaign_id between $1 and $2`
 
 // marksBetween reads the marks of the campaigns from one id to another.
-func (t *tx) marksBetween(first, last string) (map[string]skipMarks, error) {
+func (t *Tx) marksBetween(first, last string) (map[string]skipMarks, error) {
 	all := make(map[string]skipMarks)
 	err := t.Each(func(row sqldb.Row) error {
 		var campaign string
@@ -41,7 +41,7 @@ func (t *tx) marksBetween(first, last string) (map[string]skipMarks, error) {
 
 // standingOf reads a campaign's watermark and marks in one snapshot.
 func (s *Store) standingOf(ctx context.Context, campaign string) (w Watermark, marks skipMarks, err error) {
-	err = s.projections.read(ctx, func(t *tx) error {
+	err = s.projections.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(row sqldb.Row) (err error) {
 			w, err = scanWatermark(row)
 			return err
@@ -97,7 +97,7 @@ func unsettled(standing []outbox.Skip, applied int64) bool {
 // finishUnskips sets the watermark back over events whose skips have been taken
 // back since: then the projections are those of an earlier day than the journal,
 // as in a backup, which copies them first. It returns what stands afterwards.
-func (s *Store) finishUnskips(t *tx, c *campaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
+func (s *Store) finishUnskips(t *Tx, c *campaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
 	for {
 		skip, found, err := t.undoneSkip(c.id, w.AppliedSeq, marks[w.AppliedSeq])
 		if err != nil || !found {
@@ -122,7 +122,7 @@ func (s *Store) finishUnskips(t *tx, c *campaignRow, w Watermark, marks skipMark
 }
 
 // undoneSkip reads a skip that was taken back. There is none with the id 0.
-func (t *tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
+func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
 	if id == 0 {
 		return skip, false, nil
 	}
@@ -153,7 +153,7 @@ where campaign_id = $1
 
 // repairSkips makes the ledger say of each skip whether it is applied. It
 // reports whether anything was wrong.
-func (t *tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
+func (t *Tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
 	passed, err := t.Exec(passSkips, c.id, w.AppliedSeq, now)
 	if err != nil {
 		return false, fmt.Errorf("settle skips of campaign %q: %w", c.id, err)
@@ -170,7 +170,7 @@ func (t *tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
 func (s *Store) skipSuspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) (map[string]bool, error) {
 	first, last := page[0].id, page[len(page)-1].id
 	standing := make(map[string][]outbox.Skip)
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			k, err := scanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
@@ -185,7 +185,7 @@ where campaign_id between $1 and $2
 		return nil, fmt.Errorf("read skips: %w", err)
 	}
 	var passed map[string]skipMarks
-	err = s.projections.read(ctx, func(t *tx) (err error) {
+	err = s.projections.Read(ctx, func(t *Tx) (err error) {
 		passed, err = t.marksBetween(first, last)
 		return err
 	})
@@ -199,7 +199,7 @@ where campaign_id between $1 and $2
 
 // checkSkips compares the ledger of a campaign's skips with what its projections
 // passed over, and with what its row counts.
-func (t *tx) checkSkips(f *finding, c *campaignRow, w Watermark, marks skipMarks) error {
+func (t *Tx) checkSkips(f *finding, c *campaignRow, w Watermark, marks skipMarks) error {
 	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (p *span) insertInto(b *sqldb.Batch, campaign string) {
 }
 
 func (p span) view() outbox.AppliedSpan {
-	return outbox.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: at(p.began), EndedAt: at(p.ended), Worker: p.worker, Build: p.build}
+	return outbox.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.worker, Build: p.build}
 }
 
 // spansSearched is how many spans are looked through for those of one event. A
@@ -110,7 +110,7 @@ where last_seq >= $2
 order by ended_at`
 
 // spansOf are the spans in which an event was applied, the oldest first.
-func (t *tx) spansOf(c *campaignRow, seq int64) ([]span, error) {
+func (t *Tx) spansOf(c *campaignRow, seq int64) ([]span, error) {
 	var spans []span
 	err := t.Each(func(row sqldb.Row) error {
 		var p span

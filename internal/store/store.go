@@ -12,6 +12,7 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -50,22 +51,24 @@ type Options struct {
 // Store is the one way to both databases.
 type Store struct {
 	options     Options
-	journal     *database
-	projections *database
+	journal     *Database
+	projections *Database
 
 	hints    hints
 	group    appendGroup
 	appended func(events int, took time.Duration) // see OnAppend
 	applied  appliedHub
 	refusals refusalCounts
-	summary  snapshot[outbox.Summary]
-	holdings snapshot[map[string]outbox.Holding]
-	groups   snapshot[outbox.ErrorGroups]
-	pairs    snapshot[[]outbox.Publisher]
-	// pairsSampled is the minute for which this process has sampled the pairs.
-	pairsSampled atomic.Int64
+	summary  Snapshot[outbox.Summary]
+	holdings Snapshot[map[string]outbox.Holding]
+	groups   Snapshot[outbox.ErrorGroups]
+
+	// What the rooms around the store are told; see OnChange and OnSample.
+	onChange []func()
+	onSample []func(ctx context.Context, minute int64) error
+
 	// histories are those of the hour and of the day.
-	histories [2]snapshot[outbox.History]
+	histories [2]Snapshot[outbox.History]
 	drift     atomic.Int64
 	opened    int64                  // when, in microseconds
 	wrong     atomic.Bool            // the journal was told to be the wrong one, and is not known to be right
@@ -154,9 +157,9 @@ func (s *Store) locate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.journal = &database{opened}
+	s.journal = &Database{opened}
 	opened, err = projections.Open(ctx, "projections")
-	if s.projections = (&database{opened}); err == nil {
+	if s.projections = (&Database{opened}); err == nil {
 		if err = sqldb.RefuseSameSchema(s.journal.DB, s.projections.DB); err != nil {
 			s.projections.ClosePools()
 		}
@@ -183,7 +186,7 @@ func (s *Store) Close() error {
 // Connections are those of this process to both databases, by what they are for.
 func (s *Store) Connections() []outbox.Connections {
 	var all []outbox.Connections
-	for _, d := range []*database{s.journal, s.projections} {
+	for _, d := range []*Database{s.journal, s.projections} {
 		all = append(all, d.Connections()...)
 	}
 	return all
@@ -208,32 +211,30 @@ func (s *Store) ProjectionsSnapshot(ctx context.Context) (*sql.Tx, error) {
 	return s.projections.Snapshot(ctx)
 }
 
-// now is the one timestamp of a transaction, in microseconds since 1970 UTC.
-func (s *Store) now() int64 { return s.options.Now().UnixMicro() }
+// Journal is the journal database.
+func (s *Store) Journal() *Database { return s.journal }
 
-// at turns stored microseconds into a time; 0 is the zero time.
-func at(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros).UTC()
+// OnChange registers what is called after every act, so that a page shows what it
+// did. It must not be called once the store is in use.
+func (s *Store) OnChange(forget func()) { s.onChange = append(s.onChange, forget) }
+
+// OnSample registers what writes samples of its own, once a minute; minute is in
+// microseconds. It must not be called once the store is in use.
+func (s *Store) OnSample(sample func(ctx context.Context, minute int64) error) {
+	s.onSample = append(s.onSample, sample)
 }
 
-func atOrNil(micros sql.NullInt64) *time.Time {
-	if !micros.Valid {
-		return nil
+// changed makes whoever asks next see what an act did.
+func (s *Store) changed() {
+	s.summary.Forget()
+	s.groups.Forget()
+	for _, forget := range s.onChange {
+		forget()
 	}
-	t := at(micros.Int64)
-	return &t
 }
 
-// truth is a condition as both databases store it.
-func truth(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// Now is the one timestamp of a transaction, in microseconds since 1970 UTC.
+func (s *Store) Now() int64 { return s.options.Now().UnixMicro() }
 
 func (s *Store) refuseReadOnly() error {
 	if s.options.ReadOnly {
@@ -244,3 +245,16 @@ func (s *Store) refuseReadOnly() error {
 
 // Retry is the policy for events that fail.
 func (s *Store) Retry() outbox.Retry { return s.options.Retry }
+
+// JournalID says which journal this is: receivers of its events know them by
+// it and the position. A restored journal is the same.
+func (s *Store) JournalID(ctx context.Context) (id string, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		_, err := t.One([]any{&id}, `select id from journal_identity`)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the journal's id: %w", err)
+	}
+	return id, nil
+}

@@ -15,6 +15,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -65,6 +66,7 @@ func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 // connections that go past it.
 type fixture struct {
 	*store.Store
+	*publishing.Progress
 	tb          testing.TB
 	ctx         context.Context
 	pair        dbtest.Pair
@@ -91,7 +93,7 @@ func openPair(tb testing.TB, p dbtest.Pair, c *clock, change ...func(*store.Opti
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fixture{Store: s, tb: tb, ctx: context.Background(), pair: p, clock: c,
+	f := &fixture{Store: s, Progress: publishing.NewProgress(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
 	return f

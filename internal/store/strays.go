@@ -55,7 +55,7 @@ select id from ids where id is not null`
 func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != beyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
-		bound := func(t *tx) error {
+		bound := func(t *Tx) error {
 			last = beyondTexts
 			clear(known)
 			return t.Each(func(row sqldb.Row) error {
@@ -67,11 +67,11 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 				return err
 			}, selectCampaignIDs, after, campaignPage)
 		}
-		if err := s.journal.read(ctx, bound); err != nil {
+		if err := s.journal.Read(ctx, bound); err != nil {
 			return err
 		}
 		found := make(map[string]stray)
-		note := func(t *tx, query string, what func(*stray)) error {
+		note := func(t *Tx, query string, what func(*stray)) error {
 			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
@@ -82,11 +82,11 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 				return err
 			}, query, after, last)
 		}
-		err := s.projections.read(ctx, func(t *tx) error {
+		err := s.projections.Read(ctx, func(t *Tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
-			err = s.journal.read(ctx, func(t *tx) error {
+			err = s.journal.Read(ctx, func(t *Tx) error {
 				if err := note(t, selectIDsOfEvents, func(s *stray) { s.events = true }); err != nil {
 					return err
 				}
@@ -111,7 +111,7 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 
 // dropKnown takes away what has a row in campaigns, also one that was made
 // since the known ones were read.
-func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
+func (t *Tx) dropKnown(found map[string]stray, known map[string]bool) error {
 	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
 	if len(found) == 0 {
 		return nil
@@ -128,10 +128,10 @@ func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired, note fu
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
 			var repaired outbox.Repaired
-			err := s.journal.write(ctx, func(t *tx) error {
+			err := s.journal.Write(ctx, func(t *Tx) error {
 				repaired = outbox.Repaired{}
 				for _, x := range page {
-					r, err := s.adopt(t, x.id, s.now())
+					r, err := s.adopt(t, x.id, s.Now())
 					if err != nil {
 						return fmt.Errorf("campaign %q: %w", x.id, err)
 					}
@@ -172,7 +172,7 @@ where campaign_id = $1`
 
 // adopt makes the row of a campaign from its events, its rows and its
 // watermark. One that has a row by now is left as it is.
-func (s *Store) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
+func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err
@@ -219,7 +219,7 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 		seq      int64
 	}
 	var marks []mark
-	err := s.projections.read(ctx, func(t *tx) error {
+	err := s.projections.Read(ctx, func(t *Tx) error {
 		var b sqldb.Batch
 		note := func(row sqldb.Row) error {
 			var m mark
@@ -237,7 +237,7 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	fits := false
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		for _, m := range marks {
 			var hash string
 			if _, err := t.One([]any{&hash}, selectChainHash, m.id, m.seq); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // snapshotAge is how old a snapshot may be: twenty open pages cost what one
@@ -22,21 +23,21 @@ const (
 	snapshotOldest = 10 * time.Second
 )
 
-// snapshot shares what is expensive to read between all who ask within
+// Snapshot shares what is expensive to read between all who ask within
 // snapshotAge, or longer when reading takes long. The zero value is ready for use.
-type snapshot[T any] struct {
+type Snapshot[T any] struct {
 	mu    sync.Mutex
 	value T
 	err   error
 	until time.Time // when the next one is due
 }
 
-// get returns the value taken last, or takes a new one when that is too old.
+// Get returns the value taken last, or takes a new one when that is too old.
 // Callers share it and must not change what it points to. Others wait for what
 // take reads, so it must not heed the context of the one who happened to ask.
 // An error is shared likewise: while the database is away they would wait for
 // it one after the other.
-func (c *snapshot[T]) get(ctx context.Context, take func() (T, error)) (T, error) {
+func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	began := time.Now()
@@ -53,8 +54,8 @@ func (c *snapshot[T]) get(ctx context.Context, take func() (T, error)) (T, error
 	return c.value, c.err
 }
 
-// forget makes the next caller take a new value.
-func (c *snapshot[T]) forget() {
+// Forget makes the next caller take a new value.
+func (c *Snapshot[T]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until = time.Time{}
@@ -63,7 +64,7 @@ func (c *snapshot[T]) forget() {
 // Summary is the state of the whole system, at most a second old. Callers
 // share it and must not change what it points to.
 func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
-	summary, err := s.summary.get(ctx, func() (outbox.Summary, error) {
+	summary, err := s.summary.Get(ctx, func() (outbox.Summary, error) {
 		return s.summarize(context.WithoutCancel(ctx))
 	})
 	if err != nil {
@@ -111,11 +112,11 @@ where ` + ageKey + ` = $1`
 )
 
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
-	now := s.now()
-	sum := outbox.Summary{Mode: s.options.Mode, AsOf: at(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
+	now := s.Now()
+	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
 	var behind []behindCursor
 	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		var oldest, retryable sql.NullInt64
 		_, err := t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
@@ -145,7 +146,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		sum.Instances, err = t.instances()
 		return err
 	})
-	s.clocks.correct(sum.Instances, now, s.now())
+	s.clocks.correct(sum.Instances, now, s.Now())
 	describeWorkers(&sum, now)
 	sum.OtherJournal = sum.Campaigns.Diverged > 0
 	if err == nil && !sum.OtherJournal && (sum.Events == 0 || !s.fits.Load()) {
@@ -157,11 +158,11 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 
 // oldest looks for the event of which only the time of its append is known, and
 // returns its age too.
-func (t *tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Oldest, float64, error) {
+func (t *Tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Oldest, float64, error) {
 	if !enqueued.Valid {
 		return nil, 0, nil
 	}
-	o := outbox.Oldest{EnqueuedAt: at(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
+	o := outbox.Oldest{EnqueuedAt: sqldb.At(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
 	_, err := t.One([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", enqueued.Int64)
 	return &o, o.AgeSeconds, err
 }
@@ -175,14 +176,14 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 		if i.StoppedAt == nil {
 			sum.Worker.Running = true
 		}
-		if state := i.State(at(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
+		if state := i.State(sqldb.At(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
 			served = append(served, i.Campaigns)
 		}
 		if sum.Worker.LastSeen == nil || i.LastSeen.After(*sum.Worker.LastSeen) {
 			seen := i.LastSeen
 			sum.Worker.LastSeen = &seen
 		}
-		if at(now).Sub(i.LastSeen) < outbox.Recent {
+		if sqldb.At(now).Sub(i.LastSeen) < outbox.Recent {
 			sum.Throughput.AppliedPerSecond += i.Rates.AppliedPerSecond
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
 		}

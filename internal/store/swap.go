@@ -79,7 +79,7 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 		return nil, err
 	}
 	w := &swapping{scratch: c, a: s.newApplyTx()}
-	run := func(t *tx) error {
+	run := func(t *Tx) error {
 		t.ForUpdate = t.Dialect().ForUpdate
 		w.a.t = t
 		return w.all(ctx, plan)
@@ -88,7 +88,7 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	if s.projections.Dialect.TempTables {
 		err = c.within(sqldb.BeginSwap, run)
 	} else {
-		err = s.projections.writeFrom(ctx, sqldb.BeginApply, run)
+		err = s.projections.WriteFrom(ctx, sqldb.BeginApply, run)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("swap rows in: %w", err)
@@ -319,7 +319,7 @@ func (w *swapping) settle(p *Swap) error {
 		b.Exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
 		b.Exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
 		if f := projection.Failure; f != nil {
-			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, clip(f.Message, errorLimit), f.Attempts, now)
+			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, sqldb.Clip(f.Message, errorLimit), f.Attempts, now)
 		}
 	}
 	if m := p.Watermark; m != nil {
@@ -339,7 +339,7 @@ func (w *swapping) settle(p *Swap) error {
 // MarkBuilt notes that the rows of a projection are those of a version of its
 // definition in every campaign.
 func (s *Store) MarkBuilt(ctx context.Context, projection, version string) error {
-	err := s.projections.write(ctx, func(t *tx) error {
+	err := s.projections.Write(ctx, func(t *Tx) error {
 		_, err := t.Exec(`
 update projection_versions
 set built_version = $2

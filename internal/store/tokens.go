@@ -39,17 +39,17 @@ func (s *Store) CreateToken(ctx context.Context, o outbox.Order, hash string, ro
 		return outbox.Token{}, err
 	}
 	asked := tokenAct{Role: role, Note: note, ExpiresAt: &expires}
-	a := &act{order: o, action: outbox.ActTokenCreate, before: asked, asked: asked}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Token, error) {
-		if err := s.requireReason(o, 0); err != nil {
+	a := &Act{Order: o, Action: outbox.ActTokenCreate, Before: asked, Asked: asked}
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Token, error) {
+		if err := s.RequireReason(o, 0); err != nil {
 			return outbox.Token{}, err
 		}
-		token.CreatedAt = at(now)
+		token.CreatedAt = sqldb.At(now)
 		if _, err := t.One([]any{&token.ID}, insertToken, hash, string(role), note, now, o.By.Name, expires.UnixMicro()); err != nil {
 			return outbox.Token{}, fmt.Errorf("create a token: %w", err)
 		}
-		a.target = outbox.TokenTarget(token.ID)
-		a.after = tokenAct{TokenID: token.ID, Role: role, Note: note, ExpiresAt: &expires, State: token.State(at(now))}
+		a.Target = outbox.TokenTarget(token.ID)
+		a.After = tokenAct{TokenID: token.ID, Role: role, Note: note, ExpiresAt: &expires, State: token.State(sqldb.At(now))}
 		return token, nil
 	})
 }
@@ -76,8 +76,8 @@ func (s *Store) checkToken(token outbox.Token) error {
 // outbox.ErrConflict, a missing one outbox.ErrNotFound.
 func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outbox.Token, error) {
 	asked := tokenAct{TokenID: id}
-	a := &act{order: o, action: outbox.ActTokenRevoke, target: outbox.TokenTarget(id), before: asked, asked: asked}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Token, error) {
+	a := &Act{Order: o, Action: outbox.ActTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
+	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Token, error) {
 		var found []outbox.Token
 		err := t.Each(collectTokens(&found), selectTokens+`where id = $1`+t.ForUpdate, id)
 		switch {
@@ -88,13 +88,13 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 		}
 		token := found[0]
 		if token.RevokedAt != nil {
-			return token, outbox.Conflict("token %d was revoked by %s %s ago", id, token.RevokedBy, outbox.Age(at(now).Sub(*token.RevokedAt)))
+			return token, outbox.Conflict("token %d was revoked by %s %s ago", id, token.RevokedBy, outbox.Age(sqldb.At(now).Sub(*token.RevokedAt)))
 		}
-		if err := s.requireReason(o, 0); err != nil {
+		if err := s.RequireReason(o, 0); err != nil {
 			return token, err
 		}
-		token.RevokedAt, token.RevokedBy = atOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
-		a.after = tokenAct{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(at(now))}
+		token.RevokedAt, token.RevokedBy = sqldb.AtOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
+		a.After = tokenAct{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(sqldb.At(now))}
 		_, err = t.Exec(`update tokens set revoked_at = $1, revoked_by = $2 where id = $3`, now, o.By.Name, id)
 		return token, err
 	})
@@ -103,7 +103,7 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 // Tokens lists the latest 1,000 tokens: the valid ones first, then the newest.
 func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
 	tokens := []outbox.Token{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(collectTokens(&tokens), selectTokens+`order by id desc limit $1`, tokensListed)
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
 // outbox.ErrNotFound.
 func (s *Store) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
 	var found []outbox.Token
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
 	})
 	switch {
@@ -138,7 +138,7 @@ const (
 // minute, and whether it succeeds is of no interest to the request: a database
 // that is busy or read-only keeps an older time.
 func (s *Store) NoteTokenUse(ctx context.Context, token outbox.Token) {
-	now := s.now()
+	now := s.Now()
 	if last := token.LastUsedAt; s.options.ReadOnly || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
 		return
 	}
@@ -148,7 +148,7 @@ func (s *Store) NoteTokenUse(ctx context.Context, token outbox.Token) {
 	s.tokenUses.Store(token.ID, now)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenUseTime)
 	defer cancel()
-	_ = s.journal.write(ctx, func(t *tx) error {
+	_ = s.journal.Write(ctx, func(t *Tx) error {
 		_, err := t.Exec(`update tokens set last_used_at = $1 where id = $2 and (last_used_at is null or last_used_at < $1)`, now, token.ID)
 		return err
 	})
@@ -172,8 +172,8 @@ func collectTokens(into *[]outbox.Token) func(sqldb.Row) error {
 		var created, expires int64
 		var revoked, used sql.NullInt64
 		err := row.Scan(&token.ID, &token.Role, &token.Note, &created, &token.CreatedBy, &expires, &revoked, &token.RevokedBy, &used)
-		token.CreatedAt, token.ExpiresAt = at(created), at(expires)
-		token.RevokedAt, token.LastUsedAt = atOrNil(revoked), atOrNil(used)
+		token.CreatedAt, token.ExpiresAt = sqldb.At(created), sqldb.At(expires)
+		token.RevokedAt, token.LastUsedAt = sqldb.AtOrNil(revoked), sqldb.AtOrNil(used)
 		*into = append(*into, token)
 		return err
 	}

@@ -13,21 +13,21 @@ const (
 	lockInstall = 0x6f757469 // installing projections
 )
 
-// database is one of the two databases.
-type database struct{ *sqldb.DB }
+// Database is one of the two databases.
+type Database struct{ *sqldb.DB }
 
-// tx is a transaction on one of the two databases.
-type tx struct{ *sqldb.Tx }
+// Tx is a transaction on one of the two databases.
+type Tx struct{ *sqldb.Tx }
 
-func (d *database) write(ctx context.Context, fn func(*tx) error) error {
-	return d.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (d *Database) Write(ctx context.Context, fn func(*Tx) error) error {
+	return d.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }
 
-// writeFrom is write for a transaction that begins in a way of its own.
-func (d *database) writeFrom(ctx context.Context, begin sqldb.Begin, fn func(*tx) error) error {
-	return d.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+// WriteFrom is write for a transaction that begins in a way of its own.
+func (d *Database) WriteFrom(ctx context.Context, begin sqldb.Begin, fn func(*Tx) error) error {
+	return d.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }
 
-func (d *database) read(ctx context.Context, fn func(*tx) error) error {
-	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (d *Database) Read(ctx context.Context, fn func(*Tx) error) error {
+	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }

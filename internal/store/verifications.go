@@ -17,7 +17,7 @@ func scanVerification(row sqldb.Row) (outbox.Verification, error) {
 	var v outbox.Verification
 	var when int64
 	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error)
-	v.At = at(when)
+	v.At = sqldb.At(when)
 	return v, err
 }
 
@@ -33,14 +33,14 @@ where excluded.at >= verifications.at`
 // noteVerifications writes verifications in the order of their keys, so that
 // transactions never wait for each other in a circle. One that is older than
 // what is there changes nothing.
-func (t *tx) noteVerifications(all []outbox.Verification) error {
+func (t *Tx) noteVerifications(all []outbox.Verification) error {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
 	})
 	var b sqldb.Batch
 	for _, v := range all {
-		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, stored(v.Error))
+		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error))
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("note verifications: %w", err)
@@ -51,11 +51,11 @@ func (t *tx) noteVerifications(all []outbox.Verification) error {
 // NoteVerifications writes down comparisons that were made in the background.
 // Those without a time are of now.
 func (s *Store) NoteVerifications(ctx context.Context, all []outbox.Verification) error {
-	return s.journal.write(ctx, func(t *tx) error {
+	return s.journal.Write(ctx, func(t *Tx) error {
 		all := slices.Clone(all)
 		for i := range all {
 			if all[i].At.IsZero() {
-				all[i].At = at(s.now())
+				all[i].At = sqldb.At(s.Now())
 			}
 		}
 		return t.noteVerifications(all)
@@ -90,7 +90,7 @@ limit $1`
 // campaign is outbox.ErrNotFound.
 func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
 	var all []outbox.Verification
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if _, err = t.existingCampaign(campaign); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Ve
 // compared, by campaign, at most limit: 0 means 50, and 200 are the most.
 func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
 	var all []outbox.Verification
-	err := s.journal.read(ctx, func(t *tx) (err error) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		all, err = t.verifications(verificationsDrifted, pageLimit(limit, 200))
 		return err
 	})
@@ -112,7 +112,7 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 }
 
 // noteFound fills in what the last verify of a campaign found wrong.
-func (t *tx) noteFound(c *outbox.Campaign) error {
+func (t *Tx) noteFound(c *outbox.Campaign) error {
 	if _, err := t.One([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}
@@ -128,7 +128,7 @@ select count(*) filter (where verdict = 'drift'), count(*) filter (where verdict
 from verifications
 where campaign_id = $1`
 
-func (t *tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
+func (t *Tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
 	all := []outbox.Verification{}
 	err := t.Each(func(row sqldb.Row) error {
 		v, err := scanVerification(row)
@@ -167,7 +167,7 @@ func (s *Store) StalestCampaigns(ctx context.Context, after string, limit int) (
 	}
 	var found []candidate
 	looked := 0
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var c candidate
 			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)

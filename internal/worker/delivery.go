@@ -10,7 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/store"
+	"outboxweb/internal/publishing"
 )
 
 // delivery is a pair that this process holds, at work in a goroutine of its
@@ -39,7 +39,7 @@ type delivery struct {
 	retryAt time.Time // not before; zero when nothing is wrong
 
 	mu       sync.Mutex              // guards what the manager reads
-	lease    store.PublisherLease    // only the delivery itself changes it
+	lease    publishing.Lease        // only the delivery itself changes it
 	lost     context.CancelCauseFunc // ends everything at once
 	until    time.Time               // the lease ends
 	expiry   *time.Timer
@@ -89,7 +89,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	case !errors.Is(err, errYielded):
 		d.log.Error("deliveries of a pair ended; they begin again", "error", err)
 	}
-	if err := d.Store.ReleasePublisher(context.WithoutCancel(ctx), d.lease); err != nil {
+	if err := d.Progress.ReleasePublisher(context.WithoutCancel(ctx), d.lease); err != nil {
 		d.log.Warn("a pair could not be given back; it is free when its lease ends", "error", err)
 	}
 }
@@ -144,7 +144,7 @@ func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
 		if cut, err := d.wait(ctx, first, d.wake); err != nil || cut || first == wait {
 			return err
 		}
-		if err := d.advance(ctx, store.PublisherAdvance{Position: d.scanned}); err != nil {
+		if err := d.advance(ctx, publishing.Advance{Position: d.scanned}); err != nil {
 			return err
 		}
 		wait -= first
@@ -207,7 +207,7 @@ func (d *delivery) sayNextPoll(at time.Time) {
 
 // look reads what an operator has changed.
 func (d *delivery) look(ctx context.Context) error {
-	states, err := d.Store.PublisherStates(ctx, d.ID, []outbox.PairName{d.pair.PairName})
+	states, err := d.Progress.PublisherStates(ctx, d.ID, []outbox.PairName{d.pair.PairName})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -216,7 +216,7 @@ func (d *delivery) look(ctx context.Context) error {
 	switch {
 	case states[0].Epoch != d.lease.Epoch:
 		return outbox.ErrLeaseLost
-	case states[0].Prospect == store.PublisherYield:
+	case states[0].Prospect == publishing.ProspectYield:
 		return errYielded
 	}
 	return nil
@@ -226,7 +226,7 @@ func (d *delivery) look(ctx context.Context) error {
 // when events were read after that, so that none is delivered that was appended
 // after a pause.
 func (d *delivery) lookIfActed(ctx context.Context) error {
-	acts, err := d.Store.PublisherActs(ctx, d.pair.PairName)
+	acts, err := d.Progress.PublisherActs(ctx, d.pair.PairName)
 	if err != nil || acts == d.acts {
 		return err
 	}
@@ -253,7 +253,7 @@ func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error
 	}
 	d.scanned = upto
 	if upto-d.lease.Position >= scanStretch {
-		err = d.advance(ctx, store.PublisherAdvance{Position: upto})
+		err = d.advance(ctx, publishing.Advance{Position: upto})
 	}
 	return false, more, err
 }
@@ -307,7 +307,7 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*publish.Event, u
 	d.Metrics.PublisherSeconds.WithLabelValues(d.pair.Topic, d.pair.Publisher).Observe(time.Since(began).Seconds())
 	d.Metrics.PublisherDelivered.WithLabelValues(d.pair.Topic, d.pair.Publisher).Add(float64(n))
 	if n > 0 {
-		a := store.PublisherAdvance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
+		a := publishing.Advance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
 		if n == len(batch) {
 			a.Position = upto
 		}
@@ -373,7 +373,7 @@ func (d *delivery) toYield() bool {
 
 // advance saves a position, again and again while the database is away: nothing
 // more is delivered before it is saved.
-func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error {
+func (d *delivery) advance(ctx context.Context, a publishing.Advance) error {
 	d.mu.Lock()
 	a.EventsPerSecond = d.rate.add(a.Delivered, time.Now())
 	lease := d.lease
@@ -381,7 +381,7 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 	a.Lease = d.Lease
 	for pause := savePause; ; pause = min(2*pause, faultPause) {
 		began := time.Now()
-		acts, err := d.Store.AdvancePublisher(ctx, &lease, a)
+		acts, err := d.Progress.AdvancePublisher(ctx, &lease, a)
 		switch {
 		case err == nil:
 			d.mu.Lock()
@@ -416,9 +416,9 @@ func (d *delivery) advance(ctx context.Context, a store.PublisherAdvance) error 
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := publish.Blame(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
-	f := store.DeliveryFailure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
+	f := publishing.Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
-	state, err := d.Store.FailPublisher(ctx, d.lease, f)
+	state, err := d.Progress.FailPublisher(ctx, d.lease, f)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return outbox.ErrLeaseLost
@@ -430,7 +430,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
 		"errors_in_a_row", state.ErrorCount, "status", state.Status, "retry_at", state.RetryAt)
 	d.acts, d.retryAt = state.Acts, state.RetryAt
-	if state.Prospect == store.PublisherYield {
+	if state.Prospect == publishing.ProspectYield {
 		return errYielded
 	}
 	return nil
@@ -461,10 +461,10 @@ func (d *delivery) giveBack() {
 }
 
 // beat is what is told when leases are renewed.
-func (d *delivery) beat() store.PublisherBeat {
+func (d *delivery) beat() publishing.Beat {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return store.PublisherBeat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
+	return publishing.Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
 }
 
 // nudge sends on a channel whose receiver may be busy.

@@ -10,13 +10,15 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
 // PublishingConfig says which pairs a process delivers for, and how. Store,
-// Metrics and ID are required; other zero values are the defaults.
+// Progress, Metrics and ID are required; other zero values are the defaults.
 type PublishingConfig struct {
 	Store        *store.Store
+	Progress     *publishing.Progress
 	Pairs        []publish.Pair
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
@@ -148,7 +150,7 @@ func (p *Publishing) start(ctx context.Context) (options publish.Options, ok boo
 		definitions = append(definitions, pair.Definition())
 	}
 	for ctx.Err() == nil {
-		err := p.Store.RegisterPublishers(ctx, definitions)
+		err := p.Progress.RegisterPublishers(ctx, definitions)
 		if err == nil {
 			options.Journal, err = p.Store.JournalID(ctx)
 		}
@@ -177,7 +179,7 @@ func (p *Publishing) tend(ctx context.Context, options publish.Options) error {
 	if err := p.renew(ctx); err != nil {
 		return err
 	}
-	states, err := p.Store.PublisherStates(ctx, p.ID, p.names)
+	states, err := p.Progress.PublisherStates(ctx, p.ID, p.names)
 	if err != nil {
 		return err
 	}
@@ -205,21 +207,21 @@ func (p *Publishing) forgetEnded() {
 }
 
 // settle does what is to be done about one pair.
-func (p *Publishing) settle(ctx context.Context, state store.PublisherState, options publish.Options) error {
+func (p *Publishing) settle(ctx context.Context, state publishing.State, options publish.Options) error {
 	d := p.delivery(state.PairName)
 	if d != nil && d.heed(state) {
 		return nil
 	}
 	switch state.Prospect {
-	case store.PublisherClaim:
+	case publishing.ProspectClaim:
 		if d == nil {
 			return p.claim(ctx, state, options)
 		}
-	case store.PublisherAsk:
-		return p.Store.AskForPublisher(ctx, p.ID, state.PairName)
-	case store.PublisherHold, store.PublisherYield:
+	case publishing.ProspectAsk:
+		return p.Progress.AskForPublisher(ctx, p.ID, state.PairName)
+	case publishing.ProspectHold, publishing.ProspectYield:
 		if d == nil { // its delivery ended without being able to give it back
-			err := p.Store.ReleasePublisher(ctx, store.PublisherLease{PairName: state.PairName, Owner: p.ID, Epoch: state.Epoch})
+			err := p.Progress.ReleasePublisher(ctx, publishing.Lease{PairName: state.PairName, Owner: p.ID, Epoch: state.Epoch})
 			if err == nil {
 				nudge(p.wake) // to take it again, unless somebody else does
 			}
@@ -236,9 +238,9 @@ func (p *Publishing) delivery(name outbox.PairName) *delivery {
 }
 
 // claim takes a pair and starts delivering.
-func (p *Publishing) claim(ctx context.Context, state store.PublisherState, options publish.Options) error {
+func (p *Publishing) claim(ctx context.Context, state publishing.State, options publish.Options) error {
 	began := time.Now()
-	lease, ok, err := p.Store.ClaimPublisher(ctx, p.ID, state.PairName, p.Lease)
+	lease, ok, err := p.Progress.ClaimPublisher(ctx, p.ID, state.PairName, p.Lease)
 	if err != nil || !ok {
 		return err
 	}
@@ -292,13 +294,13 @@ func (d *destination) Close() error {
 
 // heed tells a delivery how its pair stands, and reports whether it was right
 // to go on.
-func (d *delivery) heed(state store.PublisherState) bool {
+func (d *delivery) heed(state publishing.State) bool {
 	lease := d.beat().Lease
 	switch {
 	case lease.Epoch < state.Epoch: // it was taken over, or moved
 		d.lost(outbox.ErrLeaseLost)
 		return false
-	case state.Prospect == store.PublisherYield:
+	case state.Prospect == publishing.ProspectYield:
 		d.giveBack()
 	default:
 		d.mu.Lock()
@@ -318,7 +320,7 @@ func (p *Publishing) renew(ctx context.Context) error {
 	began := time.Now()
 	due := began.Sub(p.renewals) >= p.Lease/4 && len(p.held) > 0
 	deliveries := make(map[outbox.PairName]*delivery, len(p.held))
-	var beats []store.PublisherBeat
+	var beats []publishing.Beat
 	for name, d := range p.held {
 		deliveries[name] = d
 		beats = append(beats, d.beat())
@@ -327,7 +329,7 @@ func (p *Publishing) renew(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	lost, err := p.Store.RenewPublishers(ctx, beats, p.Lease)
+	lost, err := p.Progress.RenewPublishers(ctx, beats, p.Lease)
 	if err != nil {
 		return err
 	}

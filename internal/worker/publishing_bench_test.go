@@ -47,7 +47,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c := worker.PublishingConfig{Store: journal.Store, Pairs: pairs, Metrics: metrics.New(journal.Summary), ID: "bench"}
+		c := worker.PublishingConfig{Store: journal.Store, Progress: journal.Progress, Pairs: pairs, Metrics: metrics.New(journal.Summary), ID: "bench"}
 		p := worker.NewPublishing(c)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

@@ -175,7 +175,7 @@ func (h *history) start() {
 	}
 	h.started++
 	b := h.some()
-	p := worker.NewPublishing(worker.PublishingConfig{Store: b.Store, Pairs: h.pairs, Metrics: metrics.New(b.Summary), ID: fmt.Sprint("process-", h.started),
+	p := worker.NewPublishing(worker.PublishingConfig{Store: b.Store, Progress: b.Progress, Pairs: h.pairs, Metrics: metrics.New(b.Summary), ID: fmt.Sprint("process-", h.started),
 		PollInterval: 5 * time.Millisecond, Lease: leaseTime, Logger: slog.New(slog.DiscardHandler), Clock: worker.Clock{Now: h.now},
 		Open: func(pair publish.Pair, _ publish.Options) (publish.Publisher, error) {
 			s := h.streams[pair.PairName]

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"outboxweb/internal/publishing"
+
 	dto "github.com/prometheus/client_model/go"
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
@@ -69,7 +71,7 @@ func pairOf(topic, publisher string, match outbox.Match) publish.Pair {
 type receivers map[string]*receiver
 
 func (r receivers) config(b *bench, id string, pairs ...publish.Pair) worker.PublishingConfig {
-	return worker.PublishingConfig{Store: b.Store, Pairs: pairs, Metrics: metrics.New(b.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: leaseTime,
+	return worker.PublishingConfig{Store: b.Store, Progress: b.Progress, Pairs: pairs, Metrics: metrics.New(b.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: leaseTime,
 		Logger: slog.New(slog.DiscardHandler),
 		Open: func(p publish.Pair, _ publish.Options) (publish.Publisher, error) {
 			to := r[p.Publisher]
@@ -485,8 +487,8 @@ func TestPublishing_pairsSpread(t *testing.T) {
 	}
 }
 
-func advance(position int64, lease time.Duration) store.PublisherAdvance {
-	return store.PublisherAdvance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
+func advance(position int64, lease time.Duration) publishing.Advance {
+	return publishing.Advance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
 }
 
 func counted(tb testing.TB, c prometheus.Counter) float64 {

@@ -9,7 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/store"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/worker"
 )
 
@@ -43,7 +43,7 @@ func mustFail(tb testing.TB, b *bench, d outbox.PublisherDefinition, position in
 	if err != nil || !ok {
 		tb.Fatalf("claim: %v %v", ok, err)
 	}
-	f := store.DeliveryFailure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
+	f := publishing.Failure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
 	_, err = b.FailPublisher(tb.Context(), lease, f)
 	if err = errors.Join(err, b.ReleasePublisher(tb.Context(), lease)); err != nil {
 		tb.Fatal(err)

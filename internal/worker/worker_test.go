@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -166,6 +167,7 @@ func leasing(d time.Duration) option {
 // its databases.
 type bench struct {
 	*store.Store
+	*publishing.Progress
 	worker               *worker.Worker
 	set                  *projection.Set
 	sources              []string
@@ -201,7 +203,7 @@ func openPair(tb testing.TB, p dbtest.Pair, sources []string, options ...option)
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	return &bench{Store: s, worker: worker.New(c), set: set, sources: sources, pair: p,
+	return &bench{Store: s, Progress: publishing.NewProgress(s), worker: worker.New(c), set: set, sources: sources, pair: p,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 }
 

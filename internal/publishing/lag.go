@@ -1,4 +1,4 @@
-package store
+package publishing
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 const (
@@ -52,8 +53,8 @@ func (p *pairState) view(now int64) outbox.Publisher {
 
 // Publishers lists all pairs in the order of their names with their lags, at
 // most a second old. Callers share it and must not change it.
-func (s *Store) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
-	all, err := s.pairs.get(ctx, func() ([]outbox.Publisher, error) {
+func (s *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
+	all, err := s.pairs.Get(ctx, func() ([]outbox.Publisher, error) {
 		return s.readPublishers(context.WithoutCancel(ctx))
 	})
 	if err != nil {
@@ -62,11 +63,11 @@ func (s *Store) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
 	return all, nil
 }
 
-func (s *Store) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
+func (s *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all := []outbox.Publisher{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		pairs, err := t.pairStates()
-		now := s.now()
+		now := s.core.Now()
 		for i := range pairs {
 			all = append(all, pairs[i].view(now))
 		}
@@ -76,13 +77,13 @@ func (s *Store) readPublishers(ctx context.Context) ([]outbox.Publisher, error) 
 }
 
 // Publisher reads a pair with its lag. A missing one is outbox.ErrNotFound.
-func (s *Store) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+func (s *Progress) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
+	err = s.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
 		}
-		v, err = t.viewPublisher(p, s.now())
+		v, err = t.viewPublisher(p, s.core.Now())
 		return err
 	})
 	return v, err
@@ -106,7 +107,7 @@ func (t *tx) pairStates() ([]pairState, error) {
 
 // stateOf adds to pairs what the journal says of them.
 func (t *tx) stateOf(rows []*publisherRow) ([]pairState, error) {
-	head, err := t.headPosition()
+	head, err := t.HeadPosition()
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +311,7 @@ func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
 			if err != nil {
 				return err
 			}
-			e.RecordedAt, e.Tags = at(recorded), rawObject(tags)
+			e.RecordedAt, e.Tags = sqldb.At(recorded), store.RawObject(tags)
 			count++
 			after = e.Position
 			if ended = !look(&e); ended {

@@ -1,7 +1,6 @@
-package store
+package publishing
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -127,7 +126,7 @@ func (t *tx) savePublisher(p *publisherRow, now int64) error {
 	p.updated = now
 	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
-		p.errorPosition, p.retryAt, truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
+		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
 		p.pausedAt, p.pausedBy, p.pausedReason, p.acts, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
 	if err != nil {
 		return fmt.Errorf("update publisher %s: %w", p.PairName, err)
@@ -160,31 +159,18 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 	v := outbox.Publisher{
 		PairName: p.PairName, Destination: p.destination, Match: p.match, Status: p.status,
 		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
-		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: atOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
-		RetryAt: atOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: atOrNil(p.lastPublished),
-		CreatedAt: at(p.created), UpdatedAt: at(p.updated),
+		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
+		RetryAt: sqldb.AtOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: sqldb.AtOrNil(p.lastPublished),
+		CreatedAt: sqldb.At(p.created), UpdatedAt: sqldb.At(p.updated),
 	}
 	if p.pausedAt.Valid {
-		v.Paused = &outbox.Pause{By: p.pausedBy, At: at(p.pausedAt.Int64), Reason: p.pausedReason}
+		v.Paused = &outbox.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}
 	}
 	if p.owner != "" {
-		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: at(p.expires)}
+		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: sqldb.At(p.expires)}
 	}
 	if p.held(now) {
-		v.EventsPerSecond, v.NextPollAt = p.perSecond, atOrNil(p.nextPoll)
+		v.EventsPerSecond, v.NextPollAt = p.perSecond, sqldb.AtOrNil(p.nextPoll)
 	}
 	return v
-}
-
-// JournalID says which journal this is: receivers of its events know them by
-// it and the position. A restored journal is the same.
-func (s *Store) JournalID(ctx context.Context) (id string, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
-		_, err := t.One([]any{&id}, `select id from journal_identity`)
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("read the journal's id: %w", err)
-	}
-	return id, nil
 }

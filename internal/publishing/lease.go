@@ -1,4 +1,4 @@
-package store
+package publishing
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // PublisherLease is the right to deliver for a pair until the lease ends. A
 // call with a lease whose epoch is no longer the pair's is outbox.ErrLeaseLost
 // and changes nothing: the caller drops what it has.
-type PublisherLease struct {
+type Lease struct {
 	outbox.PairName
 	Owner    string
 	Epoch    int64 // the fencing number
@@ -25,7 +26,7 @@ type PublisherLease struct {
 }
 
 // PublisherState is how a pair stands for the process that asks.
-type PublisherState struct {
+type State struct {
 	outbox.PairName
 	Epoch      int64
 	Position   int64
@@ -33,20 +34,20 @@ type PublisherState struct {
 	ErrorCount int
 	RetryAt    time.Time // not before it; zero when nothing is wrong
 	Acts       int64     // operators' acts so far: another number means that one came between
-	Prospect   PublisherProspect
+	Prospect   Prospect
 	Head       int64 // the journal's last position that can be seen
 }
 
 // PublisherProspect is what a process may do about a pair now.
-type PublisherProspect int
+type Prospect int
 
 // The prospects of a pair.
 const (
-	PublisherLeave PublisherProspect = iota // others have it, or nobody may
-	PublisherClaim                          // nobody has it
-	PublisherAsk                            // another process has it, and more than its share
-	PublisherHold                           // the process has it
-	PublisherYield                          // it has it, and is to give it to another that asks, or to nobody
+	ProspectLeave Prospect = iota // others have it, or nobody may
+	ProspectClaim                 // nobody has it
+	ProspectAsk                   // another process has it, and more than its share
+	ProspectHold                  // the process has it
+	ProspectYield                 // it has it, and is to give it to another that asks, or to nobody
 )
 
 // askedFor is how long a request of another process for a pair stands.
@@ -61,15 +62,16 @@ on conflict (topic, publisher) do nothing`
 // RegisterPublishers makes the pairs that are new, and notes what is new about
 // the others; where they stand does not change. Pairs that are no longer
 // configured stay as they are.
-func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.PublisherDefinition) error {
+func (s *Progress) RegisterPublishers(ctx context.Context, pairs []outbox.PublisherDefinition) error {
 	if len(pairs) == 0 {
 		return nil
 	}
 	// Positions below the last one may be drawn and not be visible yet. Who
 	// begins behind the last one must not begin before them.
-	err := s.journal.writeFrom(ctx, sqldb.BeginSettled, func(t *tx) error {
-		now := s.now()
-		head, err := t.headPosition()
+	err := s.core.Journal().WriteFrom(ctx, sqldb.BeginSettled, func(core *store.Tx) error {
+		t := &tx{core}
+		now := s.core.Now()
+		head, err := t.HeadPosition()
 		if err != nil {
 			return err
 		}
@@ -83,7 +85,7 @@ func (s *Store) RegisterPublishers(ctx context.Context, pairs []outbox.Publisher
 	if err != nil {
 		return fmt.Errorf("register publishers: %w", err)
 	}
-	s.pairs.forget()
+	s.pairs.Forget()
 	return nil
 }
 
@@ -114,15 +116,15 @@ func (t *tx) registerPublisher(d outbox.PublisherDefinition, head, now int64) er
 
 // PublisherStates tells a process how the pairs that it is configured for
 // stand, in the order of their names, and what it may do about each.
-func (s *Store) PublisherStates(ctx context.Context, owner string, configured []outbox.PairName) ([]PublisherState, error) {
-	var states []PublisherState
-	err := s.journal.read(ctx, func(t *tx) error {
+func (s *Progress) PublisherStates(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
+	var states []State
+	err := s.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
 		if err != nil {
 			return err
 		}
-		states = prospects(all, owner, configured, s.now())
-		head, err := t.headPosition()
+		states = prospects(all, owner, configured, s.core.Now())
+		head, err := t.HeadPosition()
 		for i := range states {
 			states[i].Head = head
 		}
@@ -135,8 +137,8 @@ func (s *Store) PublisherStates(ctx context.Context, owner string, configured []
 }
 
 // PublisherActs counts what operators have done to a pair.
-func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName) (acts int64, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+func (s *Progress) PublisherActs(ctx context.Context, name outbox.PairName) (acts int64, err error) {
+	err = s.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
 	})
@@ -147,8 +149,8 @@ func (s *Store) PublisherActs(ctx context.Context, name outbox.PairName) (acts i
 }
 
 // prospects judges pairs for an owner. At most one of them is to be asked for.
-func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []PublisherState {
-	var states []PublisherState
+func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []State {
+	var states []State
 	holdings := map[string]int{}
 	for _, p := range all { // what is asked for counts as given already
 		switch {
@@ -164,27 +166,27 @@ func prospects(all []*publisherRow, owner string, configured []outbox.PairName, 
 			continue
 		}
 		is := p.prospect(owner, now)
-		if is == PublisherLeave && !asked && p.worthAsking(holdings, owner, now) {
-			is, asked = PublisherAsk, true
+		if is == ProspectLeave && !asked && p.worthAsking(holdings, owner, now) {
+			is, asked = ProspectAsk, true
 		}
-		states = append(states, PublisherState{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
-			ErrorCount: int(p.errors), RetryAt: at(p.retryAt.Int64), Acts: p.acts, Prospect: is})
+		states = append(states, State{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: is})
 	}
 	return states
 }
 
 // prospect says what a process may do about the pair, whatever others hold.
-func (p *publisherRow) prospect(owner string, now int64) PublisherProspect {
+func (p *publisherRow) prospect(owner string, now int64) Prospect {
 	wanted := p.wanted(now) && p.wantedBy != owner
 	switch {
 	case p.owner == owner && (wanted || p.idle()):
-		return PublisherYield
+		return ProspectYield
 	case p.owner == owner:
-		return PublisherHold
+		return ProspectHold
 	case p.idle() || p.held(now) || wanted && p.owner == "":
-		return PublisherLeave
+		return ProspectLeave
 	default:
-		return PublisherClaim
+		return ProspectClaim
 	}
 }
 
@@ -205,7 +207,7 @@ func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused |
 
 // AskForPublisher tells the process that has the pair that owner would take
 // it. It may come to nothing.
-func (s *Store) AskForPublisher(ctx context.Context, owner string, name outbox.PairName) error {
+func (s *Progress) AskForPublisher(ctx context.Context, owner string, name outbox.PairName) error {
 	return s.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.held(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
@@ -215,13 +217,13 @@ func (s *Store) AskForPublisher(ctx context.Context, owner string, name outbox.P
 }
 
 // withPublisher changes a pair in a transaction of its own.
-func (s *Store) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
-	err := s.journal.write(ctx, func(t *tx) error {
+func (s *Progress) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
+	err := s.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
 		}
-		now := s.now()
+		now := s.core.Now()
 		if err := change(p, now); err != nil {
 			return err
 		}
@@ -238,19 +240,19 @@ var errTaken = errors.New("the pair is taken")
 
 // ClaimPublisher takes a pair that nobody holds. False means that somebody
 // does by now, or that it is not to be held.
-func (s *Store) ClaimPublisher(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (PublisherLease, bool, error) {
-	var claimed PublisherLease
+func (s *Progress) ClaimPublisher(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
+	var claimed Lease
 	err := s.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
-		if p.prospect(owner, now) != PublisherClaim {
+		if p.prospect(owner, now) != ProspectClaim {
 			return errTaken
 		}
 		p.takeAway()
 		p.owner, p.expires, p.wantedBy, p.wantedAt = owner, now+lease.Microseconds(), "", 0
-		claimed = PublisherLease{PairName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
+		claimed = Lease{PairName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
 		return nil
 	})
 	if errors.Is(err, errTaken) {
-		return PublisherLease{}, false, nil
+		return Lease{}, false, nil
 	}
 	return claimed, err == nil, err
 }
@@ -264,8 +266,8 @@ func byName[T any](all []T, name func(T) outbox.PairName) []T {
 }
 
 // PublisherBeat is what the holder of a pair says about it from time to time.
-type PublisherBeat struct {
-	Lease           PublisherLease
+type Beat struct {
+	Lease           Lease
 	NextPoll        time.Time // zero while it delivers
 	EventsPerSecond float64
 }
@@ -279,19 +281,19 @@ where topic = $1
   and lease_epoch = $4`
 
 // RenewPublishers lengthens leases, and returns the pairs that are lost.
-func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, lease time.Duration) (lost []outbox.PairName, err error) {
-	err = s.journal.write(ctx, func(t *tx) error {
+func (s *Progress) RenewPublishers(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
+	err = s.write(ctx, func(t *tx) error {
 		lost = nil
-		until := s.now() + lease.Microseconds()
+		until := s.core.Now() + lease.Microseconds()
 		var b sqldb.Batch
-		for _, beat := range byName(beats, func(beat PublisherBeat) outbox.PairName { return beat.Lease.PairName }) {
+		for _, beat := range byName(beats, func(beat Beat) outbox.PairName { return beat.Lease.PairName }) {
 			l := beat.Lease
 			b.Exec(func(n int64) error {
 				if n == 0 {
 					lost = append(lost, l.PairName)
 				}
 				return nil
-			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
+			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: sqldb.Micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
 		}
 		return t.RunAll(&b)
 	})
@@ -302,7 +304,7 @@ func (s *Store) RenewPublishers(ctx context.Context, beats []PublisherBeat, leas
 }
 
 // PublisherAdvance is how far a holder has come since its last advance.
-type PublisherAdvance struct {
+type Advance struct {
 	Position        int64 // everything of the topic up to here is delivered
 	LastDelivered   int64 // position of the last event delivered; 0 when none was
 	Delivered       int64 // events
@@ -339,13 +341,13 @@ returning acts`
 // AdvancePublisher moves the position of a pair on, from where the lease knows
 // it, and lengthens the lease. It returns the number of operators' acts so
 // far. Nothing moves a position back.
-func (s *Store) AdvancePublisher(ctx context.Context, l *PublisherLease, a PublisherAdvance) (acts int64, err error) {
+func (s *Progress) AdvancePublisher(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
 	if a.Position <= l.Position {
 		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.PairName, l.Position, a.Position)
 	}
 	found := false
-	err = s.journal.write(ctx, func(t *tx) error {
-		now := s.now()
+	err = s.write(ctx, func(t *tx) error {
+		now := s.core.Now()
 		query, args := advancePublisher, []any{l.Topic, l.Publisher, l.Owner, l.Epoch, l.Position, a.Position, a.EventsPerSecond, now + a.Lease.Microseconds(), now}
 		if a.Delivered > 0 {
 			query, args = advanceDelivering, append(args, a.LastDelivered, a.Delivered)
@@ -364,7 +366,7 @@ func (s *Store) AdvancePublisher(ctx context.Context, l *PublisherLease, a Publi
 }
 
 // DeliveryFailure is an error of a delivery and what follows from it.
-type DeliveryFailure struct {
+type Failure struct {
 	Kind     outbox.DeliveryErrorKind
 	Message  string // in full
 	Position int64  // of the event that was not delivered
@@ -382,23 +384,23 @@ const maxDeliveryError = 16 << 10
 // FailPublisher notes that an event could not be delivered. After as many
 // errors in a row as the pair may have it has failed, and is tried again
 // seldom; the position does not move. It returns how the pair stands then.
-func (s *Store) FailPublisher(ctx context.Context, l PublisherLease, f DeliveryFailure) (PublisherState, error) {
-	var state PublisherState
+func (s *Progress) FailPublisher(ctx context.Context, l Lease, f Failure) (State, error) {
+	var state State
 	err := s.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
 		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
 			return outbox.ErrLeaseLost
 		}
 		p.fail(f, now)
-		state = PublisherState{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
-			ErrorCount: int(p.errors), RetryAt: at(p.retryAt.Int64), Acts: p.acts, Prospect: p.prospect(l.Owner, now)}
+		state = State{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: p.prospect(l.Owner, now)}
 		return nil
 	})
 	return state, err
 }
 
-func (p *publisherRow) fail(f DeliveryFailure, now int64) {
+func (p *publisherRow) fail(f Failure, now int64) {
 	p.errors++
-	p.errorKind, p.lastError, p.errorPosition = f.Kind, stored(clip(f.Message, maxDeliveryError)), f.Position
+	p.errorKind, p.lastError, p.errorPosition = f.Kind, sqldb.Storable(sqldb.Clip(f.Message, maxDeliveryError)), f.Position
 	p.lastErrorAt = sql.NullInt64{Int64: now, Valid: true}
 	wait := f.Pause.Delay(int(p.errors))
 	if p.errors >= p.maxErrors || f.Gone {
@@ -416,7 +418,7 @@ func (p *publisherRow) fail(f DeliveryFailure, now int64) {
 
 // ReleasePublisher gives a pair back, for others to take at once. One that is
 // lost is left alone.
-func (s *Store) ReleasePublisher(ctx context.Context, l PublisherLease) error {
+func (s *Progress) ReleasePublisher(ctx context.Context, l Lease) error {
 	return s.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {
 			p.takeAway()

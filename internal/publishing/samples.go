@@ -1,4 +1,4 @@
-package store
+package publishing
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // publisherSample is a sample of a pair but for its name and time. A negative
@@ -30,12 +31,12 @@ func (p *pairState) sample() publisherSample {
 }
 
 func (x publisherSample) view(minute int64) outbox.PublisherSample {
-	v := outbox.PublisherSample{At: at(minute), Delivered: x.delivered, LagEvents: x.lag, Errors: int(x.errors)}
+	v := outbox.PublisherSample{At: sqldb.At(minute), Delivered: x.delivered, LagEvents: x.lag, Errors: int(x.errors)}
 	if x.lag < 0 {
 		v.LagEvents, v.LagCapped = -1-x.lag, true
 	}
 	if x.oldest.Valid {
-		v.RecordedAt = at(x.oldest.Int64)
+		v.RecordedAt = sqldb.At(x.oldest.Int64)
 	}
 	return v
 }
@@ -67,34 +68,34 @@ order by minute`
 
 // samplePublishers writes how those pairs stand that are not as at their last
 // sample, once a minute.
-func (s *Store) samplePublishers(ctx context.Context, minute int64) error {
-	if s.pairsSampled.Swap(minute) == minute {
+func (s *Progress) samplePublishers(ctx context.Context, minute int64) error {
+	if s.sampled.Swap(minute) == minute {
 		return nil
 	}
 	changed, err := s.changedSamples(ctx, minute)
 	if err == nil && len(changed) > 0 {
-		err = s.journal.write(ctx, func(t *tx) error {
+		err = s.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			names := slices.Collect(maps.Keys(changed))
 			for _, name := range byName(names, func(n outbox.PairName) outbox.PairName { return n }) {
 				x := changed[name]
 				b.Exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
 			}
-			b.Exec(nil, `delete from publisher_samples where minute < $1`, minute-samplesKept.Microseconds())
-			b.Exec(nil, `delete from publisher_samples where minute > $1`, minute+samplesAhead.Microseconds())
+			b.Exec(nil, `delete from publisher_samples where minute < $1`, minute-store.SamplesKept.Microseconds())
+			b.Exec(nil, `delete from publisher_samples where minute > $1`, minute+store.SamplesAhead.Microseconds())
 			return t.Finish(&b)
 		})
 	}
 	if err != nil {
-		s.pairsSampled.Store(0) // to be tried again
+		s.sampled.Store(0) // to be tried again
 		return fmt.Errorf("sample publishers: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
+func (s *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
 	changed := map[outbox.PairName]publisherSample{}
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		pairs, err := t.pairStates()
 		if err != nil {
 			return err
@@ -117,11 +118,11 @@ func (s *Store) changedSamples(ctx context.Context, minute int64) (map[outbox.Pa
 
 // PublisherHistory is how a pair stood and went over a span that ends now, as
 // PublisherSeries has it. A missing pair is outbox.ErrNotFound.
-func (s *Store) PublisherHistory(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
-	end := at(s.now())
+func (s *Progress) PublisherHistory(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
+	end := sqldb.At(s.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.PublisherSample
-	err := s.journal.read(ctx, func(t *tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		if _, err := t.publisher(name); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package store
+package publishing
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // publisherOrder is what an act on a pair was asked to do, as the audit record
@@ -41,8 +43,8 @@ type publisherChange struct {
 
 // changePublisher changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
-func (s *Store) changePublisher(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
-	a := &act{order: o, action: action, target: outbox.PublisherTarget(asked.PairName), before: asked, asked: asked}
+func (s *Progress) changePublisher(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+	a := &store.Act{Order: o, Action: action, Target: outbox.PublisherTarget(asked.PairName), Before: asked, Asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Publisher, error) {
 		p, err := t.changedPublisher(a, asked.PairName, change, now)
 		if err != nil {
@@ -54,7 +56,7 @@ func (s *Store) changePublisher(ctx context.Context, o outbox.Order, action outb
 
 // changedPublisher is the part of an act on a pair that all have in common.
 // Whoever holds the pair sees by the number of acts that there was one.
-func (t *tx) changedPublisher(a *act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
+func (t *tx) changedPublisher(a *store.Act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)
 	if err != nil {
 		return nil, err
@@ -64,29 +66,29 @@ func (t *tx) changedPublisher(a *act, name outbox.PairName, change func(*tx, *pu
 		return nil, err
 	}
 	p.acts++
-	came.Is, a.after = p.facts(), &came
+	came.Is, a.After = p.facts(), &came
 	return p, t.savePublisher(p, now)
 }
 
 // PausePublisher stops a pair until it is resumed; its holder notices after the
 // batch in flight, and delivers nothing that is appended later. One that is
 // paused already is outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (s *Store) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+func (s *Progress) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.changePublisher(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherPaused {
 			return outbox.Conflict("publisher %s is paused already, by %s since %s ago%s", name, p.pausedBy,
-				outbox.Age(at(now).Sub(at(p.pausedAt.Int64))), t.lastPublisherAct(name, now))
+				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastPublisherAct(name, now))
 		}
 		p.status = outbox.PublisherPaused
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
-		return s.requireReason(o, 0)
+		return s.core.RequireReason(o, 0)
 	})
 }
 
 // ResumePublisher lets a pair that is paused or has failed go on at once, with
 // no errors counted. One with nothing to resume is outbox.ErrConflict, a missing
 // one outbox.ErrNotFound. Of two callers at once one wins.
-func (s *Store) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+func (s *Progress) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.changePublisher(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherActive && p.errors == 0 {
 			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastPublisherAct(name, now))
@@ -96,20 +98,20 @@ func (s *Store) ResumePublisher(ctx context.Context, o outbox.Order, name outbox
 			p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
 		}
 		p.clearErrors()
-		return s.requireReason(o, 0)
+		return s.core.RequireReason(o, 0)
 	})
 }
 
 // ResetPublisher forgets the errors of a pair, so that one that is not paused is tried
 // at once; a pause stays. One without errors is outbox.ErrConflict, a missing
 // one outbox.ErrNotFound.
-func (s *Store) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+func (s *Progress) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.changePublisher(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.errors == 0 && p.lastError == "" && p.status != outbox.PublisherFailed {
 			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastPublisherAct(name, now))
 		}
 		p.clearErrors()
-		return s.requireReason(o, 0)
+		return s.core.RequireReason(o, 0)
 	})
 }
 
@@ -118,7 +120,7 @@ func (s *Store) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.
 // is outbox.ErrConflict. A reason is required. Where the last error blames the
 // destination the order must be confirmed with outbox.SkipAnyway, since no other
 // event would get through either.
-func (s *Store) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
+func (s *Progress) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
 	asked := publisherOrder{PairName: name, Position: &position}
 	return s.changePublisher(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 		event, err := t.eventInTheWay(p, position, now)
@@ -173,37 +175,34 @@ func (p *publisherRow) moveTo(position int64) {
 // lastPublisherAct says who did what last to a pair, for a refusal; empty when
 // nobody did anything.
 func (t *tx) lastPublisherAct(name outbox.PairName, now int64) string {
-	return t.lastActOn(outbox.PublisherTarget(name), now)
+	return t.LastActOn(outbox.PublisherTarget(name), now)
 }
-
-// publisherActs begin the actions of acts on pairs.
-const publisherActs = "publisher_"
 
 // AdmitTest is asked before a test delivery is sent: it refuses what
 // RecordTestDelivery would. Where the order's idempotency key was used for a test
 // delivery of the pair before, it returns what came of that, and none is to
 // be sent.
-func (s *Store) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+func (s *Progress) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
 	a := testAct(o, name)
 	done, err = s.admitTest(ctx, a, name)
-	return done, s.refused(ctx, a, err)
+	return done, s.core.Refused(ctx, a, err)
 }
 
-func testAct(o outbox.Order, name outbox.PairName) *act {
+func testAct(o outbox.Order, name outbox.PairName) *store.Act {
 	asked := publisherOrder{PairName: name}
-	return &act{order: o, action: outbox.ActPublisherTest, target: outbox.PublisherTarget(name), before: asked, asked: asked}
+	return &store.Act{Order: o, Action: outbox.ActPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 }
 
-func (s *Store) admitTest(ctx context.Context, a *act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
-	if err := s.admit(a.order); err != nil {
+func (s *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+	if err := s.core.Admit(a.Order); err != nil {
 		return nil, err
 	}
-	if err := s.requireReason(a.order, 0); err != nil {
+	if err := s.core.RequireReason(a.Order, 0); err != nil {
 		return nil, err
 	}
-	err = s.journal.read(ctx, func(t *tx) error {
+	err = s.read(ctx, func(t *tx) error {
 		var before outbox.TestDelivery
-		repeated, err := t.repeatedAct(a, &before)
+		repeated, err := t.RepeatedAct(a, &before)
 		if err != nil {
 			return err
 		}
@@ -219,14 +218,14 @@ func (s *Store) admitTest(ctx context.Context, a *act, name outbox.PairName) (do
 
 // RecordTestDelivery writes the audit record of a test delivery that was sent.
 // The pair itself stays as it is. A missing one is outbox.ErrNotFound.
-func (s *Store) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
+func (s *Progress) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
 	a := testAct(o, d.PairName)
-	a.after = d
+	a.After = d
 	_, err := perform(ctx, s, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
 		if _, err := t.publisher(d.PairName); err != nil {
 			return d, err
 		}
-		return d, s.requireReason(o, 0)
+		return d, s.core.RequireReason(o, 0)
 	})
 	return err
 }

@@ -1,4 +1,4 @@
-package store
+package publishing
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // seekLooks is how many events are looked through to count those that a seek
@@ -23,13 +24,13 @@ const seekLooks = 100_000
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
-func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+func (s *Progress) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
 	asked := seekOrder(name, target)
-	a := &act{order: o, action: outbox.ActPublisherSeek, target: outbox.PublisherTarget(name), before: asked, asked: asked}
-	if err := s.admit(o); err != nil {
-		return outbox.Seek{}, s.refused(ctx, a, err)
+	a := &store.Act{Order: o, Action: outbox.ActPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+	if err := s.core.Admit(o); err != nil {
+		return outbox.Seek{}, s.core.Refused(ctx, a, err)
 	}
-	head, err := s.Position(ctx)
+	head, err := s.core.Position(ctx)
 	if err != nil {
 		return outbox.Seek{}, err
 	}
@@ -53,13 +54,13 @@ func (s *Store) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.P
 }
 
 // PreviewSeek says what SeekPublisher would do now, and changes nothing.
-func (s *Store) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
-	err = s.journal.read(ctx, func(t *tx) error {
+func (s *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
+	err = s.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
 		}
-		head, err := t.headPosition()
+		head, err := t.HeadPosition()
 		if err != nil {
 			return err
 		}
@@ -83,13 +84,13 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 }
 
 // requireSeek refuses a seek without what it asks for.
-func (s *Store) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
+func (s *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
 		return outbox.Conflict("publisher %s has changed since you looked: the seek would repeat %s and skip %s events now, not %s and %s%s", seek.PairName,
 			atLeast(seek.Repeats, seek.Capped), atLeast(seek.Skips, seek.Capped), atLeast(seen.Repeats, seen.Capped), atLeast(seen.Skips, seen.Capped), t.lastPublisherAct(seek.PairName, now))
 	}
 	if seek.Skips == 0 {
-		return s.requireReason(o, 0)
+		return s.core.RequireReason(o, 0)
 	}
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", atLeast(seek.Skips, seek.Capped), seek.PairName)

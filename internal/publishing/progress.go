@@ -1,0 +1,46 @@
+// Package publishing knows how far each publisher of a topic is with the journal,
+// who delivers for it, how it stood over time, and what operators did: its tables
+// are those whose names begin with publisher, in the journal database.
+package publishing
+
+import (
+	"context"
+	"sync/atomic"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// Progress is what the journal database knows of where events go: how far each
+// publisher of a topic is, who delivers for it, and what operators did.
+//
+// It is safe for concurrent use, by several processes too.
+type Progress struct {
+	core    *store.Store
+	pairs   store.Snapshot[[]outbox.Publisher]
+	sampled atomic.Int64 // the minute for which this process has sampled the pairs
+}
+
+// NewProgress is called once for a store, before it is used.
+func NewProgress(core *store.Store) *Progress {
+	p := &Progress{core: core}
+	core.OnChange(p.pairs.Forget)
+	core.OnSample(p.samplePublishers)
+	return p
+}
+
+// tx is a transaction on the journal.
+type tx struct{ *store.Tx }
+
+func (p *Progress) read(ctx context.Context, fn func(*tx) error) error {
+	return p.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+}
+
+func (p *Progress) write(ctx context.Context, fn func(*tx) error) error {
+	return p.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+}
+
+// perform is store.Perform with a transaction of this package.
+func perform[R any](ctx context.Context, p *Progress, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, p.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+}
