@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"outboxweb/internal/outbox"
 )
