@@ -221,7 +221,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		}
 		return signed.FullSerialize()
 	}()
-	one, err := jose.ParseSigned(rs.sign(t, good()), []jose.SignatureAlgorithm{jose.RS256})
+	one, err := jose.ParseSignedCompact(rs.sign(t, good()), []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {
 		t.Fatal(err)
 	}
