@@ -75,6 +75,26 @@ func TestApply_bindsValues(t *testing.T) {
 	}
 }
 
+// JSON may spell half a character; it becomes U+FFFD, and what stands behind it
+// is kept.
+func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
+	t.Parallel()
+	s := loadText(t, head+"-- on: a\ninsert into t values (:payload.text, :campaign_id);\n")
+	for spelled, want := range map[string]string{
+		`\ud800\u0041b`: "\ufffdAb", `\ud800\ud83d\ude00`: "\ufffd😀", `\ude00\u0041`: "\ufffdA", `\ud83d\ude00`: "😀",
+	} {
+		e := testEvent()
+		e.Payload = json.RawMessage(`{"text":"` + spelled + `"}`)
+		var r recorder
+		if err := s.Apply(t.Context(), &r, e, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.args[0][0]; got != want {
+			t.Errorf("%s is bound as %+q, not %+q", spelled, got, want)
+		}
+	}
+}
+
 func TestApply_absentJSONIsAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
