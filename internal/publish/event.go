@@ -3,12 +3,13 @@ package publish
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/cloudevents/sdk-go/v2/event"
 
 	"outboxweb/internal/outbox"
 )
@@ -62,35 +63,41 @@ func (e *Event) CloudEvent() ([]byte, error) {
 	return e.json, e.err
 }
 
+// cloudEvent is an event in the JSON format of CloudEvents 1.0, its attributes in
+// the order of the SDK of CloudEvents for Go.
+type cloudEvent struct {
+	SpecVersion     string        `json:"specversion"`
+	ID              string        `json:"id"`
+	Source          string        `json:"source"`
+	Type            string        `json:"type"`
+	Subject         string        `json:"subject,omitempty"`
+	DataContentType string        `json:"datacontenttype"`
+	Time            time.Time     `json:"time,omitzero"`
+	Data            *outbox.Event `json:"data"`
+	CampaignID      string        `json:"campaignid,omitempty"`
+	Seq             int64         `json:"seq,omitempty,string"` // a text: 64 bits are more than the integers of CloudEvents have
+}
+
 func (e *Event) encode() ([]byte, error) {
-	var data bytes.Buffer
-	data.Grow(1024 + len(e.Tags) + len(e.Metadata) + len(e.Payload))
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false) // would change the payload's bytes
-	if err := enc.Encode(&e.Event); err != nil {
-		return nil, fmt.Errorf("the event cannot be written as JSON: %w", err)
-	}
-	c := event.New()
-	c.SetID(e.ID())
-	c.SetSource(e.source)
-	c.SetType(e.EventType)
-	attributes := c.Context.(*event.EventContextV1)
-	attributes.Type = e.EventType // the SDK cuts spaces of all kinds off
-	c.SetTime(e.OccurredAt)
-	c.SetDataContentType(event.ApplicationJSON)
-	if e.CampaignID != "" {
-		attributes.Subject = &e.CampaignID
-		c.SetExtension("campaignid", e.CampaignID)
-		c.SetExtension("seq", strconv.FormatInt(e.Seq, 10))
-	}
-	c.DataEncoded = bytes.TrimSuffix(data.Bytes(), []byte{'\n'})
-	if err := c.Validate(); err != nil {
+	source, err := url.Parse(e.source)
+	if err != nil {
 		return nil, fmt.Errorf("the event cannot be written as a CloudEvent: %w", err)
+	}
+	if blank(e.EventType) || e.CampaignID != "" && blank(e.CampaignID) {
+		return nil, errors.New("the event cannot be written as a CloudEvent: receivers refuse a type or a subject that is blank")
 	}
 	var out bytes.Buffer
-	out.Grow(data.Len() + 512)
-	if err := event.WriteJson(&c, &out); err != nil {
-		return nil, fmt.Errorf("the event cannot be written as a CloudEvent: %w", err)
+	out.Grow(1536 + len(e.Tags) + len(e.Metadata) + len(e.Payload))
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // would change the payload's bytes
+	err = enc.Encode(cloudEvent{
+		SpecVersion: "1.0", ID: e.ID(), Source: source.String(), Type: e.EventType, Subject: e.CampaignID,
+		DataContentType: "application/json", Time: e.OccurredAt.UTC(), Data: &e.Event, CampaignID: e.CampaignID, Seq: e.Seq,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the event cannot be written as JSON: %w", err)
 	}
-	return out.Bytes(), nil
+	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), nil
 }
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }

@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -74,6 +75,48 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, data); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The order of the attributes is the SDK's too: a file knows its own lines by it.
+func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
+	t.Parallel()
+	atNoTime := journalEvent(4)
+	atNoTime.OccurredAt = time.Time{}
+	for _, e := range []*publish.Event{
+		publish.NewEvent(journalEvent(912), publish.Source("j1")), publish.NewEvent(atNoTime, "HTTPS://ops.example/Zürich?a=<b>&c"),
+		publish.TestEvent(publish.Source("j1"), "test-7"),
+	} {
+		encoded, err := e.CloudEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read event.Event
+		if err := json.Unmarshal(encoded, &read); err != nil {
+			t.Fatal(err)
+		}
+		var written bytes.Buffer
+		if err := event.WriteJson(&read, &written); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(written.String(), string(encoded)); diff != "" {
+			t.Errorf("from the SDK's to ours:\n%s", diff)
+		}
+	}
+}
+
+// The SDK refuses what is blank, and so would many who receive it.
+func TestCloudEvent_refusesBlankNames(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*outbox.Event){
+		func(e *outbox.Event) { e.EventType = "\u00a0" },
+		func(e *outbox.Event) { e.CampaignID = " " },
+	} {
+		e := journalEvent(3)
+		change(&e)
+		if encoded, err := publish.NewEvent(e, publish.Source("j1")).CloudEvent(); err == nil {
+			t.Errorf("written as %s", encoded)
+		}
 	}
 }
 
