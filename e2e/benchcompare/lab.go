@@ -126,7 +126,7 @@ func (l *lab) build(ctx context.Context) error {
 	l.progress("building %s and %s, which takes minutes the first time", l.sides[base].rev, l.sides[current].rev)
 	defer func() { l.built = time.Now() }()
 	return l.both(func(s *side) error {
-		build := command(ctx, nil, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-X main.version=compared", "-o", s.binary, "./cmd/outboxweb")
+		build := command(ctx, nil, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=compared", "-o", s.binary, "./cmd/outboxweb")
 		build.Dir = s.tree
 		if _, _, err := output(build); err != nil {
 			return fmt.Errorf("%s does not build: %w", s.rev, err)
