@@ -156,6 +156,9 @@ func (a *app) printDryRun(d outbox.DryRun) {
 	if f := d.Failed; f != nil {
 		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", f.Seq, f.EventType, f.Message)
 	}
+	if text := d.TablesText(); text != "" {
+		fmt.Fprintln(a.out, text)
+	}
 }
 
 // printComparison prints how the rows of a projection differ, and the samples.

@@ -36,7 +36,7 @@ func tryOnStore(c *Config) {
 	s := c.Store
 	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.DryRun, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
-		return outbox.DryRun{CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1, Projections: []outbox.ProjectionResult{}}, err
+		return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1, Projections: []outbox.ProjectionResult{}}, err
 	}
 }
 

@@ -232,7 +232,7 @@ func TestRunPages_offerNothingOnAReadOnlyServer(t *testing.T) {
 
 // tried is a dry run whose second event fails.
 func tried(campaign string, seq, next int64) outbox.DryRun {
-	return outbox.DryRun{CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1,
+	return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1,
 		Failed:      &outbox.DryRunFailure{Seq: seq + 1, EventType: "b", Projection: "campaigns", Message: fmt.Sprintf("no <room> in %d", next)},
 		Projections: drifted(campaign).Projections}
 }

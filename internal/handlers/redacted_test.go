@@ -71,7 +71,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		c.Settings = []outbox.Setting{{Name: "journal-db", Value: secretText("setting")}}
 		c.DryRun = func(context.Context, string, int64, int64) (outbox.DryRun, error) {
-			return outbox.DryRun{CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
+			return outbox.DryRun{OtherTables: []string{}, CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
 		}
 		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil

@@ -460,6 +460,25 @@ type DryRun struct {
 	Failed *DryRunFailure `json:"failed"`
 	// Projections are how the rows would change up to there, in load order.
 	Projections []ProjectionResult `json:"projections"`
+	// OtherTables are the tables that the database has in another form than the
+	// projections' files give them: what was tried here may fail there.
+	OtherTables []string `json:"other_tables"`
+}
+
+// TablesText says what is wrong with OtherTables; empty when there are none.
+func (d DryRun) TablesText() string {
+	if len(d.OtherTables) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The database has %s in another form than the projection's file gives now, so that events may fail there that went through here. Drop %s, restart and rebuild",
+		strings.Join(d.OtherTables, ", "), them(len(d.OtherTables)))
+}
+
+func them(n int) string {
+	if n == 1 {
+		return "that table"
+	}
+	return "these tables"
 }
 
 // DryRunFailure is the event at which a dry run ended.

@@ -108,7 +108,12 @@ func seqOf(f *outbox.DryRunFailure) int64 {
 // tell compares what was folded with the live rows.
 func (t *trial) tell(ctx context.Context) (outbox.DryRun, error) {
 	f := t.folder
-	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.fold.Seq, Applied: t.fold.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}}
+	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.fold.Seq, Applied: t.fold.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}, OtherTables: []string{}}
+	others, err := f.scratch.MadeOtherwise(ctx, f.tables(t.fold.names))
+	if err != nil {
+		return d, err
+	}
+	d.OtherTables = append(d.OtherTables, others...)
 	live, err := f.store.Live(ctx)
 	if err != nil {
 		return d, err

@@ -3,13 +3,15 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"github.com/google/go-cmp/cmp"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
@@ -397,6 +399,30 @@ func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
 	}
 	if _, err = worker.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	b := open(t, define(t, trail, accounts), maxAttempts(1))
+	b.mustAppend(t, opened("a", 10), spent("a", 100))
+	b.drain(t)
+	for _, c := range []struct {
+		accounts string
+		applied  int64
+		want     []string
+	}{
+		{accounts, 0, []string{}},
+		{strings.ReplaceAll(accounts, " check (balance >= 0)", ""), 1, []string{"accounts"}},
+	} {
+		set, err := projection.Load(dialectOf(b.pair), define(t, trail, c.accounts)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := worker.DryRun(t.Context(), b.Store, set, "a", 2, 0)
+		if err != nil || d.Applied != c.applied || !slices.Equal(d.OtherTables, c.want) || (d.TablesText() != "") != (len(c.want) > 0) {
+			t.Errorf("tried %+v (%v), want other tables %v", d, err, c.want)
+		}
 	}
 }
 

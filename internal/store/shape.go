@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/sqldb"
+)
+
+const (
+	sqliteShape = `select sql from sqlite_master where tbl_name = $1 and sql is not null order by type, name`
+
+	// Indexes and triggers are left out: their texts name the schema.
+	postgresShape = `
+select attname || ' ' || format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end as part
+from pg_attribute
+where attrelid = to_regclass($1)
+  and attnum > 0
+  and not attisdropped
+union all
+select pg_get_constraintdef(oid)
+from pg_constraint
+where conrelid = to_regclass($1)
+  and contype in ('p', 'u', 'c', 'x')
+order by part`
+)
+
+// MadeOtherwise lists those tables of the Scratch that the projections database
+// has in another form: they were made by another version of the projection's
+// file, which may refuse what the scratch ones take.
+func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string, error) {
+	var others []string
+	err := c.store.projections.Read(ctx, func(t *Tx) error {
+		for _, table := range tables {
+			query, own, live := sqliteShape, table, table
+			if t.Dialect().TempTables {
+				query, own, live = postgresShape, qualified(sqldb.Temporary, table), qualified(t.Schema(), table)
+			}
+			wanted, err := columnsBy(c.Each, query, own)
+			if err != nil {
+				return err
+			}
+			there, err := columnsBy(t.Each, query, live)
+			if err != nil {
+				return err
+			}
+			if !slices.EqualFunc(wanted, there, sameText) {
+				others = append(others, table)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare the tables with those of the projections' files: %w", err)
+	}
+	return others, nil
+}
+
+// sameText reports whether two texts are the same but for white space.
+func sameText(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
