@@ -39,9 +39,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	o := order(c.Reason)
-	o.Confirm = c.Confirm
-	return a.confirming(o, func(o outbox.Order) error {
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 		switch {
 		case c.Canary:
 			return c.operation(ctx, a, st, o)

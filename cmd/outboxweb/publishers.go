@@ -238,10 +238,8 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	o := order(c.Reason)
-	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
-		return a.confirming(o, func(o outbox.Order) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			p, err := publishing.NewProgress(st).SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
 			switch {
 			case err != nil:
@@ -291,8 +289,6 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := order(c.Reason)
-	o.Confirm = c.Confirm
 	return a.withStore(ctx, func(st *store.Store) error {
 		if c.DryRun {
 			seek, err := publishing.NewProgress(st).PreviewSeek(ctx, c.Publisher.PairName, target)
@@ -301,7 +297,7 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 			}
 			return c.print(a, seek, "would go on")
 		}
-		return a.confirming(o, func(o outbox.Order) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			seek, err := publishing.NewProgress(st).SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err

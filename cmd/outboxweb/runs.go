@@ -208,19 +208,6 @@ type runDetail struct {
 	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
 }
 
-// leftOutText says where a projection stands of which a run over one campaign
-// left events out: "	at seq 2, paused"; empty for any other.
-func (d runDetail) leftOutText(projection string) string {
-	for _, r := range d.Results {
-		for _, p := range r.Projections {
-			if p.Projection == projection && p.LeftOut != "" && r.CampaignID == d.CampaignID {
-				return fmt.Sprintf("\tat seq %d, %s", p.Seq, p.LeftOut)
-			}
-		}
-	}
-	return ""
-}
-
 func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
 	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
@@ -262,7 +249,11 @@ func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJ
 		if i == 0 {
 			fmt.Fprintf(a.out, "\ndigests at seq %d\n", d.Seq)
 		}
-		fmt.Fprintf(t, "%s\t%s%s\n", name, d.Digests[name], d.leftOutText(name))
+		left := ""
+		if p := d.LeftOut(d.Results, name); p != nil {
+			left = fmt.Sprintf("\tat seq %d, %s", p.Seq, p.LeftOut)
+		}
+		fmt.Fprintf(t, "%s\t%s%s\n", name, d.Digests[name], left)
 	}
 	if err := errors.Join(t.Flush(), a.printResults(d)); err != nil {
 		return err
@@ -333,13 +324,6 @@ func (a *app) printResults(d runDetail) error {
 		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
-}
-
-func wasOrWere(n int64) string {
-	if n == 1 {
-		return "1 was"
-	}
-	return thousands(n) + " were"
 }
 
 // leftShown is how many lines tell what was not compared.
@@ -516,7 +500,7 @@ func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run)
 		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", thousands(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
 		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, and nothing differs; %s not compared in full: %s folded\n", thousands(run.Counts.Matched),
-			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), wasOrWere(run.Counts.NotCompared), outbox.Count(run.Events.Done, "event", "events"))
+			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:

@@ -31,9 +31,7 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	o := order(c.Reason)
-	o.Confirm = c.Confirm
-	return a.confirming(o, func(o outbox.Order) error {
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 		row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
 		if err != nil {
 			return err

@@ -230,6 +230,19 @@ func (k RunKind) OutcomeName(outcome string) string {
 	return outcome
 }
 
+// LeftOut finds among results where a projection stands of which a run over one
+// campaign left events out; nil for any other.
+func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
+	for _, one := range results {
+		for i, p := range one.Projections {
+			if p.Projection == projection && p.LeftOut != "" && one.CampaignID == r.CampaignID {
+				return &one.Projections[i]
+			}
+		}
+	}
+	return nil
+}
+
 // RunResult is what became of one campaign of a run.
 type RunResult struct {
 	CampaignID  string             `json:"campaign_id"`

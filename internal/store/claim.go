@@ -106,11 +106,14 @@ func serving(s outbox.Scope, before ...any) (condition string, args []any) {
 	return "\n  and (" + strings.Join(matches, " or ") + ")", args
 }
 
-// suspectCrashes is how many processes must have died with a campaign for it to
-// be a suspect.
-const suspectCrashes = "2"
+// suspectFrom is how many processes must have died with a campaign for it to be a
+// suspect, and suspectCrashes the same for statements.
+const (
+	suspectFrom    = 2
+	suspectCrashes = "2"
+)
 
-func (c *campaignRow) suspected() bool { return c.crashes >= 2 }
+func (c *campaignRow) suspected() bool { return c.crashes >= suspectFrom }
 
 const selectDueSuspect = `
 select ` + campaignColumns + `

@@ -141,7 +141,7 @@ func (s *Store) seize(t *Tx, c *campaignRow, w Worker, now int64) error {
 	if c.leaseExpiry <= now {
 		return s.takeOver(t, c, w, now)
 	}
-	if c.crashes >= 2 { // the attempt was counted before it began
+	if c.suspected() { // the attempt was counted before it began
 		if _, err := t.Exec(countAttempt, c.id, c.head.Int64, -1); err != nil {
 			return fmt.Errorf("take back an attempt at campaign %q: %w", c.id, err)
 		}

@@ -31,19 +31,6 @@ type RunView struct {
 	Acts      []outbox.Act // the latest on it
 }
 
-// leftOutText says where a projection stands of which a run over one campaign
-// left events out; empty for any other.
-func leftOutText(v RunView, projection string) string {
-	for _, r := range append(v.First[:len(v.First):len(v.First)], v.Results.Items...) {
-		for _, p := range r.Projections {
-			if p.Projection == projection && p.LeftOut != "" && r.CampaignID == v.Run.CampaignID {
-				return fmt.Sprintf("at event %d, %s", p.Seq, p.LeftOut)
-			}
-		}
-	}
-	return ""
-}
-
 // NewRunView is a run before it is started.
 type NewRunView struct {
 	Order  outbox.RunOrder
