@@ -48,13 +48,13 @@ const (
 type Act struct {
 	ID         int64           `json:"id"`
 	At         time.Time       `json:"at"`
-	Actor      string          `json:"actor"`
+	Actor      string          `json:"actor" redact:"-"`
 	Auth       Auth            `json:"auth"` // how it was known who that is; empty in records of older versions
 	Role       Role            `json:"role"`
 	Via        string          `json:"via"`
 	From       string          `json:"from"`
 	Action     Action          `json:"action"`
-	CampaignID string          `json:"campaign_id"`
+	CampaignID string          `json:"campaign_id" redact:"-"`
 	Seq        int64           `json:"seq"`     // 0 when the act is not about one row
 	Target     Target          `json:"target"`  // what it was about besides; empty when that is all
 	Outcome    ActOutcome      `json:"outcome"` // done or refused
@@ -186,9 +186,9 @@ func (f ActFilter) Filtered() bool {
 // RequeueFilter selects dead rows to requeue, in order of next attempt, then
 // seq. Zero fields select all.
 type RequeueFilter struct {
-	CampaignID  string `json:"campaign_id"`
-	EventType   string `json:"event_type"`
-	Fingerprint string `json:"fingerprint"`
+	CampaignID  string `json:"campaign_id" redact:"-"`
+	EventType   string `json:"event_type" redact:"-"`
+	Fingerprint string `json:"fingerprint" redact:"-"`
 	Limit       int    `json:"limit"` // 0 means 100; at most 10,000
 }
 

@@ -21,10 +21,10 @@ type Pause struct {
 
 // Campaign is one ordering scope and how far its projections are.
 type Campaign struct {
-	CampaignID       string
-	HighWaterSeq     int64 // the last event's seq
-	AppliedSeq       int64 // the highest contiguous seq applied
-	HeadSeq          int64 // the lowest seq that has a row; 0 when none has
+	CampaignID       string `redact:"-"`
+	HighWaterSeq     int64  // the last event's seq
+	AppliedSeq       int64  // the highest contiguous seq applied
+	HeadSeq          int64  // the lowest seq that has a row; 0 when none has
 	HeadStatus       Status
 	HeadNextAttempt  time.Time // when the head may be tried; zero without a head
 	DueAt            time.Time // when workers look at it next; zero when they do not, or when that is not known
@@ -144,7 +144,7 @@ func Age(d time.Duration) string {
 type Blocked struct {
 	Campaign
 	Error       string // empty when the head did not fail
-	Fingerprint string
+	Fingerprint string `redact:"-"`
 }
 
 // CampaignFilter selects campaigns for a page. Zero fields select all.
@@ -180,7 +180,7 @@ func ParseCampaignSort(name string) (CampaignSort, error) {
 
 // Gap is a campaign with events that have neither been applied nor have a row.
 type Gap struct {
-	CampaignID   string `json:"campaign_id"`
+	CampaignID   string `json:"campaign_id" redact:"-"`
 	AppliedSeq   int64  `json:"applied_seq"`
 	HighWaterSeq int64  `json:"high_water_seq"`
 	Missing      int64  `json:"missing"`

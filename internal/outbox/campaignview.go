@@ -5,7 +5,7 @@ import "time"
 // CampaignView is a campaign as the API and the commands show it: its facts, and
 // what follows from them.
 type CampaignView struct {
-	CampaignID     string     `json:"campaign_id"`
+	CampaignID     string     `json:"campaign_id" redact:"-"`
 	HighWaterSeq   int64      `json:"high_water_seq"`
 	AppliedSeq     int64      `json:"applied_seq"`
 	ProjectionsSeq int64      `json:"projections_seq,omitempty"` // of a campaign that diverged, where it is read by itself

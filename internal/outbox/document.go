@@ -61,7 +61,7 @@ type EventDetail struct {
 // EventLine is an event in one line: what it is, and whether it has a row.
 type EventLine struct {
 	Seq                  int64
-	EventType            string
+	EventType            string `redact:"-"`
 	EntityType, EntityID string
 	OccurredAt           time.Time
 	RowStatus            Status // empty when the event has no row
@@ -78,7 +78,7 @@ const (
 
 // Cursor is how far one projection is in one campaign.
 type Cursor struct {
-	Projection string `json:"projection"`
+	Projection string `json:"projection" redact:"-"`
 	AppliedSeq int64  `json:"applied_seq"`
 	LagEvents  int64  `json:"lag_events"` // events of the campaign after AppliedSeq
 	// LagSeconds is the age of the first of those, from its append; 0 when there is none.
@@ -128,7 +128,7 @@ func ParseCursorState(name string) (string, error) {
 
 // CampaignCursor is the cursor of a projection in one of many campaigns.
 type CampaignCursor struct {
-	CampaignID string `json:"campaign_id"`
+	CampaignID string `json:"campaign_id" redact:"-"`
 	Cursor
 }
 
@@ -143,8 +143,8 @@ type CursorFilter struct {
 
 // ProjectionHold is what pausing a projection came to, or resuming it.
 type ProjectionHold struct {
-	Projection string `json:"projection"`
-	CampaignID string `json:"campaign_id"` // empty for all campaigns
+	Projection string `json:"projection" redact:"-"`
+	CampaignID string `json:"campaign_id" redact:"-"` // empty for all campaigns
 	// State is that of the campaign's cursor; for all campaigns it is paused
 	// or live.
 	State      string `json:"state"`
@@ -163,9 +163,9 @@ type ProjectionHold struct {
 // CursorFailure is the failure that a projection of a campaign stands at.
 type CursorFailure struct {
 	Seq         int64     `json:"seq"`
-	EventType   string    `json:"event_type"`
+	EventType   string    `json:"event_type" redact:"-"`
 	Message     string    `json:"message"`
-	Fingerprint string    `json:"fingerprint"`
+	Fingerprint string    `json:"fingerprint" redact:"-"`
 	Attempts    int64     `json:"attempts"`
 	At          time.Time `json:"at"`
 }

@@ -27,11 +27,11 @@ const (
 // API answers with. To append one, only CampaignID, EventType and Payload are
 // needed; Seq, when given, is checked and never obeyed.
 type Event struct {
-	CampaignID    string          `json:"campaign_id"`
+	CampaignID    string          `json:"campaign_id" redact:"-"`
 	Seq           int64           `json:"seq"`
 	Position      int64           `json:"position"`
 	EventID       string          `json:"event_id"`
-	EventType     string          `json:"event_type"`
+	EventType     string          `json:"event_type" redact:"-"`
 	OccurredAt    time.Time       `json:"occurred_at"`
 	RecordedAt    time.Time       `json:"recorded_at"`
 	ActorType     string          `json:"actor_type"`
@@ -45,8 +45,8 @@ type Event struct {
 	Tags          json.RawMessage `json:"tags"`     // a JSON object, name to string
 	Metadata      json.RawMessage `json:"metadata"` // a JSON object
 	Payload       json.RawMessage `json:"payload"`  // a JSON object
-	EventHash     string          `json:"event_hash"`
-	ChainHash     string          `json:"chain_hash"`
+	EventHash     string          `json:"event_hash" redact:"-"`
+	ChainHash     string          `json:"chain_hash" redact:"-"`
 
 	// Skipped is the skip that stands for the event, of which nothing is
 	// hashed; nil when none does. An event with one is never applied.

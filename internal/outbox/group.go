@@ -8,7 +8,7 @@ import (
 
 // ErrorGroup is the failed and dead rows whose last error has one fingerprint.
 type ErrorGroup struct {
-	Fingerprint string `json:"fingerprint"`
+	Fingerprint string `json:"fingerprint" redact:"-"`
 	Example     string `json:"example"` // the error of one of them
 	Dead        int64  `json:"dead"`
 	Failed      int64  `json:"failed"`
@@ -30,7 +30,7 @@ type ErrorGroup struct {
 // failed together. Projection and version are empty where they are not known.
 type Tried struct {
 	Build             string    `json:"build"`
-	Projection        string    `json:"projection"`
+	Projection        string    `json:"projection" redact:"-"`
 	ProjectionVersion string    `json:"projection_version"` // the hash of its definition
 	Attempts          int64     `json:"attempts"`
 	Permanent         int64     `json:"permanent"` // of Attempts, those that can never succeed with that version
@@ -40,12 +40,12 @@ type Tried struct {
 // Running is what a retry would be made with.
 type Running struct {
 	Build    string
-	Versions map[string]string // of the projections that are loaded, by name
+	Versions map[string]string `redact:"-"` // of the projections that are loaded, by name
 }
 
 // Tally counts something by its name.
 type Tally struct {
-	Name  string `json:"name"`
+	Name  string `json:"name" redact:"-"`
 	Count int64  `json:"count"`
 }
 

@@ -13,7 +13,7 @@ import (
 // that is known only by the leases it left behind has an ID, a Holding and
 // nothing else.
 type InstanceState struct {
-	ID        string        `json:"id"`
+	ID        string        `json:"id" redact:"-"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
 	Version   string        `json:"version"`
@@ -64,7 +64,7 @@ const MaxHeld = 20
 
 // Held is one leased campaign.
 type Held struct {
-	CampaignID string    `json:"campaign_id"`
+	CampaignID string    `json:"campaign_id" redact:"-"`
 	Epoch      int64     `json:"epoch"`
 	HeadSeq    int64     `json:"head_seq"` // 0 when it has no row, as in inline mode
 	Rows       int64     `json:"rows"`     // in processing

@@ -151,7 +151,7 @@ const (
 // OperationGroup is the rows of an operation that died of the same error.
 type OperationGroup struct {
 	Number      int64           `json:"number"`
-	Fingerprint string          `json:"fingerprint"`
+	Fingerprint string          `json:"fingerprint" redact:"-"`
 	Example     string          `json:"example"` // the error of one of its rows
 	Status      GroupStatus     `json:"status"`
 	Wave        int64           `json:"wave"`      // −1 before anything of it was requeued; 0 is the canary
@@ -162,15 +162,15 @@ type OperationGroup struct {
 
 // OperationRow is one row of an operation.
 type OperationRow struct {
-	CampaignID        string     `json:"campaign_id"`
+	CampaignID        string     `json:"campaign_id" redact:"-"`
 	Seq               int64      `json:"seq"`
-	EventType         string     `json:"event_type"`
+	EventType         string     `json:"event_type" redact:"-"`
 	Group             int64      `json:"group"`
-	Fingerprint       string     `json:"fingerprint"` // of the error it died of before the operation
+	Fingerprint       string     `json:"fingerprint" redact:"-"` // of the error it died of before the operation
 	Status            RowResult  `json:"status"`
-	Wave              int64      `json:"wave"`               // −1 when it was not requeued
-	Detail            string     `json:"detail"`             // what happened to it, as a sentence; may be empty
-	FailedFingerprint string     `json:"failed_fingerprint"` // of the error it failed with again
+	Wave              int64      `json:"wave"`                          // −1 when it was not requeued
+	Detail            string     `json:"detail"`                        // what happened to it, as a sentence; may be empty
+	FailedFingerprint string     `json:"failed_fingerprint" redact:"-"` // of the error it failed with again
 	RequeuedAt        *time.Time `json:"requeued_at"`
 	FinishedAt        *time.Time `json:"finished_at"`
 	Ordinal           int64      `json:"-"` // its place in the operation
@@ -178,7 +178,7 @@ type OperationRow struct {
 
 // WatchedRow is a row that was requeued, and why it is not through yet.
 type WatchedRow struct {
-	CampaignID string `json:"campaign_id"`
+	CampaignID string `json:"campaign_id" redact:"-"`
 	Seq        int64  `json:"seq"`
 	WatchSeq   int64  `json:"watch_seq"` // the row counts as done once events up to here are applied
 	AppliedSeq int64  `json:"applied_seq"`
@@ -278,7 +278,7 @@ type PreviewCampaigns struct {
 
 // PreviewGroup is the rows of a preview that died of the same error.
 type PreviewGroup struct {
-	Fingerprint string `json:"fingerprint"`
+	Fingerprint string `json:"fingerprint" redact:"-"`
 	Example     string `json:"example"`
 	Rows        int64  `json:"rows"`
 }

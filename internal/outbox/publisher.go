@@ -12,8 +12,8 @@ import (
 
 // PairName names a pair: one publisher of one topic.
 type PairName struct {
-	Topic     string `json:"topic"`
-	Publisher string `json:"publisher"`
+	Topic     string `json:"topic" redact:"-"`
+	Publisher string `json:"publisher" redact:"-"`
 }
 
 // String is TOPIC/PUBLISHER, as commands and sentences spell a pair.
@@ -81,9 +81,9 @@ const (
 // EventRef says which event of the journal is meant.
 type EventRef struct {
 	Position   int64  `json:"position"`
-	CampaignID string `json:"campaign_id"`
+	CampaignID string `json:"campaign_id" redact:"-"`
 	Seq        int64  `json:"seq"`
-	EventType  string `json:"event_type"`
+	EventType  string `json:"event_type" redact:"-"`
 }
 
 // Ref is which event it is.
@@ -221,7 +221,7 @@ type Seek struct {
 // TestDelivery is what came of sending a made-up event to a destination.
 type TestDelivery struct {
 	PairName
-	ID      string  `json:"id"` // of the event that was sent
+	ID      string  `json:"id" redact:"-"` // of the event that was sent
 	OK      bool    `json:"ok"`
 	Seconds float64 `json:"seconds"`
 	Error   string  `json:"error"` // in full; empty when it was delivered

@@ -60,14 +60,14 @@ func (c Counts) Of(s Status) int64 {
 
 // Row is one outbox entry: an event still owed to the projections.
 type Row struct {
-	CampaignID    string    `json:"campaign_id"`
+	CampaignID    string    `json:"campaign_id" redact:"-"`
 	Seq           int64     `json:"seq"`
-	EventType     string    `json:"event_type"`
+	EventType     string    `json:"event_type" redact:"-"`
 	Status        Status    `json:"status"`
 	AttemptCount  int       `json:"attempt_count"`
 	NextAttemptAt time.Time `json:"next_attempt_at"`
 	LastError     string    `json:"last_error"`
-	Fingerprint   string    `json:"fingerprint"`
+	Fingerprint   string    `json:"fingerprint" redact:"-"`
 	EnqueuedAt    time.Time `json:"enqueued_at"` // when the event was appended; lag counts from here
 	UpdatedAt     time.Time `json:"updated_at"`
 	IsHead        bool      `json:"is_head"`
@@ -81,12 +81,12 @@ type Attempt struct {
 	Build       string    `json:"build"`   // the version of the program that tried
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"` // in full, with a stack where there is one
-	Fingerprint string    `json:"fingerprint"`
+	Fingerprint string    `json:"fingerprint" redact:"-"`
 	Died        bool      `json:"died"` // the event died of it; false in records of older versions
 
-	Projection        string `json:"projection"`         // the one that it failed in; empty when that is not known
-	ProjectionVersion string `json:"projection_version"` // the hash of its definition
-	Permanent         bool   `json:"permanent"`          // it can never succeed with that version of the projection
+	Projection        string `json:"projection" redact:"-"` // the one that it failed in; empty when that is not known
+	ProjectionVersion string `json:"projection_version"`    // the hash of its definition
+	Permanent         bool   `json:"permanent"`             // it can never succeed with that version of the projection
 }
 
 // RowDetail is a row with everything its page shows.
@@ -138,8 +138,8 @@ type Wording interface{ Text(stored string) string }
 // Page is one page of a keyset-paged list.
 type Page[T any] struct {
 	Items      []T     `json:"items"`
-	NextCursor *string `json:"next_cursor"` // nil on the last page
-	PrevCursor *string `json:"prev_cursor"` // nil on the first page
+	NextCursor *string `json:"next_cursor" redact:"-"` // nil on the last page
+	PrevCursor *string `json:"prev_cursor" redact:"-"` // nil on the first page
 	// Total is how many items match, on all pages together; nil when that is
 	// not known. With TotalCapped there are at least so many. It may be a
 	// second older than the items.

@@ -121,11 +121,11 @@ type Run struct {
 	ID          int64             `json:"id"`
 	Kind        RunKind           `json:"kind"`
 	Status      RunStatus         `json:"status"`
-	CampaignID  string            `json:"campaign_id"`  // of a run over one campaign; empty otherwise
-	CampaignIDs []string          `json:"campaign_ids"` // those named one by one; empty for all
+	CampaignID  string            `json:"campaign_id" redact:"-"`  // of a run over one campaign; empty otherwise
+	CampaignIDs []string          `json:"campaign_ids" redact:"-"` // those named one by one; empty for all
 	All         bool              `json:"all_campaigns"`
-	Projections []string          `json:"projections"` // in load order
-	Versions    map[string]string `json:"versions"`    // of the projections, by name, when the run was started
+	Projections []string          `json:"projections" redact:"-"` // in load order
+	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, when the run was started
 	UntilSeq    int64             `json:"until_seq"`
 	Rate        int64             `json:"rate"` // events per second at the most; 0 is no limit
 	Reason      string            `json:"reason"`
@@ -144,8 +144,8 @@ type Run struct {
 	SecondsLeft     *float64 `json:"seconds_left"` // nil while that cannot be told
 	// Digests are those of the fold of a run over one campaign, by
 	// projection, and the full one; Before those of the live rows before.
-	Digests map[string]string `json:"digests"`
-	Before  map[string]string `json:"digests_before"`
+	Digests map[string]string `json:"digests" redact:"-"`
+	Before  map[string]string `json:"digests_before" redact:"-"`
 	// Seq is what Digests cover; 0 without them.
 	Seq         int64   `json:"seq"`
 	Verdict     Verdict `json:"verdict"` // empty until the end
@@ -158,7 +158,7 @@ type Run struct {
 // RunPreview is what a run would be about, were it started now.
 type RunPreview struct {
 	Kind        RunKind
-	Projections []string // in load order
+	Projections []string `redact:"-"` // in load order
 	Campaigns   int64
 	Diverged    int64 // of Campaigns, those that have
 	Events      int64
@@ -245,7 +245,7 @@ func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
 
 // RunResult is what became of one campaign of a run.
 type RunResult struct {
-	CampaignID  string             `json:"campaign_id"`
+	CampaignID  string             `json:"campaign_id" redact:"-"`
 	Outcome     string             `json:"outcome"`
 	Seq         int64              `json:"seq"`    // folded up to here
 	Events      int64              `json:"events"` // of the scope's total, so many were this campaign's
@@ -260,11 +260,11 @@ type RunResult struct {
 
 // ProjectionResult is what became of one projection in one campaign of a run.
 type ProjectionResult struct {
-	Projection string  `json:"projection"`
+	Projection string  `json:"projection" redact:"-"`
 	Verdict    Verdict `json:"verdict"`
-	Digest     string  `json:"digest"`        // of the fold
-	Before     string  `json:"digest_before"` // of the live rows
-	Generation int64   `json:"generation"`    // after a rebuild or a catching up; 0 otherwise
+	Digest     string  `json:"digest"`                   // of the fold
+	Before     string  `json:"digest_before" redact:"-"` // of the live rows
+	Generation int64   `json:"generation"`               // after a rebuild or a catching up; 0 otherwise
 	// Seq is where the projection stands now; a projection that failed again
 	// may stand before the campaign's.
 	Seq int64 `json:"seq"`
@@ -365,14 +365,14 @@ type RowChange struct {
 
 // Field is a column's name and value as canonical JSON.
 type Field struct {
-	Name  string          `json:"name"`
+	Name  string          `json:"name" redact:"-"`
 	Value json.RawMessage `json:"value"`
 }
 
 // FieldChange is a column in which two versions of a row differ. A side that
 // has no such row, or no such column, is nil.
 type FieldChange struct {
-	Name string          `json:"name"`
+	Name string          `json:"name" redact:"-"`
 	Live json.RawMessage `json:"live"`
 	Fold json.RawMessage `json:"fold"`
 }
@@ -389,8 +389,8 @@ type ResultFilter struct {
 type RunLine struct {
 	ID         int64     `json:"id"`
 	At         time.Time `json:"at"`
-	CampaignID string    `json:"campaign_id"` // empty when it is about the run
-	Text       string    `json:"text"`        // errors in full, with their stack where there is one
+	CampaignID string    `json:"campaign_id" redact:"-"` // empty when it is about the run
+	Text       string    `json:"text"`                   // errors in full, with their stack where there is one
 }
 
 // Verifications are what the result says about live rows as they are; a run with
@@ -439,8 +439,8 @@ func (r RunResult) failed(run Run, projection string, seq int64, why string) Ver
 // Verification is when a projection of a campaign was last compared with its
 // journal, by a run or in the background.
 type Verification struct {
-	CampaignID string    `json:"campaign_id"`
-	Projection string    `json:"projection"`
+	CampaignID string    `json:"campaign_id" redact:"-"`
+	Projection string    `json:"projection" redact:"-"`
 	At         time.Time `json:"at"`
 	Seq        int64     `json:"seq"` // compared up to here; of a failed one, the event at fault
 	Verdict    Verdict   `json:"verdict"`
@@ -465,7 +465,7 @@ func (v Verification) Failure() string {
 
 // DryRun is what applying events would do, found out in scratch tables.
 type DryRun struct {
-	CampaignID string `json:"campaign_id"`
+	CampaignID string `json:"campaign_id" redact:"-"`
 	FromSeq    int64  `json:"from_seq"` // the first event tried
 	UntilSeq   int64  `json:"until_seq"`
 	Applied    int64  `json:"applied"` // events that went through
@@ -497,8 +497,8 @@ func them(n int) string {
 // DryRunFailure is the event at which a dry run ended.
 type DryRunFailure struct {
 	Seq        int64  `json:"seq"`
-	EventType  string `json:"event_type"`
-	Projection string `json:"projection"` // empty when the event itself is not sound
+	EventType  string `json:"event_type" redact:"-"`
+	Projection string `json:"projection" redact:"-"` // empty when the event itself is not sound
 	Message    string `json:"message"`
 }
 
@@ -523,11 +523,11 @@ func ParseFailureStatus(name string) (FailureStatus, error) {
 // one open record for each campaign, projection and seq; it outlives rebuilds.
 type ProjectionFailure struct {
 	ID          int64         `json:"id"`
-	CampaignID  string        `json:"campaign_id"`
-	Projection  string        `json:"projection"`
+	CampaignID  string        `json:"campaign_id" redact:"-"`
+	Projection  string        `json:"projection" redact:"-"`
 	Seq         int64         `json:"seq"`
-	EventType   string        `json:"event_type"`
-	Fingerprint string        `json:"fingerprint"`
+	EventType   string        `json:"event_type" redact:"-"`
+	Fingerprint string        `json:"fingerprint" redact:"-"`
 	Message     string        `json:"message"`
 	Attempts    int64         `json:"attempts"`
 	FirstAt     time.Time     `json:"first_at"`

@@ -4,17 +4,17 @@ import "time"
 
 // DatabaseInfo describes one of the two databases as it is.
 type DatabaseInfo struct {
-	Name       string      `json:"name"`   // journal or projections
-	Engine     string      `json:"engine"` // sqlite or postgres, with its version
-	Place      string      `json:"place"`  // a path, or a URL without secrets
-	Bytes      int64       `json:"bytes"`  // on disk, with the log that was not folded in yet
+	Name       string      `json:"name" redact:"-"` // journal or projections
+	Engine     string      `json:"engine"`          // sqlite or postgres, with its version
+	Place      string      `json:"place"`           // a path, or a URL without secrets
+	Bytes      int64       `json:"bytes"`           // on disk, with the log that was not folded in yet
 	Settings   []Setting   `json:"settings"`
 	Migrations []Migration `json:"migrations"` // in order of their versions
 }
 
 // Setting is a value that was chosen, by its name.
 type Setting struct {
-	Name  string `json:"name"`
+	Name  string `json:"name" redact:"-"`
 	Value string `json:"value"`
 	// Given is true when somebody set it, and false for a default.
 	Given bool `json:"given"`
@@ -23,7 +23,7 @@ type Setting struct {
 // Migration is one step of a database's schema.
 type Migration struct {
 	Version   int64      `json:"version"`
-	Name      string     `json:"name"`
+	Name      string     `json:"name" redact:"-"`
 	AppliedAt *time.Time `json:"applied_at"` // nil when it has not been applied
 }
 

@@ -6,9 +6,9 @@ import "time"
 // the watermark advances over the event and no projection ever sees it.
 type Skip struct {
 	ID           int64      `json:"id"`
-	CampaignID   string     `json:"campaign_id"`
+	CampaignID   string     `json:"campaign_id" redact:"-"`
 	Seq          int64      `json:"seq"`
-	EventType    string     `json:"event_type"`
+	EventType    string     `json:"event_type" redact:"-"`
 	Error        string     `json:"error"` // the last one of its row
 	SkippedAt    time.Time  `json:"skipped_at"`
 	SkippedBy    string     `json:"skipped_by"`

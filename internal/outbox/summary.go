@@ -70,7 +70,7 @@ type FullDisk struct {
 // Oldest is an event that waits to be applied and was appended before all others
 // of its kind.
 type Oldest struct {
-	CampaignID string    `json:"campaign_id"`
+	CampaignID string    `json:"campaign_id" redact:"-"`
 	Seq        int64     `json:"seq"`
 	EnqueuedAt time.Time `json:"enqueued_at"`
 	AgeSeconds float64   `json:"age_seconds"`
@@ -126,7 +126,7 @@ func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.
 // HeldProjection is a projection that an operator has paused, that is set aside
 // after a failure, or that is behind since it was resumed.
 type HeldProjection struct {
-	Projection string `json:"projection"`
+	Projection string `json:"projection" redact:"-"`
 	// Paused says who stopped it for all campaigns; nil when nobody did.
 	Paused          *Pause `json:"paused"`
 	PausedCampaigns int64  `json:"paused_campaigns"` // for which it is paused one by one; not counted while it is paused for all
@@ -170,7 +170,7 @@ type BehindCounts struct {
 
 // ProjectionInfo describes a loaded projection.
 type ProjectionInfo struct {
-	Name            string   `json:"name"`
+	Name            string   `json:"name" redact:"-"`
 	Version         string   `json:"version"` // hash of its definition
 	Tables          []string `json:"tables"`
 	EventTypes      []string `json:"event_types"`

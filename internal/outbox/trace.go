@@ -4,7 +4,7 @@ import "time"
 
 // EventHistory is what an event went through, as far as that is kept.
 type EventHistory struct {
-	CampaignID string      `json:"campaign_id"`
+	CampaignID string      `json:"campaign_id" redact:"-"`
 	Seq        int64       `json:"seq"`
 	Steps      []EventStep `json:"steps"`   // the oldest first
 	Partial    bool        `json:"partial"` // there are older failures or acts than these

@@ -8,6 +8,9 @@
 // key; see values.go. What is hidden is replaced by Mark, and nothing else is
 // touched: a document keeps its bytes, numbers their digits, members their order.
 //
+// Shown does so in whole values, on their way out. What identifies something says
+// so with the struct tag `redact:"-"` on its field, and is never hidden.
+//
 // Redaction is a net for what should not be in a journal, and no proof that
 // nothing is left: a secret under an innocent name and of no known form passes.
 package redact

@@ -30,10 +30,10 @@ type Append struct {
 
 // Appended tells where one event stands in the journal.
 type Appended struct {
-	CampaignID string `json:"campaign_id"`
+	CampaignID string `json:"campaign_id" redact:"-"`
 	Seq        int64  `json:"seq"`
 	Position   int64  `json:"position"`
-	EventID    string `json:"event_id"`
+	EventID    string `json:"event_id" redact:"-"`
 	Existed    bool   `json:"existed"` // the same event was there already
 }
 

@@ -1,0 +1,82 @@
+package redact
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"outboxweb/internal/outbox"
+)
+
+// ruleOf is what hides secrets in the types that have a rule of their own: events,
+// which say what is hidden of them, and columns, which stand under a name. nil
+// for every other type.
+func ruleOf(t reflect.Type) hider {
+	switch t {
+	case reflect.TypeFor[outbox.Event]():
+		return func(r *Redactor, value reflect.Value) {
+			hideInEvent(r, value.Addr().Interface().(*outbox.Event))
+		}
+	case reflect.TypeFor[outbox.Field]():
+		return func(r *Redactor, value reflect.Value) {
+			f := value.Addr().Interface().(*outbox.Field)
+			f.Value = hideColumn(r, f.Name, f.Value)
+		}
+	case reflect.TypeFor[outbox.FieldChange]():
+		return func(r *Redactor, value reflect.Value) {
+			f := value.Addr().Interface().(*outbox.FieldChange)
+			f.Live, f.Fold = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Fold)
+		}
+	}
+	return nil
+}
+
+var hiddenValue = json.RawMessage(`"` + Mark + `"`)
+
+// hideColumn hides the value of a row's column, which stands under its name. A
+// side that has none stays without.
+func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage {
+	if value == nil {
+		return nil
+	}
+	if r.HidesPayloads() || r.HidesName(name) {
+		return hiddenValue
+	}
+	hidden, _ := r.JSON(value)
+	return hidden
+}
+
+// hideInEvent hides secrets in an event's documents and in the texts of its
+// envelope, and says in Redacted where. Where documents are hidden altogether,
+// they are nil. An event is hidden once: a second time, Redacted would not name
+// what is not there any more.
+func hideInEvent(r *Redactor, e *outbox.Event) {
+	e.Redacted = []string{}
+	for _, text := range []struct {
+		name  string
+		value *string
+	}{
+		{"event_id", &e.EventID}, {"actor_type", &e.ActorType}, {"actor_id", &e.ActorID}, {"entity_type", &e.EntityType}, {"entity_id", &e.EntityID},
+		{"session_id", &e.SessionID}, {"request_id", &e.RequestID}, {"correlation_id", &e.CorrelationID}, {"causation_id", &e.CausationID},
+	} {
+		if hidden := r.Text(*text.value); hidden != *text.value {
+			*text.value = hidden
+			e.Redacted = append(e.Redacted, text.name)
+		}
+	}
+	for _, d := range []struct {
+		part  outbox.Part
+		value *json.RawMessage
+	}{{outbox.PartPayload, &e.Payload}, {outbox.PartMetadata, &e.Metadata}, {outbox.PartTags, &e.Tags}} {
+		if r.HidesPayloads() {
+			*d.value = nil
+			e.Redacted = append(e.Redacted, string(d.part))
+			continue
+		}
+		hidden, paths := r.JSON(*d.value)
+		*d.value = hidden
+		for _, path := range paths {
+			e.Redacted = append(e.Redacted, string(d.part)+"."+path)
+		}
+	}
+	e.Skipped = Shown(r, e.Skipped)
+}

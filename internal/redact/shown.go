@@ -1,0 +1,188 @@
+package redact
+
+import (
+	"encoding/json"
+	"reflect"
+	"sync"
+)
+
+// asIs is what the tag says of a field whose value is shown as it is.
+const asIs = "-"
+
+// Shown is a value as readers may see it: every text within it counts as one
+// that might hold a secret, and every json.RawMessage as a document. What
+// others may share with the value is copied before it is changed.
+//
+// A field is tagged `redact:"-"` that identifies something, and is needed whole
+// in links and filters, that has what the reader sent, or whose secrets were
+// hidden before: nothing in it is hidden. That is the only way to show a field as
+// it is; one without the tag needs nothing done. Texts with a type of their own, such as outbox.Status, are
+// words of ours, and no texts. Fields that are not exported are not looked at.
+func Shown[T any](r *Redactor, value T) T {
+	if hide := hiderOf(reflect.TypeFor[T]()); hide != nil {
+		hide(r, reflect.ValueOf(&value).Elem())
+	}
+	return value
+}
+
+// hider hides secrets in a value that can be set.
+type hider func(r *Redactor, value reflect.Value)
+
+var hiders sync.Map // reflect.Type → hider
+
+var (
+	stringType = reflect.TypeFor[string]()
+	rawType    = reflect.TypeFor[json.RawMessage]()
+)
+
+// hiderOf makes what hides secrets in values of a type; nil when they hold none.
+// No type of ours holds itself, but for fields with the tag.
+func hiderOf(t reflect.Type) hider {
+	if known, ok := hiders.Load(t); ok {
+		return known.(hider)
+	}
+	h := newHider(t)
+	hiders.Store(t, h)
+	return h
+}
+
+func newHider(t reflect.Type) hider {
+	switch t {
+	case stringType:
+		return hideText
+	case rawType:
+		return hideDocument
+	}
+	if h := ruleOf(t); h != nil {
+		return h
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return structHider(t)
+	case reflect.Slice:
+		return sliceHider(t)
+	case reflect.Pointer:
+		return pointerHider(t)
+	case reflect.Map:
+		return mapHider(t)
+	case reflect.Interface:
+		return hideWhatItHolds
+	}
+	return nil
+}
+
+func structHider(t reflect.Type) hider {
+	type part struct {
+		field int
+		hide  hider
+	}
+	var parts []part
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Tag.Get("redact") == asIs || !f.IsExported() && !promotes(f) {
+			continue
+		}
+		if hide := hiderOf(f.Type); hide != nil {
+			parts = append(parts, part{i, hide})
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return func(r *Redactor, value reflect.Value) {
+		for _, p := range parts {
+			p.hide(r, value.Field(p.field))
+		}
+	}
+}
+
+// promotes reports whether a field is an embedded struct, whose exported fields
+// JSON has even where its type is not exported.
+func promotes(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Struct }
+
+func sliceHider(t reflect.Type) hider {
+	hide := hiderOf(t.Elem())
+	if hide == nil {
+		return nil
+	}
+	return func(r *Redactor, value reflect.Value) {
+		if value.Len() == 0 {
+			return
+		}
+		own := reflect.MakeSlice(t, value.Len(), value.Len())
+		reflect.Copy(own, value)
+		for i := range own.Len() {
+			hide(r, own.Index(i))
+		}
+		value.Set(own)
+	}
+}
+
+func pointerHider(t reflect.Type) hider {
+	hide := hiderOf(t.Elem())
+	if hide == nil {
+		return nil
+	}
+	return func(r *Redactor, value reflect.Value) {
+		if value.IsNil() {
+			return
+		}
+		own := reflect.New(t.Elem())
+		own.Elem().Set(value.Elem())
+		hide(r, own.Elem())
+		value.Set(own)
+	}
+}
+
+// mapHider hides what stands under the name of a secret, too. Names stay.
+func mapHider(t reflect.Type) hider {
+	hide := hiderOf(t.Elem())
+	if hide == nil {
+		return nil
+	}
+	return func(r *Redactor, value reflect.Value) {
+		if value.Len() == 0 {
+			return
+		}
+		own := reflect.MakeMapWithSize(t, value.Len())
+		for entries := value.MapRange(); entries.Next(); {
+			item := reflect.New(t.Elem()).Elem()
+			item.Set(entries.Value())
+			if t.Elem() == stringType && r.HidesName(entries.Key().String()) {
+				item.SetString(Mark)
+			} else {
+				hide(r, item)
+			}
+			own.SetMapIndex(entries.Key(), item)
+		}
+		value.Set(own)
+	}
+}
+
+// hideWhatItHolds hides secrets in what an interface holds.
+func hideWhatItHolds(r *Redactor, value reflect.Value) {
+	if value.IsNil() {
+		return
+	}
+	hide := hiderOf(value.Elem().Type())
+	if hide == nil {
+		return
+	}
+	own := reflect.New(value.Elem().Type()).Elem()
+	own.Set(value.Elem())
+	hide(r, own)
+	value.Set(own)
+}
+
+func hideText(r *Redactor, value reflect.Value) {
+	text := value.String()
+	if hidden := r.Text(text); hidden != text {
+		value.SetString(hidden)
+	}
+}
+
+func hideDocument(r *Redactor, value reflect.Value) {
+	if hidden, paths := r.JSON(value.Bytes()); paths != nil {
+		value.SetBytes(hidden)
+	}
+}

@@ -1,0 +1,85 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+const secretText = "password=Leak7"
+
+type base struct{ Text string }
+
+type holder struct {
+	base
+	ID      string `redact:"-"`
+	Typed   base   `redact:"-"`
+	Word    outbox.Status
+	Missing *string
+	Pointer *base
+	List    []base
+	ByName  map[string]string
+	ByKind  map[outbox.Status][]string
+	Any     any
+	Raw     json.RawMessage
+}
+
+func full() holder {
+	return holder{base{secretText}, "password=id", base{"password=typed"}, "password=word", nil, &base{secretText}, []base{{secretText}},
+		map[string]string{"apiKey": "Leak7", "note": secretText}, map[outbox.Status][]string{outbox.Dead: {secretText}},
+		map[string]any{"list": []string{secretText}}, json.RawMessage(`{"token":"Leak7"}`)}
+}
+
+func TestShown_hidesEveryTextThatIsNotTagged(t *testing.T) {
+	t.Parallel()
+	given := full()
+	shown := Shown(Builtin(), given)
+	if text := dump(shown); strings.Contains(text, "Leak7") {
+		t.Errorf("a secret is shown: %s", text)
+	}
+	if shown.ID != "password=id" || shown.Typed.Text != "password=typed" || shown.Word != "password=word" || shown.Missing != nil {
+		t.Errorf("what identifies is not whole: %+v", shown)
+	}
+	if !reflect.DeepEqual(given, full()) {
+		t.Errorf("what others share was changed: %s", dump(given))
+	}
+}
+
+func dump(h holder) string {
+	return h.Text + fmt.Sprint(h.Pointer.Text, h.List, h.ByName, h.ByKind, h.Any, string(h.Raw))
+}
+
+// The rule for events names their fields, so that it can say which it hid.
+func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
+	t.Parallel()
+	var e outbox.Event
+	v := reflect.ValueOf(&e).Elem()
+	texts := 0
+	for i := range v.NumField() {
+		switch f := v.Type().Field(i); {
+		case f.Tag.Get("redact") == asIs:
+		case f.Type == stringType:
+			v.Field(i).SetString(secretText)
+			texts++
+		case f.Type == rawType:
+			v.Field(i).SetBytes([]byte(`{"password":"Leak7"}`))
+			texts++
+		}
+	}
+	e.Skipped = &outbox.Skip{Reason: secretText}
+	shown := Shown(Builtin(), e)
+	text, err := json.Marshal(shown)
+	if err != nil || strings.Contains(string(text), "Leak7") {
+		t.Errorf("a secret is shown: %s (%v)", text, err)
+	}
+	if len(shown.Redacted) != texts {
+		t.Errorf("%d places are hidden, and %q named", texts, shown.Redacted)
+	}
+	if e.Skipped.Reason != secretText {
+		t.Error("the skip that others share was changed")
+	}
+}
