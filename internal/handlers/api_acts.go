@@ -8,19 +8,19 @@ import (
 )
 
 func (s *server) apiRequeueRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(w, r, s.decodeConfirmed, s.Store.RequeueRow)
+	return s.apiRowAct(w, r, s.decodeConfirmed, s.Store.RequeueRow)
 }
 
 func (s *server) apiRetryRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(w, r, s.decodeOrder, s.Store.RetryRow)
+	return s.apiRowAct(w, r, s.decodeOrder, s.Store.RetryRow)
 }
 
 func (s *server) apiDeadLetterRow(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(w, r, s.decodeOrder, s.Store.DeadLetterRow)
+	return s.apiRowAct(w, r, s.decodeOrder, s.Store.DeadLetterRow)
 }
 
 // apiRowAct does an act on one row, of which decode reads the body.
-func apiRowAct(w http.ResponseWriter, r *http.Request, decode func(*http.Request) (outbox.Order, error), act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
+func (s *server) apiRowAct(w http.ResponseWriter, r *http.Request, decode func(*http.Request) (outbox.Order, error), act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func apiRowAct(w http.ResponseWriter, r *http.Request, decode func(*http.Request
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, row)
+	return s.writeJSON(w, http.StatusOK, row)
 }
 
 func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
@@ -47,7 +47,7 @@ func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, result)
+	return s.writeJSON(w, http.StatusOK, result)
 }
 
 func (s *server) apiRetryFailed(w http.ResponseWriter, r *http.Request) error {
@@ -59,7 +59,7 @@ func (s *server) apiRetryFailed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, result)
+	return s.writeJSON(w, http.StatusOK, result)
 }
 
 func (s *server) apiPause(w http.ResponseWriter, r *http.Request) error {
@@ -87,7 +87,7 @@ func apiCampaignAct[R any](s *server, w http.ResponseWriter, r *http.Request, ac
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, result)
+	return s.writeJSON(w, http.StatusOK, result)
 }
 
 func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
@@ -115,5 +115,5 @@ func (s *server) apiRepairGaps(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, repaired)
+	return s.writeJSON(w, http.StatusOK, repaired)
 }

@@ -76,9 +76,9 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if batch {
-		return writeJSON(w, status, batchAnswer{Events: done, applied: progress})
+		return s.writeJSON(w, status, batchAnswer{Events: done, applied: progress})
 	}
-	return writeJSON(w, status, appendAnswer{Appended: done[0], applied: progress})
+	return s.writeJSON(w, status, appendAnswer{Appended: done[0], applied: progress})
 }
 
 // appendBody appends what the body says. A large body has room until then.
@@ -134,7 +134,7 @@ func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appe
 func (s *server) inlineText(r *http.Request, err error) string {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
-		return s.Redact.Text(refusal.Detail)
+		return refusal.Detail
 	}
 	s.Logger.Error("apply inline", "path", r.URL.Path, "request_id", requestID(r), "err", err)
 	return "applying failed; the server's log has it under request " + requestID(r)
@@ -181,5 +181,5 @@ func (s *server) apiJournal(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, journalView{position})
+	return s.writeJSON(w, http.StatusOK, journalView{position})
 }

@@ -73,11 +73,11 @@ func (b seekBody) seen() *outbox.Seek {
 }
 
 func (s *server) apiPublishers(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.Store.Publishers(r.Context())
+	all, err := s.Publishers.Publishers(r.Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(all))
+	return s.writeJSON(w, http.StatusOK, listOf(all))
 }
 
 func (s *server) apiPublisher(w http.ResponseWriter, r *http.Request) error {
@@ -85,11 +85,11 @@ func (s *server) apiPublisher(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.Store.Publisher(r.Context(), name)
+	p, err := s.Publishers.Publisher(r.Context(), name)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, p)
+	return s.writeJSON(w, http.StatusOK, p)
 }
 
 func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) error {
@@ -101,23 +101,23 @@ func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	points, err := s.Store.PublisherHistory(r.Context(), name, span)
+	points, err := s.Publishers.PublisherHistory(r.Context(), name, span)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+	return s.writeJSON(w, http.StatusOK, outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
 }
 
 func (s *server) apiPausePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Store.PausePublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.PausePublisher)
 }
 
 func (s *server) apiResumePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Store.ResumePublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.ResumePublisher)
 }
 
 func (s *server) apiResetPublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Store.ResetPublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.ResetPublisher)
 }
 
 func (s *server) apiTestPublisher(w http.ResponseWriter, r *http.Request) error {
@@ -137,7 +137,7 @@ func apiPublisherAct[R any](s *server, w http.ResponseWriter, r *http.Request, a
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, result)
+	return s.writeJSON(w, http.StatusOK, result)
 }
 
 func (s *server) apiSkipPublisherEvent(w http.ResponseWriter, r *http.Request) error {
@@ -151,11 +151,11 @@ func (s *server) apiSkipPublisherEvent(w http.ResponseWriter, r *http.Request) e
 	}
 	order := s.order(r, "api", body.Reason, nil)
 	order.Confirm = body.Confirm
-	p, err := s.Store.SkipPublisherEvent(r.Context(), order, name, body.Position)
+	p, err := s.Publishers.SkipPublisherEvent(r.Context(), order, name, body.Position)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, p)
+	return s.writeJSON(w, http.StatusOK, p)
 }
 
 // apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that
@@ -181,7 +181,7 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, seek)
+	return s.writeJSON(w, http.StatusOK, seek)
 }
 
 func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target outbox.SeekTarget, body seekBody) (outbox.Seek, error) {
@@ -196,7 +196,7 @@ func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target out
 	}
 	order := s.order(r, "api", body.Reason, nil)
 	order.Confirm = body.Confirm
-	return s.Store.SeekPublisher(r.Context(), order, name, target, body.seen())
+	return s.Publishers.SeekPublisher(r.Context(), order, name, target, body.seen())
 }
 
 // recordTime bounds the writing of an audit record of what has been done.
@@ -206,7 +206,7 @@ const recordTime = 10 * time.Second
 // what came of it, also when whoever asked has gone meanwhile. An order whose
 // idempotency key was used before sends nothing.
 func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.TestDelivery, error) {
-	done, err := s.Store.AdmitTest(ctx, o, name)
+	done, err := s.Publishers.AdmitTest(ctx, o, name)
 	if err != nil {
 		return outbox.TestDelivery{}, err
 	}
@@ -218,9 +218,9 @@ func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.
 	}
 	sent, err := s.TestPublisher(ctx, name)
 	if err != nil {
-		return shown(s.Store, sent), err
+		return sent, err
 	}
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	return shown(s.Store, sent), s.Store.RecordTestDelivery(recording, o, sent)
+	return sent, s.Publishers.RecordTestDelivery(recording, o, sent)
 }

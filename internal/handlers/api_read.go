@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 )
 
 // items is a list that is never paged.
@@ -22,8 +23,10 @@ func listOf[T any](all []T) items[T] {
 
 type campaignView = outbox.CampaignView
 
+// viewCampaign is a campaign as the API shows it. Its secrets are hidden before
+// its sentence is made of it, in which they could not be told any more.
 func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) campaignView {
-	return c.View(s.Now(), around)
+	return redact.Shown(s.Redact, c).View(s.Now(), around)
 }
 
 func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign], around outbox.Surroundings) outbox.Page[campaignView] {
@@ -51,7 +54,9 @@ type instanceView struct {
 	Holding          outbox.Holding   `json:"holding"`
 }
 
+// viewInstance is an instance as the API shows it, made like a campaign's view.
 func (s *server) viewInstance(i outbox.InstanceState) instanceView {
+	i = redact.Shown(s.Redact, i)
 	now := s.Now()
 	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Holding: i.Holding}
 	if !i.LastSeen.IsZero() {
@@ -83,11 +88,11 @@ func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, summary)
+	return s.writeJSON(w, http.StatusOK, summary)
 }
 
 func (s *server) apiRows(w http.ResponseWriter, r *http.Request) error {
-	filter, err := rowFilter(r)
+	filter, err := s.rowFilter(r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (s *server) apiRows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
@@ -107,7 +112,7 @@ func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts,
+	return s.writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts,
 		Campaign: s.viewCampaign(d.Campaign, s.around(r.Context())), Acts: d.Acts, Previous: d.Previous, Next: d.Next, Queue: d.Queue})
 }
 
@@ -120,7 +125,7 @@ func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.viewCampaigns(page, s.around(r.Context())))
+	return s.writeJSON(w, http.StatusOK, s.viewCampaigns(page, s.around(r.Context())))
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections
@@ -149,7 +154,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	}
 	view := heldView{s.viewCampaign(c, s.around(r.Context())), held}
 	view.Explanation = view.Without(view.Held)
-	return writeJSON(w, http.StatusOK, view)
+	return s.writeJSON(w, http.StatusOK, view)
 }
 
 // waitApplied waits until the projections of a campaign have what was asked for.
@@ -187,7 +192,7 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
@@ -199,7 +204,7 @@ func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, event)
+	return s.writeJSON(w, http.StatusOK, event)
 }
 
 func (s *server) apiEventHistory(w http.ResponseWriter, r *http.Request) error {
@@ -211,7 +216,7 @@ func (s *server) apiEventHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, history)
+	return s.writeJSON(w, http.StatusOK, history)
 }
 
 func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
@@ -219,7 +224,7 @@ func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(gaps))
+	return s.writeJSON(w, http.StatusOK, listOf(gaps))
 }
 
 func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
@@ -231,7 +236,7 @@ func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
 	for i, instance := range list {
 		views[i] = s.viewInstance(instance)
 	}
-	return writeJSON(w, http.StatusOK, listOf(views))
+	return s.writeJSON(w, http.StatusOK, listOf(views))
 }
 
 func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {
@@ -243,5 +248,5 @@ func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, auditAnswer{page, orNil(removed)})
+	return s.writeJSON(w, http.StatusOK, auditAnswer{page, orNil(removed)})
 }

@@ -82,7 +82,7 @@ func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
@@ -99,7 +99,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", fmt.Sprintf("%s/runs/%d", s.linksOf(r).API().Base(), run.ID))
-	return writeJSON(w, http.StatusAccepted, run)
+	return s.writeJSON(w, http.StatusAccepted, run)
 }
 
 func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
@@ -111,7 +111,7 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, run)
+	return s.writeJSON(w, http.StatusOK, run)
 }
 
 func (s *server) apiCancelRun(w http.ResponseWriter, r *http.Request) error {
@@ -140,7 +140,7 @@ func (s *server) apiRunAct(w http.ResponseWriter, r *http.Request, act func(cont
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, run)
+	return s.writeJSON(w, http.StatusOK, run)
 }
 
 func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {
@@ -152,7 +152,7 @@ func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {
@@ -168,7 +168,7 @@ func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, result)
+	return s.writeJSON(w, http.StatusOK, result)
 }
 
 func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
@@ -184,7 +184,7 @@ func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error {
@@ -196,5 +196,5 @@ func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string][]outbox.Verification{"items": all})
+	return s.writeJSON(w, http.StatusOK, map[string][]outbox.Verification{"items": all})
 }

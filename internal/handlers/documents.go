@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,16 +13,33 @@ import (
 	"outboxweb/web/templates"
 )
 
+// errHidden is a document that this server shows to nobody.
+var errHidden = errors.New("hidden")
+
 // document reads one document of an event, once there is room for it. No room in
 // time is outbox.ErrBusy. The room is free again before anything is sent: a
 // client that takes it slowly holds nobody up.
+//
+// Secrets in the document are hidden, and hash is then marked, since the text is
+// not the one that was hashed. Where documents are hidden altogether it is
+// errHidden.
 func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
 	done, err := s.reading.enter(ctx, roomWait)
 	if err != nil {
 		return "", "", fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
 	}
 	defer done()
-	return s.Store.Document(ctx, campaign, seq, part)
+	if text, hash, err = s.Store.Document(ctx, campaign, seq, part); err != nil {
+		return "", "", err
+	}
+	if s.Redact.HidesPayloads() {
+		return "", "", &outbox.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal those of one event on its page, which is audited"}
+	}
+	hidden, paths := s.Redact.JSON(json.RawMessage(text))
+	if paths != nil {
+		text, hash = string(hidden), hash+"-redacted"
+	}
+	return text, hash, nil
 }
 
 // payload answers with the payload of an event exactly as it is stored, as a
@@ -124,14 +142,14 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d := templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}
+	view := templates.TreeView{Document: templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}, Tree: tree}
 	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
 	if fragment {
 		h.Del("HX-Retarget")
 		h.Del("HX-Reswap")
-		return s.render(w, r, http.StatusOK, templates.TreeItems(p, d, tree))
+		return s.render(w, r, http.StatusOK, p, pageOf(templates.TreeItems, view))
 	}
-	return s.render(w, r, http.StatusOK, templates.TreePage(p, d, tree))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.TreePage, view))
 }
 
 func (s *server) apiCursors(w http.ResponseWriter, r *http.Request) error {
@@ -143,5 +161,5 @@ func (s *server) apiCursors(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(cursors))
+	return s.writeJSON(w, http.StatusOK, listOf(cursors))
 }

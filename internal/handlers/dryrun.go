@@ -26,10 +26,9 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot try events")
 	}
-	tried, err := within(r.Context(), s.trying, func() (outbox.DryRun, error) {
+	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
-	v.Tried = shown(s.Store, tried)
 	return v, err
 }
 
@@ -38,7 +37,7 @@ func (s *server) apiDryRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, v.Tried)
+	return s.writeJSON(w, http.StatusOK, v.Tried)
 }
 
 func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
@@ -48,5 +47,5 @@ func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.DryRunTitle(v), "Rows")
 	p.Twin = s.linksOf(r).API().DryRun(v.CampaignID, v.Seq, v.Next)
-	return s.render(w, r, http.StatusOK, templates.DryRunPage(p, v))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.DryRunPage, v))
 }

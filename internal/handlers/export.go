@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 )
 
 // exportPatience is how long the client may take to take one page of an export.
@@ -31,7 +32,7 @@ type table[T any] struct {
 }
 
 func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
-	filter, err := rowFilter(r)
+	filter, err := s.rowFilter(r)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	if err := file.extend(); err != nil {
 		return err
 	}
-	for part, err := range inTurns(r.Context(), s.exporting, encoded(pages, encode)) {
+	for part, err := range inTurns(r.Context(), s.exporting, encoded(s.Redact, pages, encode)) {
 		if err == nil && s.stopping() {
 			err = errors.New("the server is stopping")
 		}
@@ -133,13 +134,13 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	return nil
 }
 
-// encoded are the parts of a file that pages make.
-func encoded[T any](pages iter.Seq2[[]T, error], encode func([]T) ([]byte, error)) iter.Seq2[[]byte, error] {
+// encoded are the parts of a file that pages make, their secrets hidden.
+func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode func([]T) ([]byte, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for items, err := range pages {
 			var part []byte
 			if err == nil {
-				part, err = encode(items)
+				part, err = encode(redact.Shown(by, items))
 			}
 			if !yield(part, err) {
 				return

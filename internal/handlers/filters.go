@@ -38,13 +38,15 @@ type rowsQuery struct {
 	Q           string `json:"q" validate:"text,maxbytes=200"`
 }
 
-func rowFilter(r *http.Request) (outbox.RowFilter, error) {
+// rowFilter reads which rows are asked for. A text is looked for in errors as
+// they are shown.
+func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 	var q rowsQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return outbox.RowFilter{}, err
 	}
 	return outbox.RowFilter{Status: outbox.Status(q.Status), CampaignID: q.Campaign, EventType: q.EventType,
-		Fingerprint: q.Fingerprint, Q: q.Q, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
+		Fingerprint: q.Fingerprint, Q: q.Q, Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 type campaignsQuery struct {

@@ -25,7 +25,8 @@
 //
 // Pages and API parse alike and make the same store call, so that a button and
 // a curl cannot differ. A handler returns its error; problem.go turns it into
-// an answer.
+// an answer. What the store tells has secrets, which are hidden where a value
+// leaves; see doors.go.
 package handlers
 
 import (
@@ -116,7 +117,6 @@ type Config struct {
 
 type server struct {
 	Config
-	Store      redacted        // in the place of Config.Store, which nothing else asks
 	links      templates.Links // below the base path; linksOf also knows what a proxy puts before it
 	router     *chi.Mux
 	routes     map[string]route // what the router knows, by method and pattern
@@ -155,14 +155,13 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), Store: redacted{of: c.Store, publishers: c.Publishers, by: c.Redact}, links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
 		s.overviews[span] = new(overviewCache)
 	}
-	s.Settings = shown(s.Store, s.Settings)
 	s.router.Use(s.identify, s.setHeaders, s.learnPrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
 	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
@@ -352,9 +351,9 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	reasons := s.Store.Ready(ctx)
 	if len(reasons) > 0 {
-		return writeJSON(w, http.StatusServiceUnavailable, readiness{Reasons: reasons})
+		return s.writeJSON(w, http.StatusServiceUnavailable, readiness{Reasons: reasons})
 	}
-	return writeJSON(w, http.StatusOK, readiness{Ready: true, Reasons: []string{}})
+	return s.writeJSON(w, http.StatusOK, readiness{Ready: true, Reasons: []string{}})
 }
 
 func (s *server) asset(w http.ResponseWriter, r *http.Request) error {

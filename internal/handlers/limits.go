@@ -147,7 +147,7 @@ func (s *server) previewRun(ctx context.Context, order outbox.RunOrder) (outbox.
 }
 
 func (s *server) previewSeekTo(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (outbox.Seek, error) {
-	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Store.PreviewSeek(ctx, name, target) })
+	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }
 
 // maxPaced is how many identities are held to their rate at a time.

@@ -169,7 +169,7 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	w.Header().Set("Location", string(s.linksOf(r).API().Operation(op.ID, outbox.OperationRowFilter{})))
-	return writeJSON(w, http.StatusAccepted, op)
+	return s.writeJSON(w, http.StatusAccepted, op)
 }
 
 func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) error {
@@ -185,7 +185,7 @@ func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, preview)
+	return s.writeJSON(w, http.StatusOK, preview)
 }
 
 func (s *server) apiOperations(w http.ResponseWriter, r *http.Request) error {
@@ -197,7 +197,7 @@ func (s *server) apiOperations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiOperation(w http.ResponseWriter, r *http.Request) error {
@@ -209,7 +209,7 @@ func (s *server) apiOperation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, detail)
+	return s.writeJSON(w, http.StatusOK, detail)
 }
 
 func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error {
@@ -225,7 +225,7 @@ func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiCancelOperation(w http.ResponseWriter, r *http.Request) error {
@@ -253,7 +253,7 @@ func (s *server) apiOperationAct(w http.ResponseWriter, r *http.Request, act ope
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, op)
+	return s.writeJSON(w, http.StatusOK, op)
 }
 
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
@@ -268,7 +268,7 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Operations", "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
 	view := templates.OperationsView{Filter: filter, Page: page}
-	return s.renderLive(w, r, p, templates.OperationsPage(p, view), templates.OperationsLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.OperationsPage, view), pageOf(templates.OperationsLive, view))
 }
 
 func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
@@ -298,7 +298,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
-	return s.renderLive(w, r, p, templates.OperationPage(p, view), templates.OperationLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 
 // newOperationPage says what an operation would do, and asks.
@@ -321,7 +321,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	}
 	p := s.page(r, "Requeue dead rows", "Operations")
 	view := templates.NewOperationView{Selection: order.Selection, Preview: preview, Key: uuid.NewString()}
-	return s.render(w, r, http.StatusOK, templates.NewOperationPage(p, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
 }
 
 func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {

@@ -23,7 +23,7 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
 	view := templates.CampaignsView{Filter: filter, Page: list}
-	return s.renderLive(w, r, p, templates.CampaignsPage(p, view), templates.CampaignsLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.CampaignsPage, view), pageOf(templates.CampaignsLive, view))
 }
 
 // A campaign's page shows this many events in its list and in its timeline, some
@@ -57,7 +57,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.CampaignPage(p, view), templates.CampaignLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.CampaignPage, view), pageOf(templates.CampaignLive, view))
 }
 
 type campaignPageQuery struct {
@@ -132,7 +132,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	return s.render(w, r, http.StatusOK, templates.EventPage(p, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.EventPage, view))
 }
 
 func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templates.EventView, error) {

@@ -28,7 +28,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.FailuresView{All: all, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
-	return s.renderLive(w, r, p, templates.FailuresPage(p, view), templates.FailuresLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 
 // running is what this process would retry with.
@@ -77,7 +77,7 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 
 // noted is the answer to pinning a note.
 type noted struct {
-	Fingerprint string            `json:"fingerprint"`
+	Fingerprint string            `json:"fingerprint" redact:"-"`
 	Note        *outbox.GroupNote `json:"note"` // nil when it was taken away
 }
 
@@ -90,7 +90,7 @@ func (s *server) apiNoteGroup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
+	return s.writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
 }
 
 func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error {
@@ -98,7 +98,7 @@ func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, struct {
+	return s.writeJSON(w, http.StatusOK, struct {
 		items[outbox.JudgedGroup]
 		Capped bool `json:"capped"`
 	}{listOf(all.Judged(s.running())), all.Capped})
@@ -113,7 +113,7 @@ func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, history)
+	return s.writeJSON(w, http.StatusOK, history)
 }
 
 // campaignHistory is how far behind a campaign was over the last hour.
@@ -133,5 +133,5 @@ func (s *server) apiCampaignHistory(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(points))
+	return s.writeJSON(w, http.StatusOK, listOf(points))
 }

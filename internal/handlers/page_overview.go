@@ -11,6 +11,7 @@ import (
 	"github.com/a-h/templ"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 	"outboxweb/web/templates"
 )
 
@@ -35,11 +36,17 @@ const (
 // one after the other.
 type overviewCache struct {
 	mu       sync.Mutex
-	view     templates.Overview
+	view     sharedOverview
 	err      error
 	taken    time.Time
 	reading  int64 // counts how often it was read
 	rendered map[audience]renderedOverview
+}
+
+// sharedOverview is an overview whose secrets were hidden when it was read, once
+// for all who look.
+type sharedOverview struct {
+	templates.Overview `redact:"-"`
 }
 
 // audience are those whom the live part of the overview looks the same for: it
@@ -61,21 +68,22 @@ type renderedOverview struct {
 
 // readOverview reads what the overview shows, or what it showed less than a
 // second ago, and renders its live part for whoever asks.
-func (s *server) readOverview(r *http.Request, span outbox.Span) (templates.Overview, []byte, error) {
+func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview, []byte, error) {
 	c := s.overviews[span]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
-		c.view, c.err = s.takeOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
+		view, err := s.takeOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
+		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
 		c.reading++
 	}
 	if c.err != nil {
 		return c.view, nil, c.err
 	}
-	live, err := c.render(r.Context(), s.overviewFrame(r, c.view))
+	live, err := c.render(r.Context(), s, s.overviewFrame(r, c.view))
 	return c.view, live, err
 }
 
@@ -89,7 +97,7 @@ func (c *overviewCache) forget() {
 // render writes the live part for the audience that p's reader is one of. It
 // stays as it was when nothing but ages has changed, so that pages that poll
 // are told so.
-func (c *overviewCache) render(ctx context.Context, p templates.Page) ([]byte, error) {
+func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page) ([]byte, error) {
 	who := audience{p.Me.Role, p.Links.Base()}
 	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
 	was, known := c.rendered[who]
@@ -99,7 +107,7 @@ func (c *overviewCache) render(ctx context.Context, p templates.Page) ([]byte, e
 	now := p.Now
 	if known && now.Sub(was.at) < overviewKept {
 		p.Now = was.at
-		same, err := renderBytes(ctx, templates.OverviewLive(p, c.view))
+		same, err := s.drawOverview(ctx, p, c.view)
 		if err == nil && bytes.Equal(same, was.live) {
 			was.reading = c.reading
 			c.rendered[who] = was
@@ -107,7 +115,7 @@ func (c *overviewCache) render(ctx context.Context, p templates.Page) ([]byte, e
 		}
 		p.Now = now
 	}
-	live, err := renderBytes(ctx, templates.OverviewLive(p, c.view))
+	live, err := s.drawOverview(ctx, p, c.view)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +152,7 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}
-	if v.Publishers, err = s.Store.Publishers(ctx); err != nil {
+	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}
 	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Outcome: outbox.ActDone, Limit: actsShown})
@@ -165,7 +173,7 @@ func readSpan(r *http.Request) (outbox.Span, error) {
 	return outbox.Span(q.Span), err
 }
 
-func (s *server) overviewFrame(r *http.Request, v templates.Overview) templates.Page {
+func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
 	p := s.page(r, "Overview", "Overview")
 	p.Around = v.Summary.Surroundings()
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).OverviewOver(v.History.Span), s.linksOf(r).API().Summary()
@@ -185,23 +193,33 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	content := written(live)
 	if view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
-		content = templates.OverviewLive(p, view)
+		return s.renderLive(w, r, p, pageOf(wholeOverview, view), pageOf(liveOverview, view))
 	}
-	return s.renderLive(w, r, p, templates.OverviewPage(p, view, content), content)
+	around := func(p templates.Page, v sharedOverview) templ.Component {
+		return templates.OverviewPage(p, v.Overview, written(p, live))
+	}
+	return s.renderLive(w, r, p, pageOf(around, view), pageOf(written, live))
 }
 
-func renderBytes(ctx context.Context, c templ.Component) ([]byte, error) {
+func wholeOverview(p templates.Page, v sharedOverview) templ.Component {
+	return templates.OverviewPage(p, v.Overview, liveOverview(p, v))
+}
+
+func liveOverview(p templates.Page, v sharedOverview) templ.Component {
+	return templates.OverviewLive(p, v.Overview)
+}
+
+func (s *server) drawOverview(ctx context.Context, p templates.Page, v sharedOverview) ([]byte, error) {
 	var buf bytes.Buffer
-	err := c.Render(ctx, &buf)
+	err := s.draw(ctx, &buf, p, pageOf(liveOverview, v))
 	return buf.Bytes(), err
 }
 
-// written is what a component of ours was rendered to before.
-func written(rendered []byte) templ.Component {
+// written is what a page of ours was drawn as before.
+func written(_ templates.Page, drawn []byte) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
-		_, err := w.Write(rendered)
+		_, err := w.Write(drawn)
 		return err
 	})
 }

@@ -27,7 +27,7 @@ func (s *server) routePublishers() {
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
-	shared, err := s.Store.Publishers(r.Context())
+	shared, err := s.Publishers.Publishers(r.Context())
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	p.Self, p.Twin = s.linksOf(r).Publishers(), s.linksOf(r).API().Publishers()
 	list := slices.Clone(shared)
 	outbox.SortPublishers(list, p.Now)
-	return s.renderLive(w, r, p, templates.PublishersPage(p, list), templates.PublishersLive(p, list))
+	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, list), pageOf(templates.PublishersLive, list))
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
@@ -47,10 +47,10 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Span, err = readSpan(r); err != nil {
 		return err
 	}
-	if view.Publisher, err = s.Store.Publisher(r.Context(), name); err != nil {
+	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
-	if view.Points, err = s.Store.PublisherHistory(r.Context(), name, view.Span); err != nil {
+	if view.Points, err = s.Publishers.PublisherHistory(r.Context(), name, view.Span); err != nil {
 		return err
 	}
 	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
@@ -61,19 +61,19 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.PublisherPage(p, view), templates.PublisherLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
 }
 
 func (s *server) pausePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Store.PausePublisher)
+	return publisherForm(s, w, r, s.Publishers.PausePublisher)
 }
 
 func (s *server) resumePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Store.ResumePublisher)
+	return publisherForm(s, w, r, s.Publishers.ResumePublisher)
 }
 
 func (s *server) resetPublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Store.ResetPublisher)
+	return publisherForm(s, w, r, s.Publishers.ResetPublisher)
 }
 
 func (s *server) testPublisherForm(w http.ResponseWriter, r *http.Request) error {
@@ -86,7 +86,7 @@ func (s *server) skipPublisherForm(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	return publisherForm(s, w, r, func(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-		return s.Store.SkipPublisherEvent(ctx, o, name, form.Position)
+		return s.Publishers.SkipPublisherEvent(ctx, o, name, form.Position)
 	})
 }
 
@@ -155,14 +155,14 @@ func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Key: uuid.NewString()}
-	if view.Publisher, err = s.Store.Publisher(r.Context(), name); err != nil {
+	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
 	if view.Preview, err = s.previewSeek(r.Context(), name, q); err != nil {
 		return err
 	}
 	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
-	return s.render(w, r, http.StatusOK, templates.SeekPage(p, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.SeekPage, view))
 }
 
 func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
@@ -189,7 +189,7 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery)
 	if err != nil {
 		return err
 	}
-	_, err = s.Store.SeekPublisher(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
+	_, err = s.Publishers.SeekPublisher(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := rowFilter(r)
+	filter, err := s.rowFilter(r)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.RowsView{Filter: filter, Page: list}
-	return s.renderLive(w, r, p, templates.RowsPage(p, view), templates.RowsLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
 }
 
 func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
@@ -47,7 +47,7 @@ func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
 	if view.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.RowPage(p, view), templates.RowLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.RowPage, view), pageOf(templates.RowLive, view))
 }
 
 func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
@@ -66,7 +66,7 @@ func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates
 	}
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
 	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, History: view.History, Acts: view.Acts}
-	return s.renderLive(w, r, p, templates.RowGonePage(p, gone), templates.RowGoneLive(p, gone))
+	return s.renderLive(w, r, p, pageOf(templates.RowGonePage, gone), pageOf(templates.RowGoneLive, gone))
 }
 
 func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
@@ -78,7 +78,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, templates.RequeueRowPage(s.rowFrame(r, campaign, seq), detail))
+	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
 }
 
 func (s *server) requeueRowForm(w http.ResponseWriter, r *http.Request) error {

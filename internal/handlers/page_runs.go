@@ -54,7 +54,7 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
 	view := templates.RunsView{Filter: filter, Page: page}
-	return s.renderLive(w, r, p, templates.RunsPage(p, view), templates.RunsLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.RunsPage, view), pageOf(templates.RunsLive, view))
 }
 
 // runLogQuery is where the log on a run's page begins.
@@ -80,7 +80,7 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.RunPage(p, view), templates.RunLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
 }
 
 // readRun reads what a run's page shows.
@@ -130,7 +130,7 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.RunResultTitle(view), "Runs")
 	p.Twin = s.linksOf(r).API().RunResult(id, campaign)
-	return s.render(w, r, http.StatusOK, templates.RunResultPage(p, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.RunResultPage, view))
 }
 
 // newRunPage says what a run would do, once the form says enough, and asks.
@@ -146,13 +146,13 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		case err == nil:
 			view.Preview = &preview
 		case ok && !errors.Is(err, outbox.ErrBusy):
-			view.Wrong = s.Redact.Text(refusal.Detail)
+			view.Wrong = refusal.Detail
 		default:
 			return err
 		}
 	}
 	p := s.page(r, "Start a run", "Runs")
-	return s.render(w, r, http.StatusOK, templates.NewRunPage(p, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRunPage, view))
 }
 
 func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {

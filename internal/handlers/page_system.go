@@ -17,7 +17,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Instances", "Instances")
 	p.Self, p.Twin = s.linksOf(r).Instances(), s.linksOf(r).API().Instances()
-	return s.renderLive(w, r, p, templates.InstancesPage(p, list), templates.InstancesLive(p, list))
+	return s.renderLive(w, r, p, pageOf(templates.InstancesPage, list), pageOf(templates.InstancesLive, list))
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
@@ -31,7 +31,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Audit", "Audit")
 	p.Twin = s.linksOf(r).API().Audit(filter)
-	return s.render(w, r, http.StatusOK, templates.AuditPage(p, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
 }
 
 // cost is what requests have cost since the process started.
@@ -63,7 +63,7 @@ type about struct {
 	Projections []outbox.ProjectionInfo `json:"projections"`
 	Settings    []outbox.Setting        `json:"settings"`
 	Cost        outbox.CostReport       `json:"cost"`
-	Request     outbox.Arrival          `json:"request"` // the one that asks
+	Request     outbox.Arrival          `json:"request" redact:"-"` // the one that asks
 }
 
 func (s *server) readAbout(r *http.Request) (about, error) {
@@ -86,11 +86,11 @@ func (s *server) apiAbout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, a)
+	return s.writeJSON(w, http.StatusOK, a)
 }
 
 func (s *server) operatingPage(w http.ResponseWriter, r *http.Request) error {
-	return s.render(w, r, http.StatusOK, templates.OperatingPage(s.page(r, "When something is wrong", "")))
+	return s.render(w, r, http.StatusOK, s.page(r, "When something is wrong", ""), plainPage(templates.OperatingPage))
 }
 
 func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
@@ -104,5 +104,5 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "About", "About")
 	p.Twin = s.linksOf(r).API().About()
-	return s.render(w, r, http.StatusOK, templates.AboutPage(p, setup))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.AboutPage, setup))
 }

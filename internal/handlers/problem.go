@@ -14,6 +14,7 @@ import (
 
 	"outboxweb/internal/auth"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
 	"outboxweb/web/templates"
 )
 
@@ -69,11 +70,11 @@ type problem struct {
 	Title     string            `json:"title"`
 	Status    int               `json:"status"`
 	Detail    string            `json:"detail"`
-	RequestID string            `json:"request_id"`
+	RequestID string            `json:"request_id" redact:"-"`
 	run       int64             // the run in the way, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
 	// Confirm is what has to be sent as confirm for the act to be done.
-	Confirm string `json:"confirm,omitempty"`
+	Confirm string `json:"confirm,omitempty" redact:"-"`
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
 	Appended any `json:"appended,omitempty"`
@@ -132,26 +133,20 @@ func personText(err error) string {
 	return err.Error()
 }
 
-// hide takes secrets out of an answer: sentences quote what is stored, and what
-// was asked.
-func (s *server) hide(p *problem) {
-	p.Detail = s.Redact.Text(p.Detail)
-	p.Errors = shown(s.Store, p.Errors)
-}
-
-// fail answers with an error and logs the ones that are ours.
+// fail answers with an error and logs the ones that are ours. Secrets in its
+// sentences are hidden: they quote what is stored, and what was asked.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone
 	}
 	p, internal := explain(err)
+	p = redact.Shown(s.Redact, p)
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
 		p.run = refusal.Run
 	}
 	p.RequestID = requestID(r)
 	s.leaveRefusal(r, p, err)
-	s.hide(&p)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}
@@ -189,7 +184,7 @@ func (s *server) problemView(r *http.Request, p problem) templates.Problem {
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
 	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page that asked
-	if err := s.render(w, r, failStatus(w, r, p), templates.ProblemPage(page, s.problemView(r, p))); err != nil {
+	if err := s.render(w, r, failStatus(w, r, p), page, pageOf(templates.ProblemPage, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(list))
+	return s.writeJSON(w, http.StatusOK, listOf(list))
 }
 
 func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
@@ -42,7 +42,7 @@ func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, p)
+	return s.writeJSON(w, http.StatusOK, p)
 }
 
 type cursorsQuery struct {
@@ -71,7 +71,7 @@ func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 // holdBody is what pausing and resuming a projection read, as a body and as a
@@ -105,7 +105,7 @@ func (s *server) apiHold(w http.ResponseWriter, r *http.Request, act holdAct) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, hold)
+	return s.writeJSON(w, http.StatusOK, hold)
 }
 
 func (s *server) pauseProjectionForm(w http.ResponseWriter, r *http.Request) error {
@@ -170,7 +170,7 @@ func (s *server) apiFailures(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
@@ -182,7 +182,7 @@ func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, failure)
+	return s.writeJSON(w, http.StatusOK, failure)
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
@@ -195,7 +195,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.ProjectionsPage(p, list), templates.ProjectionsLive(p, list))
+	return s.renderLive(w, r, p, pageOf(templates.ProjectionsPage, list), pageOf(templates.ProjectionsLive, list))
 }
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
@@ -208,7 +208,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, templates.ProjectionPage(p, view), templates.ProjectionLive(p, view))
+	return s.renderLive(w, r, p, pageOf(templates.ProjectionPage, view), pageOf(templates.ProjectionLive, view))
 }
 
 func (s *server) readProjection(r *http.Request) (templates.ProjectionView, error) {

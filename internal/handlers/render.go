@@ -1,38 +1,15 @@
 package handlers
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/a-h/templ"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
 )
-
-// writeJSON answers with v. It is encoded before anything is sent, so that a
-// value that cannot be encoded is an error and not half an answer.
-func writeJSON(w http.ResponseWriter, status int, v any) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
-	return nil
-}
 
 // page is the frame of the page that r asks for. A page that refreshes itself
 // sets Self, one with a JSON twin sets Twin.
@@ -68,49 +45,6 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 		pace = 0
 	}
 	return outbox.Surroundings{Mode: s.Mode, Worker: &summary.Worker, Pace: pace}
-}
-
-// render answers with a page, rendered whole before its first byte is sent.
-func (s *server) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) error {
-	buf := templ.GetBuffer()
-	defer templ.ReleaseBuffer(buf)
-	if err := c.Render(r.Context(), buf); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
-	return nil
-}
-
-// renderLive answers with a page that refreshes itself: with all of it, or
-// with its live part alone when that is what was asked for. An unchanged live
-// part is a 304; how old the content is goes in a header, so that it does not
-// count as a change.
-func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live templ.Component) error {
-	if r.Header.Get("HX-Target") != templates.LiveTarget {
-		return s.render(w, r, http.StatusOK, whole)
-	}
-	buf := templ.GetBuffer()
-	defer templ.ReleaseBuffer(buf)
-	if err := live.Render(r.Context(), buf); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	sum := sha256.Sum256(buf.Bytes())
-	etag := `"` + hex.EncodeToString(sum[:12]) + `"`
-	h := w.Header()
-	h.Set("ETag", etag)
-	h.Set("Vary", "HX-Target")
-	h.Set("Outboxweb-Now", stamp(p.Now))
-	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
-	s.noteSince(h, r)
-	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
-	return nil
 }
 
 func asOf(p templates.Page) time.Time {

@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 
+	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
 )
 
@@ -27,7 +28,12 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("HX-Push-Url", "false")
 	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
-	return s.render(w, r, http.StatusOK, templates.RevealedPage(p, templates.RevealedView{EventView: view, Revealed: revealed}))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.RevealedPage, templates.RevealedView{EventView: view, Revealed: revealed}))
+}
+
+// revealedEvent is an event as it is stored.
+type revealedEvent struct {
+	outbox.Event `redact:"-"`
 }
 
 func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
@@ -45,5 +51,5 @@ func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
 	}
 	event := revealed.Event
 	event.Redacted = []string{}
-	return writeJSON(w, http.StatusOK, event)
+	return s.writeJSON(w, http.StatusOK, revealedEvent{event})
 }

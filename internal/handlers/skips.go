@@ -15,7 +15,7 @@ type skipFields struct {
 }
 
 func (s *server) apiSkipEvent(w http.ResponseWriter, r *http.Request) error {
-	return apiRowAct(w, r, s.decodeConfirmed, s.Store.SkipEvent)
+	return s.apiRowAct(w, r, s.decodeConfirmed, s.Store.SkipEvent)
 }
 
 func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {
@@ -31,7 +31,7 @@ func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, skip)
+	return s.writeJSON(w, http.StatusOK, skip)
 }
 
 func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
@@ -47,7 +47,7 @@ func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) skipForm(w http.ResponseWriter, r *http.Request) error {

@@ -26,7 +26,7 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, templates.TokensPage(p, tokens))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.TokensPage, tokens))
 }
 
 func (s *server) revokeTokenForm(w http.ResponseWriter, r *http.Request) error {
@@ -49,7 +49,7 @@ func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(tokens))
+	return s.writeJSON(w, http.StatusOK, listOf(tokens))
 }
 
 func (s *server) apiRevokeToken(w http.ResponseWriter, r *http.Request) error {
@@ -65,7 +65,7 @@ func (s *server) apiRevokeToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, token)
+	return s.writeJSON(w, http.StatusOK, token)
 }
 
 // tokenParam is the number of the token in an address.

@@ -12,7 +12,7 @@ import (
 
 // AuditView is one page of audit records and the filter it was read with.
 type AuditView struct {
-	Filter        outbox.ActFilter
+	Filter        outbox.ActFilter `redact:"-"`
 	Page          outbox.Page[outbox.Act]
 	RemovedBefore time.Time // older records are gone; zero when none are
 }

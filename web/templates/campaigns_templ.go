@@ -12,7 +12,7 @@ import "outboxweb/internal/outbox"
 
 // CampaignsView is one page of campaigns and the filter it was read with.
 type CampaignsView struct {
-	Filter outbox.CampaignFilter
+	Filter outbox.CampaignFilter `redact:"-"`
 	Page   outbox.Page[outbox.Campaign]
 }
 

@@ -12,7 +12,7 @@ import "outboxweb/internal/outbox"
 
 // DryRunView is what applying a row's event, and some next ones, would do.
 type DryRunView struct {
-	CampaignID string
+	CampaignID string `redact:"-"`
 	Seq        int64
 	Next       int64
 	Tried      outbox.DryRun

@@ -16,9 +16,9 @@ import (
 // FailuresView is the errors that failed and dead rows have in common.
 type FailuresView struct {
 	All         outbox.ErrorGroups
-	Fingerprint string // of the one group shown; empty shows all
+	Fingerprint string `redact:"-"` // of the one group shown; empty shows all
 	// Stuck are the events that projections could not follow, read with Filter.
-	Filter outbox.FailureFilter
+	Filter outbox.FailureFilter `redact:"-"`
 	Stuck  outbox.Page[outbox.ProjectionFailure]
 }
 

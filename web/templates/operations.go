@@ -12,23 +12,23 @@ import (
 
 // OperationsView is one page of operations and the filter it was read with.
 type OperationsView struct {
-	Filter outbox.OperationFilter
+	Filter outbox.OperationFilter `redact:"-"`
 	Page   outbox.Page[outbox.Operation]
 }
 
 // OperationView is an operation with one page of its rows.
 type OperationView struct {
 	Operation outbox.OperationDetail
-	Filter    outbox.OperationRowFilter
+	Filter    outbox.OperationRowFilter `redact:"-"`
 	Rows      outbox.Page[outbox.OperationRow]
 	Acts      []outbox.Act // the latest on it
 }
 
 // NewOperationView is an operation before it is started.
 type NewOperationView struct {
-	Selection outbox.Selection
+	Selection outbox.Selection `redact:"-"`
 	Preview   outbox.OperationPreview
-	Key       string // the idempotency key of the form: sent twice, it starts once
+	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // OperationTitle names an operation.

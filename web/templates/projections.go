@@ -11,7 +11,7 @@ import (
 // open failures, and what operators did to it.
 type ProjectionView struct {
 	outbox.ProjectionInfo
-	Filter   outbox.CursorFilter
+	Filter   outbox.CursorFilter `redact:"-"`
 	Cursors  outbox.Page[outbox.CampaignCursor]
 	Failures outbox.Page[outbox.ProjectionFailure]
 	Acts     []outbox.Act

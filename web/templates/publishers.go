@@ -23,12 +23,12 @@ type PublisherView struct {
 // SeekView is what the page shows that asks where a pair shall go on.
 type SeekView struct {
 	outbox.Publisher
-	To       string // head, beginning, position or time; empty before anything was chosen
-	Position string // as it was typed
-	Time     string // as it was typed
-	Reason   string
+	To       string       `redact:"-"` // head, beginning, position or time; empty before anything was chosen
+	Position string       `redact:"-"` // as it was typed
+	Time     string       `redact:"-"` // as it was typed
+	Reason   string       `redact:"-"` // as it was typed
 	Preview  *outbox.Seek // nil before anything was chosen
-	Key      string       // the act is done once under it
+	Key      string       `redact:"-"` // the act is done once under it
 }
 
 // Links of publishers.

@@ -223,7 +223,7 @@ func revealAct(p Page, e outbox.Event) templ.Component {
 // RevealedView is an event and what is hidden of it elsewhere.
 type RevealedView struct {
 	EventView
-	Revealed outbox.Revealed
+	Revealed outbox.Revealed `redact:"-"`
 }
 
 // RevealedPage is an event's page on which nothing is hidden.

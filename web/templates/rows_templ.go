@@ -12,7 +12,7 @@ import "outboxweb/internal/outbox"
 
 // RowsView is one page of rows and the filter it was read with.
 type RowsView struct {
-	Filter outbox.RowFilter
+	Filter outbox.RowFilter `redact:"-"`
 	Page   outbox.Page[outbox.Row]
 }
 
@@ -218,7 +218,7 @@ func rowsFilter(p Page, f outbox.RowFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f != (outbox.RowFilter{}) {
+		if f != (outbox.RowFilter{Shown: f.Shown}) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<a class=\"button\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

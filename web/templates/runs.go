@@ -14,33 +14,33 @@ import (
 
 // RunsView is one page of runs and the filter it was read with.
 type RunsView struct {
-	Filter outbox.RunFilter
+	Filter outbox.RunFilter `redact:"-"`
 	Page   outbox.Page[outbox.Run]
 }
 
 // RunView is a run with one page of its results and one of its log.
 type RunView struct {
 	Run     outbox.Run
-	Filter  outbox.ResultFilter
+	Filter  outbox.ResultFilter `redact:"-"`
 	Results outbox.Page[outbox.RunResult]
 	// First are results that somebody should look at; none where Results is
 	// narrowed down anyway.
 	First     []outbox.RunResult
-	LogCursor string
+	LogCursor string `redact:"-"`
 	Log       outbox.Page[outbox.RunLine]
 	Acts      []outbox.Act // the latest on it
 }
 
 // NewRunView is a run before it is started.
 type NewRunView struct {
-	Order  outbox.RunOrder
-	Reason string
+	Order  outbox.RunOrder `redact:"-"`
+	Reason string          `redact:"-"` // as it was typed
 	Loaded []outbox.ProjectionInfo
 	// Preview is what the run would be about; nil while the order does not say
 	// enough.
 	Preview *outbox.RunPreview
 	Wrong   string // why there is no preview, or empty
-	Key     string // the idempotency key of the form: sent twice, it starts once
+	Key     string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // RunTitle names a run.

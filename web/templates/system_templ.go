@@ -19,7 +19,7 @@ type Setup struct {
 	Projections []outbox.ProjectionInfo
 	Settings    []outbox.Setting // without secrets
 	Cost        outbox.CostReport
-	Request     outbox.Arrival // the one for the page
+	Request     outbox.Arrival `redact:"-"` // the one for the page
 }
 
 // Limit is a bound that requests are held to.

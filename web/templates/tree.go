@@ -426,12 +426,19 @@ func shownText(stored string, most int) (text string, rest int) {
 
 // Document is one JSON document of an event as a page shows it.
 type Document struct {
-	CampaignID string
+	CampaignID string `redact:"-"`
 	Seq        int64
 	Part       outbox.Part
 	Text       string // empty when it is longer than InlineDocument
 	Size       int64  // bytes, as it is stored
 	Hidden     bool   // something of the event is hidden
+}
+
+// TreeView is a part of a document. Secrets are not looked for in it any more:
+// they were hidden in the document that the tree was read from.
+type TreeView struct {
+	Document
+	Tree
 }
 
 // documentOf is a document of an event whose sizes are known.

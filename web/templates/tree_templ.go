@@ -249,7 +249,7 @@ func wholeTree(p Page, d Document) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = TreeItems(p, d, tree).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TreeItems(p, TreeView{d, tree}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -389,7 +389,7 @@ func copyable(what, text string) templ.Component {
 
 // TreeItems is a fragment of a tree: a value, or the members that follow those
 // that are shown already.
-func TreeItems(p Page, d Document, t Tree) templ.Component {
+func TreeItems(p Page, v TreeView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -410,9 +410,9 @@ func TreeItems(p Page, d Document, t Tree) templ.Component {
 			templ_7745c5c3_Var19 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if t.from > 0 {
-			for _, m := range t.root.Members {
-				templ_7745c5c3_Err = treeNode(p, d, m).Render(ctx, templ_7745c5c3_Buffer)
+		if v.from > 0 {
+			for _, m := range v.root.Members {
+				templ_7745c5c3_Err = treeNode(p, v.Document, m).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -421,12 +421,12 @@ func TreeItems(p Page, d Document, t Tree) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = treeNext(p, d, t.root).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = treeNext(p, v.Document, v.root).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = treeNode(p, d, t.root).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = treeNode(p, v.Document, v.root).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -801,7 +801,7 @@ func treeLink(p Page, d Document, pointer string, from int) templ.Attributes {
 }
 
 // TreePage is a part of a document on a page of its own.
-func TreePage(p Page, d Document, t Tree) templ.Component {
+func TreePage(p Page, v TreeView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -852,7 +852,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var38 templ.SafeURL
-			templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaign(d.CampaignID))
+			templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaign(v.CampaignID))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 138, Col: 43}
 			}
@@ -865,7 +865,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var39 string
-			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(d.CampaignID)
+			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(v.CampaignID)
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 138, Col: 66}
 			}
@@ -878,7 +878,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var40 templ.SafeURL
-			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(d.CampaignID, d.Seq))
+			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(v.CampaignID, v.Seq))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 139, Col: 47}
 			}
@@ -891,7 +891,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var41 string
-			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(itoa(d.Seq))
+			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(itoa(v.Seq))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 139, Col: 69}
 			}
@@ -904,7 +904,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var42 string
-			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(d.title())
+			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(v.title())
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 142, Col: 18}
 			}
@@ -917,7 +917,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var43 string
-			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(sizeText(d.Size))
+			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(sizeText(v.Size))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 142, Col: 56}
 			}
@@ -929,18 +929,18 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if t.root.Pointer != "" || t.from > 0 {
+			if v.root.Pointer != "" || v.from > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "<p class=\"sentence\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if t.root.Pointer != "" {
+				if v.root.Pointer != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "<code><bdi>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var44 string
-					templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(t.root.Pointer))
+					templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(v.root.Pointer))
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 147, Col: 41}
 					}
@@ -953,13 +953,13 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				if t.from > 0 {
+				if v.from > 0 {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "from ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var45 string
-					templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(num(int64(t.from)))
+					templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(num(int64(v.from)))
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 150, Col: 30}
 					}
@@ -972,7 +972,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var46 string
-					templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(t.root.members())
+					templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(v.root.members())
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 150, Col: 54}
 					}
@@ -986,7 +986,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var47 templ.SafeURL
-				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Tree(d.CampaignID, d.Seq, d.Part, "", 0))
+				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Tree(v.CampaignID, v.Seq, v.Part, "", 0))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 154, Col: 77}
 				}
@@ -998,13 +998,13 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if t.from > 0 {
+				if v.from > 0 {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "<a class=\"button\" rel=\"prev\" href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var48 templ.SafeURL
-					templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Tree(d.CampaignID, d.Seq, d.Part, t.root.Pointer, max(0, t.from-treeMembers)))
+					templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Tree(v.CampaignID, v.Seq, v.Part, v.root.Pointer, max(0, v.from-treeMembers)))
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 156, Col: 126}
 					}
@@ -1027,7 +1027,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var49 string
-			templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs("tree-" + string(d.Part))
+			templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs("tree-" + string(v.Part))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `tree.templ`, Line: 160, Col: 57}
 			}
@@ -1039,7 +1039,7 @@ func TreePage(p Page, d Document, t Tree) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = TreeItems(p, d, t).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = TreeItems(p, v).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -18,14 +18,14 @@ import (
 // Page is what every page needs beside its own content.
 type Page struct {
 	Links    Links
-	Key      string   // unlike that of any other page shown: what forms are told apart by
-	Flags    []string // what a command of the program is told to work on this server's databases
-	Origin   string   // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
-	Title    string
-	Nav      string // the entry of the navigation that is marked
+	Key      string   `redact:"-"` // unlike that of any other page shown: what forms are told apart by
+	Flags    []string `redact:"-"` // what a command of the program is told to work on this server's databases
+	Origin   string   `redact:"-"` // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
+	Title    string   `redact:"-"` // names by their identifiers what the page is about
+	Nav      string   `redact:"-"` // the entry of the navigation that is marked
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // for why campaigns do or do not move
-	Me       outbox.Identity     // who reads it
+	Me       outbox.Identity     `redact:"-"` // who reads it
 	ReadOnly bool
 	DryRun   bool // whether what applying a row would do can be tried
 	// ReasonFrom is the number of released rows from which an act needs a
@@ -268,11 +268,11 @@ type Problem struct {
 	Status    int
 	Detail    string
 	Fields    map[string]string // field → what is wrong with it
-	RequestID string
-	Back      URL   // the page about the same thing, or empty
-	Run       int64 // the run in the way, or 0
+	RequestID string            `redact:"-"`
+	Back      URL               // the page about the same thing, or empty
+	Run       int64             // the run in the way, or 0
 	// Typed is what the reader wrote into a form that is not on the page.
-	Typed string
+	Typed string `redact:"-"`
 }
 
 // titles says in an operator's words what HTTP's status texts say in its own.

@@ -1,0 +1,107 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"outboxweb/internal/redact"
+	"outboxweb/web/templates"
+)
+
+// What the store tells has secrets. They are hidden where a value leaves the
+// server, which it does through one of these doors: a page (pageFunc), JSON
+// (writeJSON), a list as a file (export), a document of an event (document), and
+// the sentence about an error (fail). What identifies something passes whole;
+// redact.Shown says how a field tells that it does.
+
+// writeJSON answers with v, its secrets hidden. It is encoded before anything is
+// sent, so that a value that cannot be encoded is an error and not half an answer.
+func (s *server) writeJSON(w http.ResponseWriter, status int, v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(redact.Shown(s.Redact, v)); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	return nil
+}
+
+// pageFunc is a page that is still to be shown. It makes the component from the
+// page's frame and its own view, with the secrets of both hidden: links and
+// sentences are made of what readers may see. Only pageOf makes one, and only
+// draw asks it.
+type pageFunc func(by *redact.Redactor, frame templates.Page) templ.Component
+
+// pageOf is a page, or a part of one, that shows a view.
+func pageOf[V any](component func(templates.Page, V) templ.Component, view V) pageFunc {
+	return func(by *redact.Redactor, frame templates.Page) templ.Component {
+		return component(redact.Shown(by, frame), redact.Shown(by, view))
+	}
+}
+
+// plainPage is a page that shows nothing but what is in its frame.
+func plainPage(component func(templates.Page) templ.Component) pageFunc {
+	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
+}
+
+// draw writes a page in its frame.
+func (s *server) draw(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
+	if err := content(s.Redact, p).Render(ctx, into); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	return nil
+}
+
+// render answers with a page, rendered whole before its first byte is sent.
+func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p templates.Page, content pageFunc) error {
+	buf := templ.GetBuffer()
+	defer templ.ReleaseBuffer(buf)
+	if err := s.draw(r.Context(), buf, p, content); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
+	return nil
+}
+
+// renderLive answers with a page that refreshes itself: with all of it, or
+// with its live part alone when that is what was asked for. An unchanged live
+// part is a 304; how old the content is goes in a header, so that it does not
+// count as a change.
+func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live pageFunc) error {
+	if r.Header.Get("HX-Target") != templates.LiveTarget {
+		return s.render(w, r, http.StatusOK, p, whole)
+	}
+	buf := templ.GetBuffer()
+	defer templ.ReleaseBuffer(buf)
+	if err := s.draw(r.Context(), buf, p, live); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(buf.Bytes())
+	etag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	h := w.Header()
+	h.Set("ETag", etag)
+	h.Set("Vary", "HX-Target")
+	h.Set("Outboxweb-Now", stamp(p.Now))
+	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
+	s.noteSince(h, r)
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
+	return nil
+}
