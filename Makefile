@@ -90,8 +90,9 @@ screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
 	go test ./e2e -tags shots -run TestPictures -count=1 -args -pictures ../docs
 
 .PHONY: generate
-generate: ## generate the Go code of the templates
+generate: ## generate the Go code of the templates, and the API's document from its routes and types
 	$(TEMPL) generate -path web/templates
+	go test ./internal/handlers -count=1 -run '^TestDocument_isTheOneGenerated$$' -db sqlite -update
 
 .PHONY: vendor
 vendor: ## copy the browser libraries pinned in .ci/web to web/static/vendor (needs npm)

@@ -25,10 +25,9 @@ type batchAnswer struct {
 
 // applied tells how far the projections are, when the append waited for them.
 type applied struct {
-	AppliedSeq *int64 `json:"applied_seq,omitempty"`
-	// ApplyError says why the events, though appended, are not applied yet in
-	// inline mode. They have rows, which workers apply; appending the same
-	// events again changes nothing.
+	AppliedSeq *int64 `json:"applied_seq,omitempty"` // with wait=applied
+	// in inline mode: why the appended events are not applied yet; they have rows,
+	// which workers apply, and appending them again changes nothing
 	ApplyError string `json:"apply_error,omitempty"`
 }
 
@@ -171,7 +170,7 @@ func aboutCondition(r *outbox.Refusal) bool {
 
 // journalView is the journal as a writer asks for it.
 type journalView struct {
-	Position int64 `json:"position"`
+	Position int64 `json:"position"` // 0 when the journal is empty
 }
 
 // apiJournal tells the position that a writer takes before reading what a

@@ -45,13 +45,18 @@ type instanceFacts outbox.InstanceState
 // instanceView is an instance as the API shows it.
 type instanceView struct {
 	instanceFacts
-	StartedAt        *time.Time       `json:"started_at"`
-	LastSeen         *time.Time       `json:"last_seen"`
-	HeartbeatSeconds float64          `json:"heartbeat_seconds"`
-	ClockAhead       float64          `json:"clock_ahead_seconds"`
-	State            outbox.Condition `json:"state"`
-	Why              string           `json:"why"`
-	Holding          outbox.Holding   `json:"holding"`
+	StartedAt        *time.Time `json:"started_at"`        // nil for one that is known only by the leases it left behind
+	LastSeen         *time.Time `json:"last_seen"`         // nil for one that is known only by the leases it left behind
+	HeartbeatSeconds float64    `json:"heartbeat_seconds"` // how often it promises a heartbeat; 0 means that it writes only when it has worked
+	// how far its clock is known to be ahead of this server's, negative when
+	// behind; 0 when by less than a second, or not known. last_seen is by this
+	// server's clock
+	ClockAhead float64 `json:"clock_ahead_seconds"`
+	// silent: it promised a heartbeat and missed three, or let its leases run out;
+	// idle: it promised none and has had nothing to say lately
+	State   outbox.Condition `json:"state"`
+	Why     string           `json:"why"` // one sentence: how it is, and what becomes of what it holds
+	Holding outbox.Holding   `json:"holding"`
 }
 
 // viewInstance is an instance as the API shows it, made like a campaign's view.
@@ -78,9 +83,9 @@ type rowView struct {
 	Attempts []outbox.Attempt `json:"attempts"`
 	Campaign campaignView     `json:"campaign"`
 	Acts     []outbox.Act     `json:"acts"`
-	Previous int64            `json:"previous_seq"` // of the campaign's row before; 0 when there is none
-	Next     int64            `json:"next_seq"`
-	Queue    []outbox.Row     `json:"queue"` // the campaign's head and the rows behind it
+	Previous int64            `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
+	Next     int64            `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
+	Queue    []outbox.Row     `json:"queue"`        // the campaign's head and the rows behind it, at most six
 }
 
 func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
@@ -176,7 +181,7 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 // heldView is a campaign with the projections that do not follow it.
 type heldView struct {
 	campaignView
-	Held []outbox.Cursor `json:"held_projections"`
+	Held []outbox.Cursor `json:"held_projections"` // of one campaign alone, not in lists: the projections that do not follow it
 }
 
 func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {

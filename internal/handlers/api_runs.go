@@ -11,12 +11,12 @@ import (
 // runBody is what starting a run reads.
 type runBody struct {
 	Kind        string   `json:"kind" validate:"required,oneof=replay verify rebuild"`
-	CampaignID  string   `json:"campaign_id" validate:"text,maxbytes=200"`
-	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,text,maxbytes=200"`
-	All         bool     `json:"all_campaigns"`
-	Projections []string `json:"projections" validate:"dive,required,text,maxbytes=200"`
-	UntilSeq    int64    `json:"until_seq" validate:"min=0"`
-	Rate        int64    `json:"rate" validate:"min=0"`
+	CampaignID  string   `json:"campaign_id" validate:"text,maxbytes=200"` // the one campaign; or several in campaign_ids, or all_campaigns
+	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,text,maxbytes=200" api:"max=1000"`
+	All         bool     `json:"all_campaigns" api:"default=false"`
+	Projections []string `json:"projections" validate:"dive,required,text,maxbytes=200"` // none stands for all that are loaded
+	UntilSeq    int64    `json:"until_seq" validate:"min=0"`                             // of a verify over one campaign: the last event to fold
+	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`                  // events per second at the most; 0 is no limit
 	Reason      string   `json:"reason" validate:"text,maxbytes=500"`
 }
 
@@ -38,10 +38,10 @@ type runActBody struct {
 }
 
 type runsQuery struct {
-	paging
 	Kind     string `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
 	Status   string `json:"status" validate:"omitempty,oneof=queued running cancelling completed failed cancelled interrupted"`
-	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
+	Campaign string `json:"campaign" validate:"text,maxbytes=200"` // runs whose scope has it, also as one of all
+	paging
 }
 
 func runFilter(r *http.Request) (outbox.RunFilter, error) {
@@ -53,8 +53,8 @@ func runFilter(r *http.Request) (outbox.RunFilter, error) {
 }
 
 type resultsQuery struct {
-	paging
 	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared"`
+	paging
 }
 
 // resultFilter is for the results of the run in the address.
@@ -187,6 +187,11 @@ func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, page)
 }
 
+// verifications are those of a campaign, one of each projection.
+type verifications struct {
+	Items []outbox.Verification `json:"items"`
+}
+
 func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error {
 	campaign, err := campaignParam(r)
 	if err != nil {
@@ -196,5 +201,5 @@ func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, map[string][]outbox.Verification{"items": all})
+	return s.writeJSON(w, http.StatusOK, verifications{all})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -18,6 +19,42 @@ const DefaultMaxAppendEvents = 10_000
 // tagsPerEvent bounds the tags of an append: so many times its most events, in
 // all. Each is a row of an index, and costs about what an event does.
 const tagsPerEvent = 2
+
+// What appendParser reads, as clients are told of it.
+
+// newEventBody is an event to append. Its ids, types and other texts outside of
+// payload, metadata and tags have at most 200 bytes each, without control
+// characters (U+0000 to U+001F, U+007F to U+009F) and without those that turn the
+// direction of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
+type newEventBody struct {
+	CampaignID    string          `json:"campaign_id"` // may be left out; otherwise the campaign of the address
+	EventType     string          `json:"event_type" validate:"required"`
+	Payload       json.RawMessage `json:"payload" validate:"required" api:"object"`
+	Seq           int64           `json:"seq"`      // checked, not obeyed
+	Position      int64           `json:"position"` // ignored
+	EventID       string          `json:"event_id"` // the writer's idempotency key, unique in the campaign
+	OccurredAt    time.Time       `json:"occurred_at"`
+	RecordedAt    time.Time       `json:"recorded_at"` // ignored
+	ActorType     string          `json:"actor_type"`
+	ActorID       string          `json:"actor_id"`
+	EntityType    string          `json:"entity_type"`
+	EntityID      string          `json:"entity_id"`
+	SessionID     string          `json:"session_id"`
+	RequestID     string          `json:"request_id"`
+	CorrelationID string          `json:"correlation_id"`
+	CausationID   string          `json:"causation_id"`
+	Tags          json.RawMessage `json:"tags" api:"object"`
+	Metadata      json.RawMessage `json:"metadata" api:"object"`
+	EventHash     string          `json:"event_hash"` // ignored
+	ChainHash     string          `json:"chain_hash"` // ignored
+}
+
+// batchBody is several events to append, all or nothing.
+type batchBody struct {
+	Events      []newEventBody          `json:"events" validate:"required"` // at most 10,000, or what --max-events-per-append says
+	ExpectedSeq *int64                  `json:"expected_seq"`               // the campaign's last seq before the append; otherwise 409
+	Condition   *outbox.AppendCondition `json:"condition"`
+}
 
 // parseAppend reads an append's body: one event, or a batch when it has a
 // field "events". Each event is read as the command line reads its lines,

@@ -10,7 +10,7 @@ import (
 // auditAnswer is a page of audit records as the API has it.
 type auditAnswer struct {
 	outbox.Page[outbox.Act]
-	RemovedBefore *time.Time `json:"removed_before"` // nil when none were
+	RemovedBefore *time.Time `json:"removed_before"` // records from before then were removed, as --keep-audit says; nil when none were
 }
 
 // audit reads a page of audit records, and from before when they were removed.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -40,6 +41,15 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 		text, hash = string(hidden), hash+"-redacted"
 	}
 	return text, hash, nil
+}
+
+// payloadAnswers are how payload answers.
+var payloadAnswers = []apiAnswer{
+	{status: http.StatusOK, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[map[string]any]()}},
+		text: "the payload; its ETag is the event's hash, with -redacted behind it where something is hidden, and ranges of it can be asked for"},
+	{status: http.StatusPartialContent, content: map[string][]reflect.Type{mediaJSON: nil},
+		text: "the range of it that was asked for, which need not be JSON by itself"},
+	{status: http.StatusNotModified, text: "the event is the one whose hash If-None-Match names"},
 }
 
 // payload answers with the payload of an event exactly as it is stored, as a

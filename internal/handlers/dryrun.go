@@ -8,7 +8,7 @@ import (
 )
 
 type dryRunQuery struct {
-	Next *int64 `json:"next" validate:"omitnil,min=0"`
+	Next *int64 `json:"next" validate:"omitnil,min=0" api:"default=10"` // how many events after it to try, too
 }
 
 // tryRow does the dry run that an address asks for.

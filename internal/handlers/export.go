@@ -20,7 +20,7 @@ import (
 const exportPatience = 30 * time.Second
 
 type exportQuery struct {
-	Format string `json:"format" validate:"omitempty,oneof=csv json"` // csv if empty
+	Format string `json:"format" validate:"omitempty,oneof=csv json" api:"default=csv"` // csv if empty
 }
 
 // table is how items of a list look in a file.

@@ -10,8 +10,8 @@ import (
 
 // paging is the part of a list's query that every list has.
 type paging struct {
-	Cursor string `json:"cursor" validate:"text,maxbytes=2000"`
-	Limit  *int   `json:"limit" validate:"omitnil,min=1,max=200"`
+	Cursor string `json:"cursor" validate:"text,maxbytes=2000"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit  *int   `json:"limit" validate:"omitnil,min=1,max=200" api:"default=50"`
 }
 
 func (p paging) limit() int {
@@ -23,19 +23,19 @@ func (p paging) limit() int {
 
 // ordering is the part of a list's query that chooses its direction.
 type ordering struct {
-	Reverse string `json:"reverse" validate:"omitempty,oneof=true false"`
+	Reverse string `json:"reverse" validate:"omitempty,oneof=true false" api:"default=false"` // the order the other way round
 }
 
 func (o ordering) reverse() bool { return o.Reverse == "true" }
 
 type rowsQuery struct {
-	paging
-	ordering
 	Status      string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
 	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
 	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Q           string `json:"q" validate:"text,maxbytes=200"`
+	Q           string `json:"q" validate:"text,maxbytes=200"` // part of the campaign id or of the last error
+	ordering
+	paging
 }
 
 // rowFilter reads which rows are asked for. A text is looked for in errors as
@@ -50,11 +50,11 @@ func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 }
 
 type campaignsQuery struct {
-	paging
-	ordering
 	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing unverifiable drifted lagging current"`
-	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age"`
-	Q     string `json:"q" validate:"text,maxbytes=200"`
+	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age" api:"default=id"`
+	Q     string `json:"q" validate:"text,maxbytes=200"` // part of the id
+	ordering
+	paging
 }
 
 func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
@@ -70,19 +70,21 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 }
 
 type auditQuery struct {
-	paging
-	ordering
 	Actor    string `json:"actor" validate:"text,maxbytes=200"`
 	Action   string `json:"action" validate:"omitempty,action"`
-	Campaign string `json:"campaign" validate:"text,maxbytes=200"`
+	Campaign string `json:"campaign" validate:"text,maxbytes=200"` // acts on the campaign, and acts on many that touched one of its rows
 	Seq      int64  `json:"seq" validate:"min=0"`
-	Target   string `json:"target" validate:"text,maxbytes=500"`
-	Outcome  string `json:"outcome" validate:"omitempty,oneof=done refused"`
-	Auth     string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"`
-	Role     string `json:"role" validate:"omitempty,oneof=viewer operator admin"`
-	Request  string `json:"request_id" validate:"text,maxbytes=200"`
-	Since    string `json:"since"`
-	Until    string `json:"until"`
+	// what it was about besides a campaign or row: run 7, operation 3, projection
+	// NAME, publisher TOPIC/NAME, token 4
+	Target  string `json:"target" validate:"text,maxbytes=500"`
+	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`
+	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how it was known who acted
+	Role    string `json:"role" validate:"omitempty,oneof=viewer operator admin"`                  // what that one might do
+	Request string `json:"request_id" validate:"text,maxbytes=200"`
+	Since   string `json:"since"` // acts at or after this: RFC 3339, or a date (UTC)
+	Until   string `json:"until"` // acts before this: RFC 3339; or a date (UTC), which is included
+	ordering
+	paging
 }
 
 func actFilter(r *http.Request) (outbox.ActFilter, error) {
@@ -107,8 +109,8 @@ func actFilter(r *http.Request) (outbox.ActFilter, error) {
 // the same number, and the cursor wins.
 type eventsQuery struct {
 	AfterSeq int64  `json:"after_seq" validate:"min=0"`
-	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"`
-	Limit    *int   `json:"limit" validate:"omitnil,min=1,max=200"`
+	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"` // next_cursor of the page before, with the same filter
+	Limit    *int   `json:"limit" validate:"omitnil,min=1,max=200" api:"default=50"`
 }
 
 func (q eventsQuery) after() int64 {
@@ -129,8 +131,8 @@ const (
 // waitQuery asks for an answer that comes once the projections have a seq.
 type waitQuery struct {
 	MinSeq  int64         `json:"min_seq" validate:"min=0"`
-	Wait    string        `json:"wait" validate:"omitempty,oneof=applied"`
-	Timeout time.Duration `json:"timeout"`
+	Wait    string        `json:"wait" validate:"omitempty,oneof=applied"` // answer once the projections have the events
+	Timeout time.Duration `json:"timeout" api:"default=2s"`                // a duration such as 500ms or 2s, at most 30s
 }
 
 func readWait(r *http.Request) (waitQuery, error) {
@@ -177,22 +179,24 @@ type actBody struct {
 // confirmedBody is what acts on a row read that may want a phrase.
 type confirmedBody struct {
 	actBody
+	// required when more than 1,000 rows are released: the phrase release N rows,
+	// with N as blocked_behind of the row says
 	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
 }
 
-// requeueBody selects the rows to requeue.
+// requeueBody selects the rows to requeue, or to retry.
 type requeueBody struct {
 	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
 	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000" api:"default=100"`
 	Reason      string `json:"reason" validate:"text,maxbytes=500"`
 }
 
-// requeueDeadBody is requeueBody of an act that may want a phrase.
+// requeueDeadBody selects the dead rows to requeue, which may want a phrase.
 type requeueDeadBody struct {
 	requeueBody
-	Confirm string `json:"confirm" validate:"text,maxbytes=100"`
+	Confirm string `json:"confirm" validate:"text,maxbytes=100"` // required when more than 1,000 rows are requeued or released: the phrase requeue N rows
 }
 
 func (b requeueBody) filter() outbox.RequeueFilter {

@@ -31,7 +31,8 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 
 // closeSchemas makes the document refuse fields that it does not name, so that
 // the tests find what an answer has and the document does not tell of. Schemas
-// that others are made of stay open.
+// that others are made of stay open, unless nothing is added to them but a
+// description.
 func closeSchemas(doc *openapi3.T) {
 	all, parts := map[*openapi3.Schema]bool{}, map[*openapi3.Schema]bool{}
 	var gather func(refs ...*openapi3.SchemaRef)
@@ -41,12 +42,15 @@ func closeSchemas(doc *openapi3.T) {
 				continue
 			}
 			all[ref.Value] = true
+			if ref.Value.Type == nil && len(ref.Value.AnyOf) == 0 {
+				ref.Value.Nullable = true // by the standard it is whatever it says, which this checker does not know
+			}
 			gather(ref.Value.Items)
 			for _, property := range ref.Value.Properties {
 				gather(property)
 			}
 			for _, part := range slices.Concat(ref.Value.AllOf, ref.Value.AnyOf) {
-				parts[part.Value] = true
+				parts[part.Value] = parts[part.Value] || len(ref.Value.AllOf) != 1
 				gather(part)
 			}
 		}

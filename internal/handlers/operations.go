@@ -16,8 +16,8 @@ import (
 
 // rowKeyBody names one row.
 type rowKeyBody struct {
-	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"`
-	Seq        int64  `json:"seq"`
+	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200" api:"required"`
+	Seq        int64  `json:"seq" api:"required,min=1"`
 }
 
 // selectionBody selects dead rows by a filter.
@@ -25,19 +25,20 @@ type selectionBody struct {
 	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
 	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=20000"`
+	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=20000"` // without it all that match, which must be at most 20,000
 }
 
-// operationBody is what starting an operation, or asking beforehand, reads.
+// operationBody is what starting an operation, or asking beforehand, reads:
+// either rows or a filter. The empty filter selects every dead row.
 type operationBody struct {
 	Kind             string         `json:"kind" validate:"omitempty,oneof=requeue"`
-	Rows             []rowKeyBody   `json:"rows" validate:"dive"`
+	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=10000"`
 	Filter           *selectionBody `json:"filter"`
-	Canary           bool           `json:"canary"`
+	Canary           bool           `json:"canary" api:"default=false"`
 	Reason           string         `json:"reason" validate:"text,maxbytes=500"`
-	Confirm          string         `json:"confirm" validate:"text,maxbytes=100"`
-	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`
-	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"`
+	Confirm          string         `json:"confirm" validate:"text,maxbytes=100"`       // required above 1,000 rows chosen or released: the phrase requeue N rows
+	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // what the preview said; other rows are refused
+	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // what the preview said; refused when it is more by a tenth, and by more than 100
 }
 
 // order is the body as the store takes it. Every dead row is a selection that
@@ -97,9 +98,9 @@ func (f operationForm) order() (outbox.OperationOrder, error) {
 }
 
 type operationsQuery struct {
-	paging
 	Status       string `json:"status" validate:"omitempty,oneof=running stopped cancelled done"`
 	Acknowledged string `json:"acknowledged" validate:"omitempty,oneof=true false"`
+	paging
 }
 
 func operationFilter(r *http.Request) (outbox.OperationFilter, error) {
@@ -116,8 +117,8 @@ func operationFilter(r *http.Request) (outbox.OperationFilter, error) {
 }
 
 type operationRowsQuery struct {
-	paging
 	Status string `json:"status" validate:"omitempty,oneof=waiting requeued done skipped failed_again left unwatched"`
+	paging
 }
 
 func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {

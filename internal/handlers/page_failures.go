@@ -44,7 +44,7 @@ func (s *server) running() outbox.Running {
 // note takes it away.
 type noteBody struct {
 	Fingerprint string `json:"fingerprint" validate:"required,text,maxbytes=400"`
-	Note        string `json:"note" validate:"text,maxbytes=2000"`
+	Note        string `json:"note" validate:"text,maxbytes=2000"` // empty takes the note away
 	Reason      string `json:"reason" validate:"text,maxbytes=500"`
 }
 
@@ -93,15 +93,18 @@ func (s *server) apiNoteGroup(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
 }
 
+// failureGroups are the errors that rows have in common.
+type failureGroups struct {
+	items[outbox.JudgedGroup]
+	Capped bool `json:"capped"` // there are more failed or dead rows than were looked at, so that counts are lower bounds
+}
+
 func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.Store.ErrorGroups(r.Context())
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, struct {
-		items[outbox.JudgedGroup]
-		Capped bool `json:"capped"`
-	}{listOf(all.Judged(s.running())), all.Capped})
+	return s.writeJSON(w, http.StatusOK, failureGroups{listOf(all.Judged(s.running())), all.Capped})
 }
 
 func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {

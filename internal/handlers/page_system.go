@@ -63,7 +63,7 @@ type about struct {
 	Projections []outbox.ProjectionInfo `json:"projections"`
 	Settings    []outbox.Setting        `json:"settings"`
 	Cost        outbox.CostReport       `json:"cost"`
-	Request     outbox.Arrival          `json:"request" redact:"-"` // the one that asks
+	Request     outbox.Arrival          `json:"request" redact:"-"` // what arrived with this very request
 }
 
 func (s *server) readAbout(r *http.Request) (about, error) {

@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/auth"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/redact"
+	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -73,11 +74,10 @@ type problem struct {
 	RequestID string            `json:"request_id" redact:"-"`
 	run       int64             // the run in the way, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
-	// Confirm is what has to be sent as confirm for the act to be done.
-	Confirm string `json:"confirm,omitempty" redact:"-"`
+	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the act wants: send it as confirm, and it is done
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
-	Appended any `json:"appended,omitempty"`
+	Appended []store.Appended `json:"appended,omitempty"`
 	// EventInTheWay is why the condition of an append does not hold.
 	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"`
 }

@@ -46,8 +46,8 @@ func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
 }
 
 type cursorsQuery struct {
-	paging
 	State string `json:"state" validate:"omitempty,oneof=quarantined paused behind"`
+	paging
 }
 
 func cursorFilter(r *http.Request, projection string) (outbox.CursorFilter, error) {
@@ -77,7 +77,7 @@ func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) er
 // holdBody is what pausing and resuming a projection read, as a body and as a
 // form. Without a campaign it is for all.
 type holdBody struct {
-	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"`
+	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"` // empty for all campaigns
 	Reason     string `json:"reason" validate:"text,maxbytes=500"`
 }
 
@@ -136,11 +136,11 @@ func (s *server) holdForm(w http.ResponseWriter, r *http.Request, act holdAct) e
 }
 
 type failuresQuery struct {
-	paging
-	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"`
+	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"` // all when it is not given
 	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
 	Projection  string `json:"projection" validate:"text,maxbytes=200"`
 	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	paging
 }
 
 // failureFilter reads which failures are asked for; those of a status where the

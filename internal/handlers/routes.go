@@ -15,6 +15,7 @@ type route struct {
 	method, pattern string
 	role            outbox.Role   // RoleNone: whoever asks
 	action          outbox.Action // what a POST does; empty when it changes nothing
+	api             endpoint      // of a route of the API
 }
 
 func (r route) key() string { return r.method + " " + r.pattern }
@@ -45,17 +46,30 @@ func (s *server) formAct(action outbox.Action, pattern string, h handler) {
 	s.add(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.form(h)))
 }
 
+// apiAdd adds a route of the API, whose pattern is below apiPrefix.
+func (s *server) apiAdd(t route, h http.Handler, e endpoint) {
+	t.pattern, t.api = apiPrefix+t.pattern, e
+	s.add(t, h)
+}
+
+// apiView adds what a role may read of the API.
+func (s *server) apiView(role outbox.Role, pattern string, h http.Handler, e endpoint) {
+	s.apiAdd(route{method: http.MethodGet, pattern: pattern, role: role}, h, e)
+}
+
 // apiGet adds what every viewer may read of the API.
-func (s *server) apiGet(pattern string, h handler) { s.get(apiPrefix+pattern, h) }
+func (s *server) apiGet(pattern string, h handler, e endpoint) {
+	s.apiView(outbox.RoleViewer, pattern, s.handle(h), e)
+}
 
 // apiAct adds an act of the API.
-func (s *server) apiAct(action outbox.Action, pattern string, h handler) {
-	s.add(route{method: http.MethodPost, pattern: apiPrefix + pattern, role: action.Role(), action: action}, s.handle(s.jsonBody(h)))
+func (s *server) apiAct(action outbox.Action, pattern string, h handler, e endpoint) {
+	s.apiAdd(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
 
 // apiQuestion adds a question to the API that is too long for an address.
-func (s *server) apiQuestion(role outbox.Role, pattern string, h handler) {
-	s.add(route{method: http.MethodPost, pattern: apiPrefix + pattern, role: role}, s.handle(s.jsonInput(h)))
+func (s *server) apiQuestion(role outbox.Role, pattern string, h handler, e endpoint) {
+	s.apiAdd(route{method: http.MethodPost, pattern: pattern, role: role}, s.handle(s.jsonInput(h)), e)
 }
 
 type identityKey struct{}

@@ -14,8 +14,26 @@ type skipFields struct {
 	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
 }
 
+// skipBody is what the skip of an event reads.
+type skipBody struct {
+	Reason   string    `json:"reason" validate:"text,maxbytes=500" api:"required,min=1"`
+	Confirm  string    `json:"confirm" validate:"text,maxbytes=300" api:"required"` // the words "skip CAMPAIGN SEQ"
+	Expected *expected `json:"expected"`
+}
+
+// decodeSkip is decodeConfirmed of a skip. The store says what is missing.
+func (s *server) decodeSkip(r *http.Request) (outbox.Order, error) {
+	var body skipBody
+	if err := decode(r, &body); err != nil {
+		return outbox.Order{}, err
+	}
+	o := s.order(r, "api", body.Reason, body.Expected)
+	o.Confirm = body.Confirm
+	return o, nil
+}
+
 func (s *server) apiSkipEvent(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRowAct(w, r, s.decodeConfirmed, s.Store.SkipEvent)
+	return s.apiRowAct(w, r, s.decodeSkip, s.Store.SkipEvent)
 }
 
 func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {

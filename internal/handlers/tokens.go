@@ -12,8 +12,6 @@ import (
 func (s *server) routeTokens() {
 	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage))
 	s.formAct(outbox.ActTokenRevoke, "/tokens/{token}/revoke", s.revokeTokenForm)
-	s.view(outbox.RoleAdmin, apiPrefix+"/tokens", s.handle(s.apiTokens))
-	s.apiAct(outbox.ActTokenRevoke, "/tokens/{token}/revoke", s.apiRevokeToken)
 }
 
 func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {

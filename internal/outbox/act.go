@@ -46,23 +46,28 @@ const (
 // Act is the audit record of one operator's act: written in the act's own
 // transaction or, when it was refused, in one of its own.
 type Act struct {
-	ID         int64           `json:"id"`
-	At         time.Time       `json:"at"`
-	Actor      string          `json:"actor" redact:"-"`
-	Auth       Auth            `json:"auth"` // how it was known who that is; empty in records of older versions
-	Role       Role            `json:"role"`
-	Via        string          `json:"via"`
-	From       string          `json:"from"`
-	Action     Action          `json:"action"`
-	CampaignID string          `json:"campaign_id" redact:"-"`
-	Seq        int64           `json:"seq"`     // 0 when the act is not about one row
-	Target     Target          `json:"target"`  // what it was about besides; empty when that is all
-	Outcome    ActOutcome      `json:"outcome"` // done or refused
-	Refusal    string          `json:"refusal"` // why it was refused, or empty
-	Before     json.RawMessage `json:"before"`
-	After      json.RawMessage `json:"after"`
-	Reason     string          `json:"reason"`
-	RequestID  string          `json:"request_id"`
+	ID    int64     `json:"id"`
+	At    time.Time `json:"at"`
+	Actor string    `json:"actor" redact:"-"`
+	// how it was known who that is: local, jwt, proxy-header, token, os or system;
+	// empty in records of older versions
+	Auth       Auth       `json:"auth" api:"empty"`
+	Role       Role       `json:"role" api:"empty"` // what that one might do; empty in records of older versions
+	Via        string     `json:"via"`
+	From       string     `json:"from"`
+	Action     Action     `json:"action"`
+	CampaignID string     `json:"campaign_id" redact:"-"`
+	Seq        int64      `json:"seq"`     // 0 when the act is not about one row
+	Target     Target     `json:"target"`  // what it was about besides a campaign or row, such as run 7; empty when that is all
+	Outcome    ActOutcome `json:"outcome"` // done or refused
+	// why it was refused; empty when it was done. Of one action, the first ten
+	// refusals of an identity in a minute have a record each; one more record then
+	// says how many there were besides, in its sentence and as after.refused
+	Refusal   string          `json:"refusal"`
+	Before    json.RawMessage `json:"before" api:"object,nullable"`
+	After     json.RawMessage `json:"after" api:"object,nullable"`
+	Reason    string          `json:"reason"`
+	RequestID string          `json:"request_id"`
 }
 
 // RefusedAct is what somebody asked for who was refused before anything looked
@@ -189,13 +194,13 @@ type RequeueFilter struct {
 	CampaignID  string `json:"campaign_id" redact:"-"`
 	EventType   string `json:"event_type" redact:"-"`
 	Fingerprint string `json:"fingerprint" redact:"-"`
-	Limit       int    `json:"limit"` // 0 means 100; at most 10,000
+	Limit       int    `json:"limit" api:"min=0,max=20000"` // of a requeue 0 means 100, at most 10,000; of an operation 0 takes all, at most 20,000
 }
 
 // Requeued is what a requeue of many rows did.
 type Requeued struct {
 	Requeued int64 `json:"requeued"` // rows set back to pending
-	Heads    int64 `json:"heads"`    // of those, heads of their campaign
+	Heads    int64 `json:"heads"`    // of the requeued rows, heads of their campaign
 	Released int64 `json:"released"` // rows that waited behind those heads
 }
 

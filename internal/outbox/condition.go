@@ -16,10 +16,11 @@ import (
 // is refused when an event after a position is of any of the items. It is
 // checked together with the append, so that nothing comes between the two.
 type AppendCondition struct {
-	// AfterPosition is the last position that the writer has seen; events up
-	// to it are not in the way. 0 looks at the whole journal.
-	AfterPosition int64           `json:"after_position"`
-	Items         []ConditionItem `json:"items"` // at least one, at most MaxConditionItems
+	// what GET /journal told before the events were read that the append was
+	// decided by; 0 or left out looks at the whole journal, and one behind its end
+	// is refused
+	AfterPosition int64           `json:"after_position" api:"min=0"`
+	Items         []ConditionItem `json:"items" api:"required,min=1,max=100"` // at least one, at most MaxConditionItems
 }
 
 // Limits on what a condition may carry.
@@ -33,8 +34,8 @@ const (
 // types that have all of the tags. One of the two may be left out. Fields of
 // the envelope count as tags of their names.
 type ConditionItem struct {
-	EventTypes []string          `json:"event_types,omitempty"` // in full: * stands for nothing
-	Tags       map[string]string `json:"tags,omitempty"`
+	EventTypes []string          `json:"event_types,omitempty" api:"max=100"` // spelled out: * stands for nothing
+	Tags       map[string]string `json:"tags,omitempty" api:"max=50"`         // the fields of the envelope, such as campaign_id, count as tags of their names
 }
 
 // ParseCondition reads a condition from JSON and judges it. Errors are

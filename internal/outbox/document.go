@@ -80,35 +80,30 @@ const (
 type Cursor struct {
 	Projection string `json:"projection" redact:"-"`
 	AppliedSeq int64  `json:"applied_seq"`
-	LagEvents  int64  `json:"lag_events"` // events of the campaign after AppliedSeq
+	LagEvents  int64  `json:"lag_events"` // events of the campaign after applied_seq
 	// LagSeconds is the age of the first of those, from its append; 0 when there is none.
 	LagSeconds float64 `json:"lag_seconds"`
 	// LastAppliedAt is when it was last told an event; nil when it never was, or
 	// when that is not known.
 	LastAppliedAt *time.Time `json:"last_applied_at"`
-	// Attempts is how often the event after AppliedSeq has failed in it.
-	Attempts   int64  `json:"attempts"`
-	Generation int64  `json:"generation"` // raised by each rebuild, from 1
-	State      string `json:"state"`
+	Attempts      int64      `json:"attempts"`   // how often the event after applied_seq has failed in it
+	Generation    int64      `json:"generation"` // raised by each rebuild, from 1
+	// live: it follows the watermark; quarantined: it is set aside for this
+	// campaign after a failure; paused: an operator stopped it; behind: it was
+	// resumed and waits for a replay
+	State string `json:"state" api:"enum=live quarantined paused behind"`
 	// ChangedAt is when its state last changed; zero where it always followed.
-	ChangedAt time.Time `json:"-"`
-	// Paused says who stopped the projection; nil unless the state is paused.
-	Paused *Pause `json:"paused"`
-	// PausedForAll tells that it is stopped for all campaigns, and so cannot
-	// be resumed for this one.
-	PausedForAll bool `json:"paused_for_all"`
-	// RunID is the active run that catches up what is behind, and BlockedByRun the
-	// one at whose end a replay starts that does; 0 when there is none.
-	RunID        int64 `json:"run_id"`
-	BlockedByRun int64 `json:"blocked_by_run"`
+	ChangedAt    time.Time `json:"-"`
+	Paused       *Pause    `json:"paused"`         // who stopped it; nil unless it is paused
+	PausedForAll bool      `json:"paused_for_all"` // it is stopped for all campaigns, and so cannot be resumed for this one
+	RunID        int64     `json:"run_id"`         // the active run that catches it up; 0 when there is none
+	BlockedByRun int64     `json:"blocked_by_run"` // the run at whose end a replay starts that catches it up; 0 when there is none
 	// Failure is the first event that the projection failed at and has not
 	// passed since; nil when there is none.
-	Failure *CursorFailure `json:"failure"`
-	// Version is the hash of the loaded definition, BuiltVersion that of the
-	// one that made the rows; empty when somebody else made the tables.
-	Version             string `json:"version"`
-	BuiltVersion        string `json:"built_version"`
-	BuiltByOtherVersion bool   `json:"built_by_other_version"`
+	Failure             *CursorFailure `json:"failure"`
+	Version             string         `json:"version"`       // hash of the loaded definition
+	BuiltVersion        string         `json:"built_version"` // hash of the definition that made the rows; empty when it is not known
+	BuiltByOtherVersion bool           `json:"built_by_other_version"`
 }
 
 // Follows reports whether the projection goes on with the campaign.

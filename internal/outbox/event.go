@@ -24,42 +24,52 @@ const (
 )
 
 // Event is one fact of the journal, and the JSON that append reads and the
-// API answers with. To append one, only CampaignID, EventType and Payload are
-// needed; Seq, when given, is checked and never obeyed.
+// API answers with. To append one, only campaign_id, event_type and payload are
+// needed; seq, when given, is checked and never obeyed.
 type Event struct {
-	CampaignID    string          `json:"campaign_id" redact:"-"`
-	Seq           int64           `json:"seq"`
-	Position      int64           `json:"position"`
-	EventID       string          `json:"event_id"`
-	EventType     string          `json:"event_type" redact:"-"`
-	OccurredAt    time.Time       `json:"occurred_at"`
-	RecordedAt    time.Time       `json:"recorded_at"`
-	ActorType     string          `json:"actor_type"`
-	ActorID       string          `json:"actor_id"`
-	EntityType    string          `json:"entity_type"`
-	EntityID      string          `json:"entity_id"`
-	SessionID     string          `json:"session_id"`
-	RequestID     string          `json:"request_id"`
-	CorrelationID string          `json:"correlation_id"`
-	CausationID   string          `json:"causation_id"`
-	Tags          json.RawMessage `json:"tags"`     // a JSON object, name to string
-	Metadata      json.RawMessage `json:"metadata"` // a JSON object
-	Payload       json.RawMessage `json:"payload"`  // a JSON object
-	EventHash     string          `json:"event_hash" redact:"-"`
-	ChainHash     string          `json:"chain_hash" redact:"-"`
+	CampaignID    string    `json:"campaign_id" redact:"-"`
+	Seq           int64     `json:"seq"`
+	Position      int64     `json:"position"`
+	EventID       string    `json:"event_id"`
+	EventType     string    `json:"event_type" redact:"-"`
+	OccurredAt    time.Time `json:"occurred_at"`
+	RecordedAt    time.Time `json:"recorded_at"`
+	ActorType     string    `json:"actor_type"`
+	ActorID       string    `json:"actor_id"`
+	EntityType    string    `json:"entity_type"`
+	EntityID      string    `json:"entity_id"`
+	SessionID     string    `json:"session_id"`
+	RequestID     string    `json:"request_id"`
+	CorrelationID string    `json:"correlation_id"`
+	CausationID   string    `json:"causation_id"`
+	// a JSON object, name to string. Values that look like secrets are "[redacted]" in answers
+	// of the API, and nil is all of it where the server hides payloads
+	// (--hide-payloads)
+	Tags json.RawMessage `json:"tags" api:"object,nullable"`
+	// a JSON object. Values that look like secrets are "[redacted]" in answers
+	// of the API, and nil is all of it where the server hides payloads
+	// (--hide-payloads)
+	Metadata json.RawMessage `json:"metadata" api:"object,nullable"`
+	// a JSON object. Values that look like secrets are "[redacted]" in answers
+	// of the API, and nil is all of it where the server hides payloads
+	// (--hide-payloads)
+	Payload   json.RawMessage `json:"payload" api:"object,nullable"`
+	EventHash string          `json:"event_hash" redact:"-"` // of the content as it is stored, with what is hidden here
+	ChainHash string          `json:"chain_hash" redact:"-"`
 
-	// Skipped is the skip that stands for the event, of which nothing is
-	// hashed; nil when none does. An event with one is never applied.
+	// the skip that stands for the event, of which nothing is hashed; absent when
+	// none does. An event with one is never applied
 	Skipped *Skip `json:"skipped,omitempty"`
 
-	// Altered tells that the content does not match EventHash: somebody changed
-	// the journal. Only where one event is read is that looked at.
+	// the content does not match event_hash: somebody changed the journal. Absent
+	// when it matches, in lists, and where a document is longer than 64 KiB, since
+	// it is not looked at there
 	Altered bool `json:"altered,omitzero"`
 
-	// Redacted names what is hidden of the event, such as "payload.password" or
-	// "payload" for all of it. It is nil where nothing was looked for, and then
-	// not part of the JSON.
-	Redacted []string `json:"redacted,omitzero"`
+	// the places where something is hidden, such as payload.password, or payload
+	// for all of it; empty when nothing is. An event with any is refused by
+	// append. Where nothing was looked for it is nil, and not part of the JSON
+	Redacted []string `json:"redacted,omitzero" api:"required"`
 }
 
 // Intent says what an event type is for.

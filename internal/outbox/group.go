@@ -17,23 +17,23 @@ type ErrorGroup struct {
 
 	EventTypes []Tally    `json:"event_types"` // of the rows, the most frequent first
 	Builds     []Tally    `json:"builds"`      // of the attempts looked at, the most frequent first
-	Attempts   int64      `json:"attempts"`    // failed ones of these rows, as far as looked at
-	Alike      int64      `json:"alike"`       // of Attempts, those with this very fingerprint
-	Permanent  int64      `json:"permanent"`   // of Attempts, those that can never succeed with the version of the projection that they failed in
+	Attempts   int64      `json:"attempts"`    // failed attempts of these rows that were looked at
+	Alike      int64      `json:"alike"`       // of them, those that ended in this very error
+	Permanent  int64      `json:"permanent"`   // of them, those that can never succeed with the version of the projection that they failed in
 	FirstAt    *time.Time `json:"first_at"`    // of these rows' attempts the first; nil when none was looked at
 	LastAt     *time.Time `json:"last_at"`
-	Tried      []Tried    `json:"tried"` // with what the attempts looked at were made, the latest first
+	Tried      []Tried    `json:"tried"` // with what these attempts were made, the latest first
 	Note       *GroupNote `json:"note"`  // nil when nobody pinned one
 }
 
 // Tried is a build of the program and a version of the projection at fault that
 // failed together. Projection and version are empty where they are not known.
 type Tried struct {
-	Build             string    `json:"build"`
-	Projection        string    `json:"projection" redact:"-"`
-	ProjectionVersion string    `json:"projection_version"` // the hash of its definition
+	Build             string    `json:"build"`                 // the version of the program
+	Projection        string    `json:"projection" redact:"-"` // the projection that failed; empty when that is not known
+	ProjectionVersion string    `json:"projection_version"`    // the hash of its definition
 	Attempts          int64     `json:"attempts"`
-	Permanent         int64     `json:"permanent"` // of Attempts, those that can never succeed with that version
+	Permanent         int64     `json:"permanent"` // of them, those that can never succeed with that version
 	LastAt            time.Time `json:"last_at"`
 }
 
@@ -68,8 +68,8 @@ type ErrorGroups struct {
 // the commands show it.
 type JudgedGroup struct {
 	ErrorGroup
-	Hope    Hope   `json:"hope"`
-	Verdict string `json:"verdict"`
+	Hope    Hope   `json:"hope"`    // whether retrying can help
+	Verdict string `json:"verdict"` // the same in a sentence
 }
 
 // Judged adds the verdicts to all groups.

@@ -65,9 +65,13 @@ type Surroundings struct {
 
 // Explanation says why a campaign is or is not moving.
 type Explanation struct {
+	// what keeps a worker from taking it, by the rule that workers claim by; none:
+	// it may be taken now; unqueued: it may be taken, but workers look at it later
+	// or not at all until the self-check has queued it; unserved: no running
+	// instance serves it
 	Hold        Hold       `json:"hold"`
-	ClaimableAt *time.Time `json:"claimable_at"` // nil when no passing of time makes it claimable
-	Why         string     `json:"why"`          // one sentence, without a final stop
+	ClaimableAt *time.Time `json:"claimable_at"` // from when on a worker may take it if only time passes; nil when time alone changes nothing
+	Why         string     `json:"why"`          // one sentence on why it is or is not moving, without a final stop
 }
 
 // Standing is what decides whether a worker may take the campaign.

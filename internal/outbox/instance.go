@@ -13,12 +13,14 @@ import (
 // that is known only by the leases it left behind has an ID, a Holding and
 // nothing else.
 type InstanceState struct {
-	ID        string        `json:"id" redact:"-"`
-	Host      string        `json:"host"`
-	PID       int           `json:"pid"`
-	Version   string        `json:"version"`
-	Mode      Mode          `json:"mode"`
-	Campaigns Scope         `json:"campaigns"` // those whose events it applies
+	ID      string `json:"id" redact:"-"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+	Mode    Mode   `json:"mode" api:"empty"`
+	// the campaigns whose events it applies: ids, and beginnings of ids with *
+	// behind them; * alone is every campaign
+	Campaigns Scope         `json:"campaigns"`
 	StartedAt time.Time     `json:"started_at"`
 	LastSeen  time.Time     `json:"last_seen"`  // by the clock of the process that asks
 	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended by itself, or was seen to be gone
@@ -27,8 +29,8 @@ type InstanceState struct {
 	Failed    int64         `json:"failed_total"`
 	Fenced    int64         `json:"fenced_total"`
 	Rates     Throughput    `json:"throughput"`
-	Trouble   string        `json:"trouble"` // what keeps it from applying; empty when nothing does
-	Stalled   bool          `json:"stalled"` // nothing at all is applied
+	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty when nothing does
+	Stalled   bool          `json:"stalled"` // nothing at all can be applied
 	Holding   Holding       `json:"-"`       // empty in a Summary
 	// ClockAhead is how far its clock is known to be ahead of that of the
 	// process that asks, negative when behind; 0 when by less than a second, or
@@ -51,12 +53,12 @@ func (i InstanceState) MarshalJSON() ([]byte, error) {
 // until another worker takes the campaign or the holder gives it back.
 type Holding struct {
 	Campaigns     int64      `json:"campaigns"`
-	Withheld      int64      `json:"withheld"`       // of Campaigns, those that are paused or diverged, which nobody may take
-	Rows          int64      `json:"rows"`           // in processing
-	ClaimableFrom *time.Time `json:"claimable_from"` // when the first lease ends if the instance says nothing more; nil when it holds nothing
-	ClaimableBy   *time.Time `json:"claimable_by"`   // when the last one does
-	Held          []Held     `json:"held"`           // the leases that end first, at most MaxHeld
-	Publishers    []string   `json:"publishers"`     // TOPIC/PUBLISHER of those whose leases have not ended, in order
+	Withheld      int64      `json:"withheld"`          // of campaigns, those that are paused or diverged, which nobody may take
+	Rows          int64      `json:"rows"`              // rows in processing
+	ClaimableFrom *time.Time `json:"claimable_from"`    // when the first lease ends if the instance says nothing more; nil when it holds nothing
+	ClaimableBy   *time.Time `json:"claimable_by"`      // when the last lease does
+	Held          []Held     `json:"held" api:"max=20"` // the leases that end first, at most 20
+	Publishers    []string   `json:"publishers"`        // TOPIC/PUBLISHER of those whose leases have not ended, in order
 }
 
 // MaxHeld is how many of its campaigns a Holding names.
@@ -65,9 +67,9 @@ const MaxHeld = 20
 // Held is one leased campaign.
 type Held struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
-	Epoch      int64     `json:"epoch"`
+	Epoch      int64     `json:"epoch"`    // the lease's fencing number
 	HeadSeq    int64     `json:"head_seq"` // 0 when it has no row, as in inline mode
-	Rows       int64     `json:"rows"`     // in processing
+	Rows       int64     `json:"rows"`     // rows in processing
 	ExpiresAt  time.Time `json:"expires_at"`
 	Withheld   bool      `json:"withheld"` // it is paused or diverged: nobody may take it even after that
 }

@@ -111,7 +111,7 @@ func (t OperationTotals) Ended() int64 { return t.Chosen - t.Waiting - t.Requeue
 // frozen selection of dead rows, requeued in waves and watched.
 type Operation struct {
 	ID             int64           `json:"id"`
-	Kind           string          `json:"kind"` // requeue
+	Kind           string          `json:"kind" api:"enum=requeue"` // requeue
 	Status         OperationStatus `json:"status"`
 	Canary         bool            `json:"canary"` // one head of each error group goes first, then waves of 1, 2, 4, …
 	Filter         *RequeueFilter  `json:"filter"` // nil when the rows were named one by one
@@ -188,11 +188,11 @@ type WatchedRow struct {
 // OperationDetail is an operation with everything its page shows.
 type OperationDetail struct {
 	Operation
-	Groups  []OperationGroup `json:"groups"`  // at most 200
-	Watched []WatchedRow     `json:"watched"` // at most 20
-	// NewFailures are failed and dead rows that are not part of the operation
-	// and arose after its start, in its campaigns or with its errors; at most 50.
-	NewFailures []Row  `json:"new_failures"`
+	Groups  []OperationGroup `json:"groups" api:"max=200"` // at most 200
+	Watched []WatchedRow     `json:"watched" api:"max=20"` // at most 20
+	// failed and dead rows that are not part of the operation and arose since its
+	// start, in its campaigns or with its errors; at most 50
+	NewFailures []Row  `json:"new_failures" api:"max=50"`
 	Why         string `json:"why"` // one sentence on what it is doing, or how it ended
 }
 
@@ -260,20 +260,19 @@ type OperationPreview struct {
 	Released  int64            `json:"released"` // rows that wait behind those heads
 	Refused   int64            `json:"refused"`  // named rows that are not dead, or part of a running operation
 	Campaigns PreviewCampaigns `json:"campaigns"`
-	Groups    []PreviewGroup   `json:"groups"` // largest first, at most 20
+	Groups    []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.
 	GroupsTotal int64 `json:"groups_total"`
 	// EstimatedSeconds is how long workers would take at the pace of the last day;
 	// nil when they have applied nothing recently, so that nobody knows.
 	EstimatedSeconds *float64 `json:"estimated_seconds"`
-	// Confirm is the phrase that must be given to start it; empty when none is wanted.
-	Confirm string `json:"confirm"`
+	Confirm          string   `json:"confirm"` // the phrase that starting it wants; empty when it wants none
 }
 
 // PreviewCampaigns names the campaigns an operation would touch.
 type PreviewCampaigns struct {
 	Total int64    `json:"total"`
-	Named []string `json:"named"` // with the most rows released first, at most 20
+	Named []string `json:"named" api:"max=20"` // with the most rows released first, at most 20
 }
 
 // PreviewGroup is the rows of a preview that died of the same error.

@@ -104,18 +104,16 @@ type Publisher struct {
 	Delivered         int64 `json:"delivered"`          // deliveries since ever, repeats included
 	HeadPosition      int64 `json:"head_position"`      // the journal's last
 
-	// LagEvents are the events of the topic after Position. With LagCapped
-	// only the first stretch of the journal after it was looked through: there
-	// are at least so many. When LagCapped goes with no LagEvents, none of that
-	// stretch is of the topic and nothing is known of what comes later: neither
-	// that it lags nor that it does not. LagUnknown tells.
-	LagEvents  int64   `json:"lag_events"`
+	LagEvents int64 `json:"lag_events"` // events of the topic after position
+	// only the first stretch of the journal after position was looked through:
+	// there are at least lag_events. With lag_events 0 none of that stretch is of
+	// the topic, and the lag is not known
 	LagCapped  bool    `json:"lag_capped"`
-	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 when there is none
+	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 when there is none, or when the lag is not known
 
-	ErrorCount    int               `json:"error_count"` // in a row
-	ErrorKind     DeliveryErrorKind `json:"error_kind"`  // of the last error; empty when there is none
-	LastError     string            `json:"last_error"`  // in full; kept after it was overcome, until resume or reset
+	ErrorCount    int               `json:"error_count"`            // in a row
+	ErrorKind     DeliveryErrorKind `json:"error_kind" api:"empty"` // whom the last error blames; empty when there is none
+	LastError     string            `json:"last_error"`             // in full; kept after it was overcome, until resume or reset
 	LastErrorAt   *time.Time        `json:"last_error_at"`
 	ErrorPosition int64             `json:"error_position"` // of the event that could not be delivered; 0 without one
 	ErrorEvent    *EventRef         `json:"error_event"`    // the same event; nil without one
@@ -124,7 +122,7 @@ type Publisher struct {
 
 	LastPublishedAt *time.Time `json:"last_published_at"`
 	EventsPerSecond float64    `json:"events_per_second"` // lately; 0 when idle
-	NextPollAt      *time.Time `json:"next_poll_at"`      // as its holder said last; nil when nobody holds it
+	NextPollAt      *time.Time `json:"next_poll_at"`      // as its holder said last; nil when no process holds it
 	Paused          *Pause     `json:"paused"`
 	Lease           *Lease     `json:"lease"` // nil when no process holds it
 	CreatedAt       time.Time  `json:"created_at"`
@@ -170,7 +168,7 @@ type PublisherPoint struct {
 	LagEvents    int64     `json:"lag_events"`
 	LagCapped    bool      `json:"lag_capped"` // at least so many; with 0 it is not known whether there were any
 	LagSeconds   float64   `json:"lag_seconds"`
-	ErrorsInARow int       `json:"error_count"`
+	ErrorsInARow int       `json:"error_count"` // in a row
 }
 
 // PublisherHistory is a stretch of the past of a pair as charts show it.
@@ -209,13 +207,11 @@ type SeekTarget struct {
 // Seek is what a seek does, or would do.
 type Seek struct {
 	PairName
-	From int64 `json:"from"` // positions: Publisher.Position before and after it
-	To   int64 `json:"to"`
-	// Repeats are the events of the topic that are delivered once more, Skips
-	// those that never are. With Capped there are at least so many.
-	Repeats int64 `json:"repeats"`
-	Skips   int64 `json:"skips"`
-	Capped  bool  `json:"capped"`
+	From    int64 `json:"from"`    // the position before
+	To      int64 `json:"to"`      // the position after
+	Repeats int64 `json:"repeats"` // events of the topic that are delivered once more
+	Skips   int64 `json:"skips"`   // events of the topic that never are
+	Capped  bool  `json:"capped"`  // not all of them were looked through: there are at least so many
 }
 
 // TestDelivery is what came of sending a made-up event to a destination.

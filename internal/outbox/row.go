@@ -86,7 +86,7 @@ type Attempt struct {
 
 	Projection        string `json:"projection" redact:"-"` // the one that it failed in; empty when that is not known
 	ProjectionVersion string `json:"projection_version"`    // the hash of its definition
-	Permanent         bool   `json:"permanent"`             // it can never succeed with that version of the projection
+	Permanent         bool   `json:"permanent"`             // it can never succeed with that version of the projection: the row is dead at once
 }
 
 // RowDetail is a row with everything its page shows.
@@ -140,14 +140,11 @@ type Page[T any] struct {
 	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor" redact:"-"` // nil on the last page
 	PrevCursor *string `json:"prev_cursor" redact:"-"` // nil on the first page
-	// Total is how many items match, on all pages together; nil when that is
-	// not known. With TotalCapped there are at least so many. It may be a
-	// second older than the items.
+	// how many match, on all pages together; nil when that is not known. It may be
+	// a second older than the items
 	Total       *int64 `json:"total"`
-	TotalCapped bool   `json:"total_capped"`
-	// Partial is true when the page ended because enough was looked
-	// through, not because it is full: more may match further on.
-	Partial bool `json:"partial,omitempty"`
+	TotalCapped bool   `json:"total_capped"`      // total is where counting ended; at least so many match
+	Partial     bool   `json:"partial,omitempty"` // enough was looked through for one page; more may match further on
 }
 
 // Filtered reports whether rows must be looked at one by one to know whether

@@ -108,12 +108,11 @@ func (p Progress) Share() float64 {
 
 // RunCounts counts the campaigns of a run by what became of them.
 type RunCounts struct {
-	Matched  int64 `json:"matched"`  // live rows and fold agree
-	Drifted  int64 `json:"drifted"`  // they do not, or did not before the rebuild
-	Replayed int64 `json:"replayed"` // brought level, or nothing was to be done
-	Failed   int64 `json:"failed"`
-	// NotCompared agree as far as they were compared, but not with all events.
-	NotCompared int64 `json:"not_compared"`
+	Matched     int64 `json:"matched"`  // live rows and fold agree
+	Drifted     int64 `json:"drifted"`  // they do not, or did not before the rebuild
+	Replayed    int64 `json:"replayed"` // brought level, or nothing was to be done
+	Failed      int64 `json:"failed"`
+	NotCompared int64 `json:"not_compared"` // campaigns in which nothing differs, but not all events were compared
 }
 
 // Run is a replay, verify or rebuild over a scope of campaigns × projections.
@@ -126,8 +125,8 @@ type Run struct {
 	All         bool              `json:"all_campaigns"`
 	Projections []string          `json:"projections" redact:"-"` // in load order
 	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, when the run was started
-	UntilSeq    int64             `json:"until_seq"`
-	Rate        int64             `json:"rate"` // events per second at the most; 0 is no limit
+	UntilSeq    int64             `json:"until_seq"`              // the last event folded; 0 means as far as the live rows are
+	Rate        int64             `json:"rate"`                   // events per second at the most; 0 is no limit
 	Reason      string            `json:"reason"`
 	RequestedBy string            `json:"requested_by"`
 	Via         string            `json:"via"`
@@ -140,16 +139,14 @@ type Run struct {
 	Events      Progress          `json:"events"`
 	Counts      RunCounts         `json:"counts"`
 	// EventsPerSecond is the recent rate; 0 while it does not run.
-	EventsPerSecond float64  `json:"events_per_second"`
-	SecondsLeft     *float64 `json:"seconds_left"` // nil while that cannot be told
-	// Digests are those of the fold of a run over one campaign, by
-	// projection, and the full one; Before those of the live rows before.
-	Digests map[string]string `json:"digests" redact:"-"`
-	Before  map[string]string `json:"digests_before" redact:"-"`
+	EventsPerSecond float64           `json:"events_per_second"`
+	SecondsLeft     *float64          `json:"seconds_left"`              // nil while that cannot be told
+	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: those of the fold by projection, and full
+	Before          map[string]string `json:"digests_before" redact:"-"` // those of the live rows before
 	// Seq is what Digests cover; 0 without them.
 	Seq         int64   `json:"seq"`
-	Verdict     Verdict `json:"verdict"` // empty until the end
-	Error       string  `json:"error"`   // why it failed or was interrupted
+	Verdict     Verdict `json:"verdict" api:"enum=match drift,empty"` // empty until the end, and for a replay
+	Error       string  `json:"error"`                                // why it failed or was interrupted
 	CancelledBy string  `json:"cancelled_by"`
 	Attempts    int64   `json:"attempts"` // how often a process has taken it up
 	Lease       *Lease  `json:"lease"`    // nil when no process holds it
@@ -245,10 +242,13 @@ func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
 
 // RunResult is what became of one campaign of a run.
 type RunResult struct {
-	CampaignID  string             `json:"campaign_id" redact:"-"`
-	Outcome     string             `json:"outcome"`
+	CampaignID string `json:"campaign_id" redact:"-"`
+	// not_compared: nothing differs, but a projection that is paused, quarantined
+	// or behind has not all events; of a rebuild too, which leaves a paused one
+	// where it is
+	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared"`
 	Seq         int64              `json:"seq"`    // folded up to here
-	Events      int64              `json:"events"` // of the scope's total, so many were this campaign's
+	Events      int64              `json:"events"` // of the run's events, so many were this campaign's
 	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
 	Projections []ProjectionResult `json:"projections"`
 	Error       string             `json:"error"` // in full; empty unless failed
@@ -261,24 +261,20 @@ type RunResult struct {
 // ProjectionResult is what became of one projection in one campaign of a run.
 type ProjectionResult struct {
 	Projection string  `json:"projection" redact:"-"`
-	Verdict    Verdict `json:"verdict"`
+	Verdict    Verdict `json:"verdict" api:"enum=match drift,empty"`
 	Digest     string  `json:"digest"`                   // of the fold
 	Before     string  `json:"digest_before" redact:"-"` // of the live rows
 	Generation int64   `json:"generation"`               // after a rebuild or a catching up; 0 otherwise
 	// Seq is where the projection stands now; a projection that failed again
 	// may stand before the campaign's.
 	Seq int64 `json:"seq"`
-	// LeftOut is why a verify or a rebuild has not compared all of the campaign's events: the
-	// state of the cursor, CursorPaused or CursorQuarantined when it was compared up
-	// to Seq, CursorBehind when it was not at all. Empty otherwise.
-	LeftOut string `json:"left_out"`
-	// Comparison says how the live rows differ from the fold; nil when they
-	// were not compared row by row.
-	Comparison *Comparison `json:"comparison"`
-	// Error is why it could not be folded, or compared, and ErrorSeq the event it
-	// failed at; 0 where no event is at fault.
-	Error    string `json:"error"`
-	ErrorSeq int64  `json:"error_seq"`
+	// why a verify or a rebuild has not compared all of the campaign's events: the
+	// state of the cursor; paused or quarantined: it was compared up to seq;
+	// behind: it was not compared. Empty otherwise
+	LeftOut    string      `json:"left_out" api:"enum=paused quarantined behind,empty"`
+	Comparison *Comparison `json:"comparison"` // how the live rows differ from the fold; nil when they were not compared row by row
+	Error      string      `json:"error"`      // why it could not be folded, or compared
+	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 where no event is at fault
 }
 
 // NotCompared are events that a verify or a rebuild has not compared with the live rows of a
@@ -332,14 +328,14 @@ func (n NotCompared) Why() string {
 // Comparison is how live rows differ from those of a fold: what a rebuild
 // would change about them.
 type Comparison struct {
-	Added   int64 `json:"added"`   // missing from the live rows
-	Changed int64 `json:"changed"` // there, with other fields
-	Removed int64 `json:"removed"` // in the live rows only
+	Added   int64 `json:"added"`   // rows missing from the live ones
+	Changed int64 `json:"changed"` // rows with other fields
+	Removed int64 `json:"removed"` // rows among the live ones only
 	// FirstSeq is the event from which on the fold has what the live rows
 	// lack; 0 when no event made the difference, as with a row that nothing
 	// in the journal explains.
 	FirstSeq int64       `json:"first_seq"`
-	Samples  []RowChange `json:"samples"` // at most MaxSamples, spread over the tables; the counts are exact
+	Samples  []RowChange `json:"samples" api:"max=20"` // some of the rows, where one result is read, spread over the tables; the counts are exact
 }
 
 // MaxSamples is the most rows that a comparison shows.
@@ -358,23 +354,23 @@ const (
 // RowChange is one row of a read model that would change.
 type RowChange struct {
 	Table  string        `json:"table"`
-	Kind   string        `json:"kind"`
-	Key    []Field       `json:"key"`    // the primary key, without the campaign
-	Fields []FieldChange `json:"fields"` // those that differ; of a row that is added or removed all but the key
+	Kind   string        `json:"kind" api:"enum=added changed removed"`
+	Key    []Field       `json:"key" api:"nullable"`    // the primary key, without the campaign
+	Fields []FieldChange `json:"fields" api:"nullable"` // those that differ; of a row that is added or removed all but the key
 }
 
 // Field is a column's name and value as canonical JSON.
 type Field struct {
 	Name  string          `json:"name" redact:"-"`
-	Value json.RawMessage `json:"value"`
+	Value json.RawMessage `json:"value"` // any JSON value; nil when that side has none
 }
 
 // FieldChange is a column in which two versions of a row differ. A side that
 // has no such row, or no such column, is nil.
 type FieldChange struct {
 	Name string          `json:"name" redact:"-"`
-	Live json.RawMessage `json:"live"`
-	Fold json.RawMessage `json:"fold"`
+	Live json.RawMessage `json:"live"` // any JSON value; nil when that side has none
+	Fold json.RawMessage `json:"fold"` // any JSON value; nil when that side has none
 }
 
 // ResultFilter selects results of a run. Zero fields select all.
@@ -442,10 +438,10 @@ type Verification struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
 	Projection string    `json:"projection" redact:"-"`
 	At         time.Time `json:"at"`
-	Seq        int64     `json:"seq"` // compared up to here; of a failed one, the event at fault
-	Verdict    Verdict   `json:"verdict"`
-	RunID      int64     `json:"run_id"` // 0 for one in the background
-	Digest     string    `json:"digest"` // of the fold
+	Seq        int64     `json:"seq"`                 // compared up to here; of a failed one, the event at fault
+	Verdict    Verdict   `json:"verdict" api:"empty"` // failed: the journal could not be folded
+	RunID      int64     `json:"run_id"`              // 0 for one in the background
+	Digest     string    `json:"digest"`              // of the fold
 	Added      int64     `json:"added"`
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`
@@ -533,7 +529,7 @@ type ProjectionFailure struct {
 	FirstAt     time.Time     `json:"first_at"`
 	LastAt      time.Time     `json:"last_at"`
 	Status      FailureStatus `json:"status"`
-	ResolvedAt  *time.Time    `json:"resolved_at"`
+	ResolvedAt  *time.Time    `json:"resolved_at"` // when the projection passed the event; nil while it is open
 }
 
 // FailureFilter selects failures for a page. Zero fields select all.

@@ -4,10 +4,10 @@ import "time"
 
 // DatabaseInfo describes one of the two databases as it is.
 type DatabaseInfo struct {
-	Name       string      `json:"name" redact:"-"` // journal or projections
-	Engine     string      `json:"engine"`          // sqlite or postgres, with its version
-	Place      string      `json:"place"`           // a path, or a URL without secrets
-	Bytes      int64       `json:"bytes"`           // on disk, with the log that was not folded in yet
+	Name       string      `json:"name" api:"enum=journal projections" redact:"-"` // journal or projections
+	Engine     string      `json:"engine"`                                         // sqlite or postgres, with its version
+	Place      string      `json:"place"`                                          // a path, or a URL without secrets
+	Bytes      int64       `json:"bytes"`                                          // on disk, with the log that was not folded in yet
 	Settings   []Setting   `json:"settings"`
 	Migrations []Migration `json:"migrations"` // in order of their versions
 }
@@ -16,8 +16,7 @@ type DatabaseInfo struct {
 type Setting struct {
 	Name  string `json:"name" redact:"-"`
 	Value string `json:"value"`
-	// Given is true when somebody set it, and false for a default.
-	Given bool `json:"given"`
+	Given bool   `json:"given"` // somebody set it; false for a default
 }
 
 // Migration is one step of a database's schema.

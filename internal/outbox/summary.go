@@ -10,25 +10,27 @@ type Summary struct {
 	Mode   Mode      `json:"mode"`
 	AsOf   time.Time `json:"as_of"`
 	Counts Counts    `json:"counts"`
-	Events int64     `json:"-"` // in the journal
-	// Oldest is the oldest event that is not applied; nil when all are.
-	// OldestRetryable is the oldest one that workers try by themselves.
-	Oldest          *Oldest        `json:"oldest"`
+	Events int64     `json:"-"`      // in the journal
+	Oldest *Oldest   `json:"oldest"` // the oldest event that is not applied, with a row or without; nil when all are applied
+	// the oldest event that workers try by themselves: in no blocked, paused or
+	// diverged campaign; nil when there is none
 	OldestRetryable *Oldest        `json:"oldest_retryable"`
 	Campaigns       CampaignCounts `json:"campaigns"`
 	Lag             Lag            `json:"lag"`
 	Throughput      Throughput     `json:"throughput"`
 	Worker          WorkerSummary  `json:"worker"`
-	// OtherJournal tells that the projections have events that the journal does
-	// not have: they were built from another one, or from one that had more.
-	OtherJournal bool            `json:"other_journal"`
-	DisksFull    []FullDisk      `json:"disks_full"` // as far as this process knows
-	Drift        int64           `json:"drift"`      // campaigns the self-check found not to match their rows, and repaired, since this process started
-	Instances    []InstanceState `json:"instances"`
-	Operations   OperationCounts `json:"operations"`
+	OtherJournal    bool           `json:"other_journal"` // the projections have events that the journal does not have: it is the wrong one, or an older copy
+	// databases whose disk has no room, as far as this process knows; appends and
+	// acts are refused with status 507 where the journal is one of them
+	DisksFull []FullDisk `json:"disks_full"`
+	// campaigns that the self-check of this server found not to match their outbox
+	// rows, and repaired, since it started
+	Drift      int64           `json:"drift"`
+	Instances  []InstanceState `json:"instances" api:"nullable"`
+	Operations OperationCounts `json:"operations"`
 	// Held are the projections that are paused, quarantined or behind, by name; nil while the
 	// projections database cannot be read.
-	Held []HeldProjection `json:"held_projections"`
+	Held []HeldProjection `json:"held_projections" api:"nullable"`
 }
 
 // WrongJournal reports whether the journal as a whole is likely to be the wrong
@@ -63,8 +65,8 @@ func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode,
 // FullDisk is a database whose disk has no room, so that nothing can be written
 // to it.
 type FullDisk struct {
-	Database string    `json:"database"` // journal or projections
-	Since    time.Time `json:"since"`    // the first write that failed
+	Database string    `json:"database" api:"enum=journal projections"` // journal or projections
+	Since    time.Time `json:"since"`                                   // the first write that failed
 }
 
 // Oldest is an event that waits to be applied and was appended before all others
@@ -80,13 +82,15 @@ type Oldest struct {
 // CampaignCounts counts campaigns by condition; one campaign may count in
 // several.
 type CampaignCounts struct {
-	Total        int64 `json:"total"`
-	Lagging      int64 `json:"lagging"` // with at least one unapplied event
-	Blocked      int64 `json:"blocked"` // with a dead head
-	Paused       int64 `json:"paused"`
-	Diverged     int64 `json:"diverged"`
-	Drifted      int64 `json:"drifted"`      // live rows differ from the journal, as last verified
-	Unverifiable int64 `json:"unverifiable"` // the last verify could not fold the journal
+	Total    int64 `json:"total"`
+	Lagging  int64 `json:"lagging"` // with at least one unapplied event
+	Blocked  int64 `json:"blocked"` // with a dead head
+	Paused   int64 `json:"paused"`
+	Diverged int64 `json:"diverged"`
+	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as last verified
+	// the last verify could not fold the journal, since an event was changed or
+	// deleted or a projection refuses one
+	Unverifiable int64 `json:"unverifiable"`
 	Leased       int64 `json:"leased"`
 	Skips        int64 `json:"skips"` // skipped events, in all campaigns together
 }
@@ -94,8 +98,8 @@ type CampaignCounts struct {
 // Lag is how far the projections are behind the journal, over all campaigns.
 type Lag struct {
 	Events           int64   `json:"events"`
-	MaxSeconds       float64 `json:"max_seconds"`       // age of Summary.Oldest
-	RetryableSeconds float64 `json:"retryable_seconds"` // age of Summary.OldestRetryable: of campaigns that are neither blocked, paused nor diverged
+	MaxSeconds       float64 `json:"max_seconds"`       // age of oldest
+	RetryableSeconds float64 `json:"retryable_seconds"` // age of oldest_retryable, worth an alarm: of campaigns that are neither blocked, paused nor diverged
 }
 
 // Throughput is a recent rate, in events per second.
@@ -108,8 +112,8 @@ type Throughput struct {
 type WorkerSummary struct {
 	Running  bool       `json:"running"`   // an instance with a worker has not stopped
 	LastSeen *time.Time `json:"last_seen"` // the latest sign of life of any worker
-	// Campaigns are those that some instance at work serves; every campaign when
-	// none is at work.
+	// the campaigns that the running instances serve: ids, and beginnings of ids
+	// with * behind them; * alone is every campaign, also when no instance runs
 	Campaigns Scope `json:"campaigns"`
 	Applied   int64 `json:"applied_total"`
 	Failed    int64 `json:"failed_total"`
@@ -126,17 +130,14 @@ func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.
 // HeldProjection is a projection that an operator has paused, that is set aside
 // after a failure, or that is behind since it was resumed.
 type HeldProjection struct {
-	Projection string `json:"projection" redact:"-"`
-	// Paused says who stopped it for all campaigns; nil when nobody did.
-	Paused          *Pause `json:"paused"`
-	PausedCampaigns int64  `json:"paused_campaigns"` // for which it is paused one by one; not counted while it is paused for all
-	Behind          int64  `json:"behind"`           // campaigns in which it waits for a replay; not counted while it is paused for all
-	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is set aside after a failure; not counted while it is paused for all
+	Projection      string `json:"projection" redact:"-"`
+	Paused          *Pause `json:"paused"`           // who stopped it for all campaigns; nil when nobody did
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns for which it is paused one by one; 0 while it is paused for all
+	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
+	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is set aside after a failure; 0 while it is paused for all
 	CountsCapped    bool   `json:"counts_capped"`    // there are more than the counts say
-	// RunID is an active run that catches it up, and BlockedByRun one that
-	// catches nothing up and at whose end a replay starts; 0 when there is none.
-	RunID        int64 `json:"run_id"`
-	BlockedByRun int64 `json:"blocked_by_run"`
+	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 when there is none
+	BlockedByRun    int64  `json:"blocked_by_run"`   // the run at whose end a replay starts that catches it up; 0 when there is none
 }
 
 // PausedProjections counts the projections that are paused for all campaigns,
@@ -170,27 +171,28 @@ type BehindCounts struct {
 
 // ProjectionInfo describes a loaded projection.
 type ProjectionInfo struct {
-	Name            string   `json:"name" redact:"-"`
-	Version         string   `json:"version"` // hash of its definition
-	Tables          []string `json:"tables"`
-	EventTypes      []string `json:"event_types"`
-	OnFailure       string   `json:"on_failure"`     // block or quarantine
-	MaxAttempts     int      `json:"max_attempts"`   // failures at an event that end its attempts; 0 is as --max-attempts says
-	Source          string   `json:"source"`         // file, or builtin:NAME
-	CursorsBehind   int64    `json:"cursors_behind"` // campaigns whose events it does not have all of
-	Quarantined     int64    `json:"quarantined"`    // campaigns it is set aside for after a failure
-	PausedCampaigns int64    `json:"paused_campaigns"`
-	Behind          int64    `json:"behind"` // campaigns in which it waits for a replay
-	OpenFailures    int64    `json:"open_failures"`
-	// RunID and BlockedByRun are those of HeldProjection.
-	RunID        int64 `json:"run_id"`
-	BlockedByRun int64 `json:"blocked_by_run"`
-	Blocking     int64 `json:"blocking"` // campaigns that it holds up: it follows them, and an event fails in it
-	// CountsCapped tells that there are more than the counts say.
-	CountsCapped bool `json:"counts_capped"`
-	// Paused says who stopped it for all campaigns; nil when nobody did.
-	Paused              *Pause `json:"paused"`
-	BuiltVersion        string `json:"built_version"` // of the definition that made the rows; empty when somebody else made the tables
+	Name       string   `json:"name" redact:"-"`
+	Version    string   `json:"version"` // hash of its definition
+	Tables     []string `json:"tables"`
+	EventTypes []string `json:"event_types"`
+	OnFailure  string   `json:"on_failure" api:"enum=block quarantine"` // block or quarantine
+	// failed attempts after which an event that fails in it is not tried again; 0
+	// when --max-attempts says how many
+	MaxAttempts     int    `json:"max_attempts"`
+	Source          string `json:"source"`           // file, or builtin:NAME
+	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns whose events it does not have all of
+	Quarantined     int64  `json:"quarantined"`      // campaigns it is set aside for after a failure
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns it is paused for, by a pause of theirs or of all that has come to them
+	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay
+	OpenFailures    int64  `json:"open_failures"`
+	RunID           int64  `json:"run_id"`         // the active run that catches it up; 0 when there is none
+	BlockedByRun    int64  `json:"blocked_by_run"` // the run at whose end a replay starts that catches it up; 0 when there is none
+	Blocking        int64  `json:"blocking"`       // campaigns that it holds up: it follows them, and an event fails in it
+	CountsCapped    bool   `json:"counts_capped"`  // there are more than the counts say
+	Paused          *Pause `json:"paused"`         // who stopped it for all campaigns; nil when nobody did
+	// hash of the definition that made the rows; empty when it is not known, or
+	// when somebody else made the tables
+	BuiltVersion        string `json:"built_version"`
 	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }
 

@@ -12,6 +12,8 @@ type EventHistory struct {
 
 // EventStep is one thing that happened to an event.
 type EventStep struct {
+	// failed: an attempt failed, and another was due; died: it was the last;
+	// acted: see act; passed_over: skipped, and never applied
 	Kind StepKind  `json:"kind"`
 	At   time.Time `json:"at"` // of an applied event: when its span ended
 

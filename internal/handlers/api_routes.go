@@ -1,0 +1,306 @@
+package handlers
+
+import (
+	"net/http"
+
+	"outboxweb/internal/outbox"
+)
+
+// apiPrefix is where the JSON API lives, below the base path.
+const apiPrefix = "/api/v1"
+
+func (s *server) routeAPI() {
+	s.routeSystemAPI()
+	s.routeRowsAPI()
+	s.routeCampaignsAPI()
+	s.routeEventsAPI()
+	s.routeFailuresAPI()
+	s.routeOperationsAPI()
+	s.routeRunsAPI()
+	s.routeProjectionsAPI()
+	s.routePublishersAPI()
+	s.routeAuditAPI()
+	s.routeTokensAPI()
+}
+
+// routeSystemAPI adds what the API has of how the whole is.
+func (s *server) routeSystemAPI() {
+	s.apiGet("/summary", s.apiSummary, endpoint{
+		id: "getSummary", tag: tagSystem,
+		summary: "The state of the whole system, at most a second old",
+		answers: gives[outbox.Summary]("the summary"),
+	})
+	s.apiGet("/history", s.apiHistory, endpoint{
+		id: "getHistory", tag: tagSystem,
+		summary: "How things stood and went over the last hour or day, at most a second old",
+		query:   queryOf(overviewQuery{}),
+		answers: gives[outbox.History]("the history; steps before the first sample have no point"),
+	})
+	s.apiGet("/gaps", s.apiGaps, endpoint{
+		id: "listGaps", tag: tagSystem,
+		summary: "Campaigns with events that have neither been applied nor have a row",
+		answers: gives[items[outbox.Gap]]("the gaps"),
+	})
+	s.apiAct(outbox.ActRepairGaps, "/gaps/repair", s.apiRepairGaps, endpoint{
+		id: "repairGaps", tag: tagSystem,
+		summary: "Every unapplied event of every campaign gets its row back",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Repaired]("done, and audited"),
+	})
+	s.apiGet("/instances", s.apiInstances, endpoint{
+		id: "listInstances", tag: tagSystem,
+		summary: "Processes that work, or worked in the last week, and what they hold",
+		details: "Those that left campaigns behind first.",
+		answers: gives[items[instanceView]]("the instances"),
+	})
+	s.apiGet("/about", s.apiAbout, endpoint{
+		id: "getAbout", tag: tagSystem,
+		summary: "This process, its databases and its configuration, without secrets",
+		answers: gives[about]("how it is set up, and what looking has cost since it started"),
+	})
+	s.apiGet("/openapi.json", s.apiDocument, endpoint{
+		id: "getDocument", tag: tagSystem,
+		summary: "This document",
+		answers: gives[map[string]any]("the document"),
+	})
+}
+
+// routeRowsAPI adds what the API has of rows.
+func (s *server) routeRowsAPI() {
+	s.apiGet("/rows", s.apiRows, endpoint{
+		id: "listRows", tag: tagRows,
+		summary: "Rows: events still owed to the projections",
+		query:   queryOf(rowsQuery{}),
+		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
+	})
+	s.apiAct(outbox.ActRequeueMany, "/rows/requeue", s.apiRequeueDead, endpoint{
+		id: "requeueRows", tag: tagRows,
+		summary: "Requeue dead rows that match, in order of next attempt, then seq",
+		body:    mayTake[requeueDeadBody](),
+		answers: gives[outbox.Requeued]("done, and audited"),
+	})
+	s.apiAct(outbox.ActRetryMany, "/rows/retry", s.apiRetryFailed, endpoint{
+		id: "retryRows", tag: tagRows,
+		summary: "Make failed heads due now, in order of next attempt",
+		body:    mayTake[requeueBody](),
+		answers: gives[outbox.Retried]("how many are"),
+	})
+	s.apiGet("/rows/{campaign}/{seq}", s.apiRow, endpoint{
+		id: "getRow", tag: tagRows,
+		summary: "One row with its event, its attempts and the acts on it",
+		answers: gives[rowView]("the row"),
+	})
+	s.apiAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.apiRequeueRow, endpoint{
+		id: "requeueRow", tag: tagRows,
+		summary: "A dead row becomes pending, attempts 0, due now",
+		body:    mayTake[confirmedBody](),
+		answers: gives[outbox.Row]("done, and audited"),
+	})
+	s.apiAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.apiRetryRow, endpoint{
+		id: "retryRow", tag: tagRows,
+		summary: "A failed head becomes due now",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Row]("done, and audited"),
+	})
+	s.apiAct(outbox.ActDeadLetter, "/rows/{campaign}/{seq}/dead-letter", s.apiDeadLetterRow, endpoint{
+		id: "deadLetterRow", tag: tagRows,
+		summary: "A failing head becomes dead and is not tried again until it is requeued",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Row]("done, and audited"),
+	})
+	s.apiGet("/rows/{campaign}/{seq}/dry-run", s.apiDryRun, endpoint{
+		id: "dryRunRow", tag: tagRows,
+		summary:  "What applying a row's event would do, with the events before it and some after it",
+		details:  "The rows that would change, or the error. It is tried on copies; nothing changes.",
+		query:    queryOf(dryRunQuery{}),
+		answers:  gives[outbox.DryRun]("what would happen"),
+		refusals: []refusal{refusedDryRun},
+	})
+	s.apiView(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{
+		id: "exportRows", tag: tagRows,
+		summary: "All rows that match, as CSV or JSON",
+		query:   queryOf(exportQuery{}, rowsQuery{}).without("cursor", "limit"),
+		answers: givesFile[outbox.Row](),
+	})
+}
+
+// routeCampaignsAPI adds what the API has of campaigns.
+func (s *server) routeCampaignsAPI() {
+	s.apiGet("/campaigns", s.apiCampaigns, endpoint{
+		id: "listCampaigns", tag: tagCampaigns,
+		summary: "Campaigns",
+		query:   queryOf(campaignsQuery{}),
+		answers: gives[outbox.Page[campaignView]]("a page of campaigns"),
+	})
+	s.apiGet("/campaigns/{campaign}", s.apiCampaign, endpoint{
+		id: "getCampaign", tag: tagCampaigns,
+		summary:  "One campaign; with min_seq, once its projections have that seq",
+		query:    queryOf(waitQuery{}).only("min_seq", "timeout"),
+		answers:  gives[heldView]("the campaign"),
+		refusals: []refusal{refusedWaiting, refusedLate},
+	})
+	s.apiGet("/campaigns/{campaign}/projections", s.apiCursors, endpoint{
+		id: "listCampaignCursors", tag: tagCampaigns,
+		summary: "How far each loaded projection is in a campaign",
+		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
+	})
+	s.apiAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.apiPause, endpoint{
+		id: "pauseCampaign", tag: tagCampaigns,
+		summary: "No worker takes the campaign until it is resumed",
+		body:    mayTake[actBody](),
+		answers: gives[campaignView]("done, and audited"),
+	})
+	s.apiAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.apiResume, endpoint{
+		id: "resumeCampaign", tag: tagCampaigns,
+		summary: "Workers may take the campaign again",
+		body:    mayTake[actBody](),
+		answers: gives[campaignView]("done, and audited"),
+	})
+	s.apiAct(outbox.ActReplay, "/campaigns/{campaign}/replay", s.apiReplay, endpoint{
+		id: "replayCampaign", tag: tagCampaigns,
+		summary: "Every unapplied event of the campaign gets its row back",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Repaired]("done, and audited"),
+	})
+	s.apiGet("/campaigns/{campaign}/history", s.apiCampaignHistory, endpoint{
+		id: "getCampaignHistory", tag: tagCampaigns,
+		summary:  "How far behind a campaign was at the minutes of the last hour",
+		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind by more than a minute, and among the hundred furthest behind"),
+		refusals: []refusal{refusedLate},
+	})
+	s.apiView(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
+		id: "exportCampaigns", tag: tagCampaigns,
+		summary: "All campaigns that match, as CSV or JSON",
+		query:   queryOf(exportQuery{}, campaignsQuery{}).without("cursor", "limit"),
+		answers: givesFile[campaignView](),
+	})
+}
+
+// routeEventsAPI adds what the API has of events of the journal.
+func (s *server) routeEventsAPI() {
+	s.apiAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.apiSkipEvent, endpoint{
+		id: "skipEvent", tag: tagEvents,
+		summary: "The head, failed or dead, is passed over and never applied; what waits behind it is released",
+		body:    takes[skipBody](),
+		answers: gives[outbox.Row]("done, and audited"),
+	})
+	s.apiGet("/campaigns/{campaign}/events", s.apiEvents, endpoint{
+		id: "listEvents", tag: tagEvents,
+		summary: "The events of a campaign, in order",
+		query:   queryOf(eventsQuery{}),
+		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
+	})
+	s.apiAct(outbox.ActAppend, "/campaigns/{campaign}/events", s.apiAppend, endpoint{
+		id: "appendEvents", tag: tagEvents,
+		summary: "Append one event, or a batch, all or nothing",
+		details: "A batch has at most 10,000 events, or what --max-events-per-append says, and twice as many tags in all; a body has at most 16 MiB. The first event that is refused is named, and none after it is looked at. Large bodies share memory: where there is no room in time the answer is 503 with Retry-After.",
+		query:   queryOf(waitQuery{}).only("wait", "timeout"),
+		body:    takes[newEventBody]().or(takes[batchBody]()),
+		answers: []apiAnswer{
+			givesEither[appendAnswer, batchAnswer](http.StatusOK, "all of it was there already"),
+			givesEither[appendAnswer, batchAnswer](http.StatusCreated, "appended"),
+		},
+		refusals: []refusal{refusedAppend, refusedWaiting, refusedRoom, refusedLate},
+	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}", s.apiEvent, endpoint{
+		id: "getEvent", tag: tagEvents,
+		summary: "One event",
+		answers: gives[outbox.Event]("the event"),
+	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}/history", s.apiEventHistory, endpoint{
+		id: "getEventHistory", tag: tagEvents,
+		summary: "What an event went through: appended, each failed attempt, acts on it, and when and by whom it was applied",
+		details: "As far as --keep-history and --keep-audit keep it.",
+		answers: gives[outbox.EventHistory]("the steps, the oldest first"),
+	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload, endpoint{
+		id: "getEventPayload", tag: tagEvents,
+		summary:  "The payload of an event as a file",
+		details:  "Exactly as it is stored, but for values that look like secrets.",
+		answers:  payloadAnswers,
+		refusals: []refusal{refusedHidden, refusedRange},
+	})
+	s.apiAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent, endpoint{
+		id: "unskipEvent", tag: tagEvents,
+		summary: "A skip is taken back, as long as no later event has been applied",
+		details: "The event is applied like any other.",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Skip]("done, and audited"),
+	})
+	s.apiAct(outbox.ActReveal, "/campaigns/{campaign}/events/{seq}/reveal", s.apiReveal, endpoint{
+		id: "revealEvent", tag: tagEvents,
+		summary: "The event with nothing hidden: an act of an admin, which is audited and needs a reason",
+		details: "Every reading leaves a record of its own.",
+		body:    takes[actBody](),
+		answers: gives[outbox.Event]("the event as it is stored"),
+	})
+	s.apiGet("/campaigns/{campaign}/skips", s.apiSkips, endpoint{
+		id: "listSkips", tag: tagEvents,
+		summary: "The ledger of skipped events, newest first, with those that were taken back",
+		query:   queryOf(paging{}),
+		answers: gives[outbox.Page[outbox.Skip]]("a page of skips"),
+	})
+	s.apiGet("/journal", s.apiJournal, endpoint{
+		id: "getJournal", tag: tagEvents,
+		summary: "The journal's last position, to be taken before reading what a conditional append is decided by",
+		details: "No event appears at or below it any more.",
+		answers: gives[journalView]("the journal"),
+	})
+}
+
+// routeFailuresAPI adds what the API has of what goes wrong.
+func (s *server) routeFailuresAPI() {
+	s.apiGet("/failures/groups", s.apiFailureGroups, endpoint{
+		id: "listFailureGroups", tag: tagFailures,
+		summary: "The errors that failed and dead rows have in common, by fingerprint",
+		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
+	})
+	s.apiAct(outbox.ActNoteErrors, "/failures/groups/note", s.apiNoteGroup, endpoint{
+		id: "noteFailureGroup", tag: tagFailures,
+		summary: "Pin a note to an error that rows have in common",
+		body:    takes[noteBody](),
+		answers: gives[noted]("the note as it is now"),
+	})
+	s.apiGet("/failures", s.apiFailures, endpoint{
+		id: "listFailures", tag: tagFailures,
+		summary: "The events that projections could not follow, newest first",
+		query:   queryOf(failuresQuery{}),
+		answers: gives[outbox.Page[outbox.ProjectionFailure]]("a page of failures"),
+	})
+	s.apiGet("/failures/{failure}", s.apiFailure, endpoint{
+		id: "getFailure", tag: tagFailures,
+		summary: "One event that a projection could not follow",
+		answers: gives[outbox.ProjectionFailure]("the failure"),
+	})
+}
+
+// routeAuditAPI adds what the API has of the record of acts.
+func (s *server) routeAuditAPI() {
+	s.apiGet("/audit", s.apiAudit, endpoint{
+		id: "listActs", tag: tagAudit,
+		summary: "What operators did and were refused, newest first unless reversed",
+		query:   queryOf(auditQuery{}),
+		answers: gives[auditAnswer]("a page of acts"),
+	})
+	s.apiView(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{
+		id: "exportActs", tag: tagAudit,
+		summary: "All audit records that match, as CSV or JSON",
+		query:   queryOf(exportQuery{}, auditQuery{}).without("cursor", "limit"),
+		answers: givesFile[outbox.Act](),
+	})
+}
+
+// routeTokensAPI adds what the API has of tokens of machines.
+func (s *server) routeTokensAPI() {
+	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(s.apiTokens), endpoint{
+		id: "listTokens", tag: tagTokens,
+		summary: "Tokens of machines, the valid ones first; for admins",
+		answers: gives[items[outbox.Token]]("the latest 1,000"),
+	})
+	s.apiAct(outbox.ActTokenRevoke, "/tokens/{token}/revoke", s.apiRevokeToken, endpoint{
+		id: "revokeToken", tag: tagTokens,
+		summary: "Make a token worthless at once; for admins",
+		body:    mayTake[actBody](),
+		answers: gives[outbox.Token]("the token as it is now"),
+	})
+}

@@ -1,0 +1,242 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// endpoint is what clients of the API know of a route. It is declared where the
+// route is added; openapi.json is generated from it, and checkQuery refuses what
+// it does not name. Path parameters are those of the pattern.
+type endpoint struct {
+	id       string // unique among endpoints; clients name their functions for it
+	tag      apiTag
+	summary  string // one line, without a final stop
+	details  string // what does not fit there; may be empty
+	query    queryParameters
+	body     requestBody
+	answers  []apiAnswer
+	refusals []refusal // beside those of every route of its kind; they take the place of theirs with the same status
+}
+
+// apiTag is a part of the API.
+type apiTag string
+
+// The parts of the API, in the order in which the document has them.
+const (
+	tagSystem      apiTag = "system"
+	tagRows        apiTag = "rows"
+	tagCampaigns   apiTag = "campaigns"
+	tagEvents      apiTag = "events"
+	tagFailures    apiTag = "failures"
+	tagOperations  apiTag = "operations"
+	tagRuns        apiTag = "runs"
+	tagProjections apiTag = "projections"
+	tagPublishers  apiTag = "publishers"
+	tagAudit       apiTag = "audit"
+	tagTokens      apiTag = "tokens"
+)
+
+// queryParameter is a field of a struct that fill reads from an address.
+type queryParameter struct {
+	owner reflect.Type // the struct that has the field
+	field reflect.StructField
+}
+
+func (p queryParameter) name() string { return jsonName(p.field) }
+
+// jsonName is the name of a field in JSON, in queries and in forms.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+type queryParameters []queryParameter
+
+// queryOf are the parameters that fill reads into structs of these types, in the
+// order of their fields.
+func queryOf(structs ...any) (all queryParameters) {
+	for _, s := range structs {
+		all = append(all, queryFields(reflect.TypeOf(s))...)
+	}
+	return all
+}
+
+func queryFields(t reflect.Type) (all queryParameters) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous {
+			all = append(all, queryFields(f.Type)...)
+		} else {
+			all = append(all, queryParameter{t, f})
+		}
+	}
+	return all
+}
+
+// only are the parameters of these names.
+func (q queryParameters) only(names ...string) queryParameters {
+	return slices.DeleteFunc(q, func(p queryParameter) bool { return !slices.Contains(names, p.name()) })
+}
+
+// without are the parameters of other names than these.
+func (q queryParameters) without(names ...string) queryParameters {
+	return slices.DeleteFunc(q, func(p queryParameter) bool { return slices.Contains(names, p.name()) })
+}
+
+func (q queryParameters) names() []string {
+	names := make([]string, len(q))
+	for i, p := range q {
+		names[i] = p.name()
+	}
+	return names
+}
+
+// requestBody is what an endpoint reads of a body: a JSON object of one of the
+// types. Without types it reads none.
+type requestBody struct {
+	types    []reflect.Type
+	required bool
+}
+
+// takes is a body that has to be sent.
+func takes[T any]() requestBody { return requestBody{[]reflect.Type{reflect.TypeFor[T]()}, true} }
+
+// mayTake is a body of which nothing needs to be sent.
+func mayTake[T any]() requestBody { return requestBody{types: []reflect.Type{reflect.TypeFor[T]()}} }
+
+// or is a body of b or of other.
+func (b requestBody) or(other requestBody) requestBody {
+	return requestBody{append(slices.Clip(b.types), other.types...), b.required}
+}
+
+// apiAnswer is how an endpoint answers what it does not refuse.
+type apiAnswer struct {
+	status  int
+	text    string
+	content map[string][]reflect.Type // by media type; several types mean any of them, nil is not described
+	located bool                      // with the header Location
+}
+
+const (
+	mediaJSON = "application/json"
+	mediaCSV  = "text/csv"
+)
+
+// gives is the answer 200 with a value of T as JSON.
+func gives[T any](text string) []apiAnswer { return []apiAnswer{givesAt[T](http.StatusOK, text)} }
+
+func givesAt[T any](status int, text string) apiAnswer {
+	return apiAnswer{status: status, text: text, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[T]()}}}
+}
+
+// givesEither is an answer with a value of A or of B as JSON.
+func givesEither[A, B any](status int, text string) apiAnswer {
+	return apiAnswer{status: status, text: text, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[A](), reflect.TypeFor[B]()}}}
+}
+
+// givesFile is the answer with all items of a list, as exports have them.
+func givesFile[T any]() []apiAnswer {
+	return []apiAnswer{{status: http.StatusOK, text: "all of them, streamed as a file; a connection that ends early means that it is not whole",
+		content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[[]T]()}, mediaCSV: {reflect.TypeFor[string]()}}}}
+}
+
+// starts is the answer 202 with what was started, which can be followed where
+// the header Location says.
+func starts[T any]() []apiAnswer {
+	a := givesAt[T](http.StatusAccepted, "started, and audited")
+	a.located = true
+	return []apiAnswer{a}
+}
+
+// refusal is an answer that says why there is no other.
+type refusal struct {
+	name   string // in the document
+	status int
+	text   string
+}
+
+var (
+	refusedPrefix    = refusal{"BadPrefix", http.StatusBadRequest, "a trusted proxy sent a malformed X-Forwarded-Prefix"}
+	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "it is not known who asks, or what says so cannot be trusted"}
+	refusedForbidden = refusal{"Forbidden", http.StatusForbidden, "read-only, or asked for by another site's page, or of a role that may not"}
+	refusedHidden    = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, or: read-only, or asked for by another site's page, or of a role that may not"}
+	refusedMissing   = refusal{"NotFound", http.StatusNotFound, "there is no such thing"}
+	refusedSlow      = refusal{"Slow", http.StatusRequestTimeout, "the body took too long to arrive"}
+	refusedState     = refusal{"Conflict", http.StatusConflict, "the state does not allow it, or is not the one expected"}
+	refusedAppend    = refusal{"AppendConflict", http.StatusConflict, "the state does not allow it, or is not the one expected, or an append with this Idempotency-Key is under way"}
+	refusedDryRun    = refusal{"NotTried", http.StatusConflict, "the event is applied already, or the campaign cannot be tried"}
+	refusedSize      = refusal{"TooLarge", http.StatusRequestEntityTooLarge, "over a limit"}
+	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json"}
+	refusedRange     = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
+	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not one of ours"}
+	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is wrong; errors names the fields"}
+	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many acts of one identity; Retry-After says when to go on"}
+	refusedWaiting   = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests of one identity wait for the projections; Retry-After says when to come back"}
+	refusedInternal  = refusal{"Internal", http.StatusInternalServerError, "an internal error, known by its request id"}
+	refusedBusy      = refusal{"Busy", http.StatusServiceUnavailable, "the database is busy or away; try again"}
+	refusedRoom      = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or away, or there is no room for another large append; try again"}
+	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "what was waited for did not come in time"}
+	refusedFull      = refusal{"Full", http.StatusInsufficientStorage, "the disk of the database is full; nothing was changed"}
+)
+
+// What each kind of route may refuse, whatever it is about.
+var (
+	readsRefuse     = []refusal{refusedPrefix, refusedUnknown, refusedForbidden, refusedHost, refusedInvalid, refusedInternal, refusedBusy}
+	questionsRefuse = append(slices.Clip(readsRefuse), refusedMissing, refusedSlow, refusedSize, refusedMedia, refusedFull)
+	actsRefuse      = append(slices.Clip(questionsRefuse), refusedState, refusedPace)
+)
+
+// refuses are all refusals of a route of the API.
+func (t route) refuses() []refusal {
+	all := slices.Clone(readsRefuse)
+	switch {
+	case t.action != "":
+		all = slices.Clone(actsRefuse)
+	case t.method == http.MethodPost:
+		all = slices.Clone(questionsRefuse)
+	case strings.Contains(t.pattern, "{"):
+		all = append(all, refusedMissing)
+	}
+	for _, own := range t.api.refusals {
+		all = slices.DeleteFunc(all, func(r refusal) bool { return r.status == own.status })
+	}
+	return append(all, t.api.refusals...)
+}
+
+// keyed reports whether a route of the API takes an Idempotency-Key.
+func (t route) keyed() bool { return t.action != "" && t.action != outbox.ActReveal }
+
+// checkQuery refuses what a request to the API asks for and does not get: a
+// filter that is misspelt would select everything. Pages pass over parameters
+// that they do not know.
+func (t route) checkQuery(r *http.Request) error {
+	if t.api.id == "" || r.URL.RawQuery == "" {
+		return nil
+	}
+	given, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return outbox.Invalid("", "the address is not well formed behind the ?: write name=value, with & between parameters and %% escapes in values")
+	}
+	known := t.api.query.names()
+	wrong := map[string]string{}
+	for name, values := range given {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			wrong[name] = fmt.Sprintf("%q is not a query parameter of this address, which takes none", name)
+		case !slices.Contains(known, name):
+			wrong[name] = fmt.Sprintf("%q is not a query parameter of this address; it takes %s", name, outbox.OrList(known))
+		case len(values) > 1:
+			wrong[name] = name + " is given more than once"
+		}
+	}
+	if len(wrong) > 0 {
+		return &invalidFields{fields: wrong}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"outboxweb/internal/metrics"
+)
+
+var update = flag.Bool("update", false, "write openapi.json as it is generated")
+
+func TestDocument_isTheOneGenerated(t *testing.T) {
+	text := generated(t)
+	if *update {
+		if err := os.WriteFile("openapi.json", text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(text, openapi) {
+		t.Error("openapi.json is not what is generated from the routes and types; run make generate")
+	}
+}
+
+// generated is the document of the routes there are.
+func generated(t testing.TB) []byte {
+	t.Helper()
+	g := &generator{schemas: schemas{t: t, sources: &sources{t: t, packages: map[string]*sourcePackage{}},
+		types: map[string]usedType{}, made: openapi3.Schemas{}}, parameters: openapi3.ParametersMap{}, responses: openapi3.ResponseBodies{}}
+	routes := newServer(Config{Metrics: metrics.New(nil)}).routes
+	paths := openapi3.NewPaths()
+	for _, r := range routes {
+		path, ok := strings.CutPrefix(r.pattern, apiPrefix)
+		if !ok {
+			continue
+		}
+		item := paths.Value(path)
+		if item == nil {
+			item = &openapi3.PathItem{}
+			paths.Set(path, item)
+		}
+		item.SetOperation(r.method, g.operation(r))
+	}
+	text, err := json.MarshalIndent(g.document(paths), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// generator gathers what operations refer to.
+type generator struct {
+	schemas
+	parameters openapi3.ParametersMap
+	responses  openapi3.ResponseBodies
+}
+
+func (g *generator) document(paths *openapi3.Paths) *openapi3.T {
+	return &openapi3.T{
+		OpenAPI: "3.0.3",
+		Info: &openapi3.Info{Title: "outboxweb", Version: "1",
+			Description: "The projection apply outbox: read it, append to it, repair it. Times are RFC 3339 in UTC. Lists are keyset-paged. Errors are application/problem+json. Beside what each address answers, all refuse an address of more than 16 KiB (414) and more than 100 headers or 64 KiB of them (431). A query parameter that an address does not take, or that is given twice, is refused (422).",
+			License:     &openapi3.License{Name: "MIT", URL: "https://opensource.org/license/mit"}},
+		Servers:  openapi3.Servers{{URL: apiPrefix, Description: "below the base path of the pages"}},
+		Security: openapi3.SecurityRequirements{{}, {"token": {}}},
+		Tags:     apiTags(),
+		Paths:    paths,
+		Components: &openapi3.Components{Schemas: g.made, Parameters: g.parameters, Responses: g.responses,
+			SecuritySchemes: openapi3.SecuritySchemes{"token": {Value: &openapi3.SecurityScheme{Type: "http", Scheme: "bearer",
+				Description: "a token that outboxweb token create has made; browsers come through a proxy that says who asks, and a server without an authenticator asks nobody"}}}},
+	}
+}
+
+func apiTags() (tags openapi3.Tags) {
+	for _, tag := range []struct {
+		name apiTag
+		text string
+	}{
+		{tagSystem, "The state of the whole system, its processes and its setup"},
+		{tagRows, "Events still owed to the projections"},
+		{tagCampaigns, "The ordering scopes, and how far their projections are"},
+		{tagEvents, "The journal: reading it, appending to it, and events that are passed over"},
+		{tagFailures, "What went wrong, by what it has in common, and where projections could not follow"},
+		{tagOperations, "Requeues of many rows, carried out in waves and watched"},
+		{tagRuns, "Replays, rebuilds and verifies"},
+		{tagProjections, "The read models"},
+		{tagPublishers, "Where events go beside the projections"},
+		{tagAudit, "What operators did and were refused"},
+		{tagTokens, "What machines show to be let in"},
+	} {
+		tags = append(tags, &openapi3.Tag{Name: string(tag.name), Description: tag.text})
+	}
+	return tags
+}
+
+func (g *generator) operation(r route) *openapi3.Operation {
+	o := &openapi3.Operation{OperationID: r.api.id, Tags: []string{string(r.api.tag)}, Summary: r.api.summary, Description: r.api.details,
+		RequestBody: g.body(r.api.body), Responses: g.answers(r)}
+	for _, name := range patternNames(r.pattern) {
+		o.Parameters = append(o.Parameters, g.shared(pathParameter(name)))
+	}
+	for _, q := range r.api.query {
+		o.Parameters = append(o.Parameters, &openapi3.ParameterRef{Value: g.queryParameter(q)})
+	}
+	if r.keyed() {
+		o.Parameters = append(o.Parameters, g.shared(&openapi3.Parameter{Name: "Idempotency-Key", In: "header",
+			Schema:      openapi3.NewStringSchema().WithMaxLength(maxIdempotencyKey).NewRef(),
+			Description: "a second request with this key is answered with the first one's result: to an append for 24 hours, to an act as long as its audit record is kept. What is refused leaves its key free"}))
+	}
+	return o
+}
+
+var patternName = regexp.MustCompile(`\{(\w+)\}`)
+
+// patternNames are the names of the parameters in a pattern.
+func patternNames(pattern string) (names []string) {
+	for _, found := range patternName.FindAllStringSubmatch(pattern, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// pathParameter is a parameter of a pattern. Those that name what has a number
+// are read by numberParam.
+func pathParameter(name string) *openapi3.Parameter {
+	p := openapi3.NewPathParameter(name)
+	switch name {
+	case "run", "operation", "failure", "token":
+		p.Description, p.Schema = "its number, from 1", openapi3.NewInt64Schema().WithMin(1).NewRef()
+	case "seq":
+		p.Description, p.Schema = "from 1", openapi3.NewInt64Schema().WithMin(1).NewRef()
+	default:
+		p.Description, p.Schema = "percent-escaped", openapi3.NewStringSchema().NewRef()
+	}
+	return p
+}
+
+// shared is a reference to a parameter that is the same wherever there is one of
+// its name.
+func (g *generator) shared(p *openapi3.Parameter) *openapi3.ParameterRef {
+	name := p.In + "-" + p.Name
+	g.parameters[name] = &openapi3.ParameterRef{Value: p}
+	return &openapi3.ParameterRef{Ref: "#/components/parameters/" + name}
+}
+
+func (g *generator) queryParameter(q queryParameter) *openapi3.Parameter {
+	comment, written := fieldOf(g.sources.structOf(q.owner, nil), q.field.Name)
+	t := q.field.Type
+	if t.Kind() == reflect.Pointer { // whether it was given
+		t = t.Elem()
+	}
+	schema := g.of(t, written, inBodies)
+	if q.name() == "cursor" { // as answers have it, whatever it is made of
+		schema = openapi3.NewStringSchema().NewRef()
+	} else {
+		g.constrain(schema.Value, q.field)
+	}
+	return &openapi3.Parameter{Name: q.name(), In: "query", Description: comment, Schema: schema}
+}
+
+func (g *generator) body(b requestBody) *openapi3.RequestBodyRef {
+	if len(b.types) == 0 {
+		return nil
+	}
+	content := openapi3.NewContentWithJSONSchemaRef(g.anyOf(b.types, inBodies))
+	return &openapi3.RequestBodyRef{Value: openapi3.NewRequestBody().WithRequired(b.required).WithContent(content)}
+}
+
+func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {
+	if len(types) == 1 {
+		return g.of(types[0], nil, use)
+	}
+	either := &openapi3.Schema{}
+	for _, t := range types {
+		either.AnyOf = append(either.AnyOf, g.of(t, nil, use))
+	}
+	return either.NewRef()
+}
+
+func (g *generator) answers(r route) *openapi3.Responses {
+	all := openapi3.NewResponsesWithCapacity(0)
+	for _, a := range r.api.answers {
+		all.Set(fmt.Sprint(a.status), &openapi3.ResponseRef{Value: g.answer(a)})
+	}
+	for _, refused := range r.refuses() {
+		all.Set(fmt.Sprint(refused.status), g.refused(refused))
+	}
+	return all
+}
+
+func (g *generator) answer(a apiAnswer) *openapi3.Response {
+	response := openapi3.NewResponse().WithDescription(a.text)
+	for media, types := range a.content {
+		if response.Content == nil {
+			response.Content = openapi3.Content{}
+		}
+		response.Content[media] = &openapi3.MediaType{Schema: (&openapi3.Schema{}).NewRef()}
+		if types != nil {
+			response.Content[media].Schema = g.anyOf(types, inAnswers)
+		}
+	}
+	if a.located {
+		response.Headers = openapi3.Headers{"Location": {Value: &openapi3.Header{Parameter: openapi3.Parameter{
+			Description: "where it can be followed", Schema: openapi3.NewStringSchema().NewRef()}}}}
+	}
+	return response
+}
+
+// refused is a reference to an answer that many give.
+func (g *generator) refused(r refusal) *openapi3.ResponseRef {
+	if g.responses[r.name] == nil {
+		content := openapi3.NewContentWithSchemaRef(g.of(reflect.TypeFor[problem](), nil, inAnswers), []string{"application/problem+json"})
+		g.responses[r.name] = &openapi3.ResponseRef{Value: openapi3.NewResponse().WithDescription(r.text).WithContent(content)}
+	}
+	return &openapi3.ResponseRef{Ref: "#/components/responses/" + r.name}
+}
+
+func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
+	t.Parallel()
+	ids := map[string]string{}
+	for key, r := range newServer(Config{Metrics: metrics.New(nil)}).routes {
+		if !strings.HasPrefix(r.pattern, apiPrefix) {
+			continue
+		}
+		e := r.api
+		if other := ids[e.id]; other != "" || e.id == "" {
+			t.Errorf("%s has the id %q, and so has %q", key, e.id, other)
+		}
+		ids[e.id] = key
+		if e.summary == "" || len(e.summary) > 120 || strings.HasSuffix(e.summary, ".") {
+			t.Errorf("%s has no summary of one line without a final stop: %q", key, e.summary)
+		}
+		if !slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }) {
+			t.Errorf("%s has the tag %q, which there is not", key, e.tag)
+		}
+		if len(e.answers) == 0 || (r.method == http.MethodPost) != (len(e.body.types) > 0) {
+			t.Errorf("%s does not say what it answers, or what body it reads", key)
+		}
+	}
+}

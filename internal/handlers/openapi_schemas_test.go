@@ -1,0 +1,395 @@
+package handlers
+
+import (
+	"encoding/json"
+	"go/ast"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"outboxweb/internal/outbox"
+)
+
+// schemaNames are the schemas of types that have another name in Go.
+var schemaNames = map[string]string{
+	"CampaignView":    "Campaign",
+	"InstanceState":   "Instance",
+	"JudgedGroup":     "ErrorGroup",
+	"Match":           "PublisherMatch",
+	"Progress":        "RunProgress",
+	"ProjectionInfo":  "Projection",
+	"DatabaseInfo":    "Database",
+	"CostReport":      "Cost",
+	"Field":           "ColumnValue",
+	"FieldChange":     "ColumnChange",
+	"Appended":        "AppendedEvent",
+	"appendAnswer":    "AppendedOne",
+	"auditAnswer":     "ActPage",
+	"batchAnswer":     "AppendedBatch",
+	"batchBody":       "Batch",
+	"confirmedBody":   "RequeueRowBody",
+	"failureGroups":   "ErrorGroupList",
+	"heldView":        "CampaignDetail",
+	"instanceView":    "InstanceAtWork",
+	"journalView":     "Journal",
+	"newEventBody":    "NewEvent",
+	"requeueBody":     "RetryBody",
+	"requeueDeadBody": "RequeueBody",
+	"rowKeyBody":      "RowKey",
+	"rowView":         "RowDetail",
+	"seekShown":       "ExpectedSeek",
+	"selectionBody":   "OperationFilter",
+	"operationSeen":   "ExpectedOperation",
+	"verifications":   "VerificationList",
+	"noted":           "GroupNoted",
+	"RequeueFilter":   "OperationSelection",
+}
+
+// instanceShown is what the JSON method of outbox.InstanceState writes.
+type instanceShown struct {
+	instanceFacts
+	HeartbeatSeconds  float64 `json:"heartbeat_seconds"`   // how often it promises a heartbeat; 0 means that it writes only when it has worked
+	ClockAheadSeconds float64 `json:"clock_ahead_seconds"` // how far its clock is known to be ahead of this server's, negative when behind; 0 when by less than a second, or not known. last_seen is by this server's clock
+}
+
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	instanceType = reflect.TypeFor[outbox.InstanceState]()
+)
+
+// schemas makes schemas of Go types by the rules of encoding/json. Types with
+// names become components.
+//
+// A field's tag api says what its type does not:
+//
+//	required    a body has to have it, and an answer always has it
+//	object      a document that is a JSON object
+//	nullable    a list or a document that may be null
+//	empty       a text that may also be empty
+//	enum=A B    the texts that it may be
+//	default=V   what it is when it is left out
+//	min=N max=N how large a number is, or how many bytes a text or items a list has
+type schemas struct {
+	t       testing.TB
+	sources *sources
+	types   map[string]usedType // by component
+	made    openapi3.Schemas
+}
+
+// usedType is a type, and what its values are for: a component is for one of
+// both.
+type usedType struct {
+	of  reflect.Type
+	use usage
+}
+
+// usage is what a value is for.
+type usage int
+
+const (
+	inAnswers usage = iota
+	inBodies        // fields are required only when they say so, and others are refused
+)
+
+func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.SchemaRef {
+	switch t {
+	case timeType:
+		return openapi3.NewDateTimeSchema().NewRef()
+	case reflect.TypeFor[json.RawMessage]():
+		return (&openapi3.Schema{}).NewRef() // null is a value like any other
+	case durationType:
+		return openapi3.NewStringSchema().NewRef()
+	case reflect.TypeFor[outbox.Scope]():
+		return openapi3.NewArraySchema().WithItems(openapi3.NewStringSchema()).NewRef()
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return nullable(g.of(t.Elem(), written, use))
+	case reflect.Slice:
+		list := openapi3.NewArraySchema()
+		list.Items = g.of(t.Elem(), written, use)
+		return list.NewRef()
+	case reflect.Map:
+		values := &openapi3.Schema{Type: &openapi3.Types{"object"}}
+		if t.Elem().Kind() == reflect.Interface {
+			values.AdditionalProperties.Has = new(true)
+		} else {
+			values.AdditionalProperties.Schema = g.of(t.Elem(), nil, use)
+		}
+		return values.NewRef()
+	case reflect.Struct:
+		if t.Name() != "" {
+			return g.component(t, use)
+		}
+		return g.object(t, written, use).NewRef()
+	case reflect.String:
+		text := openapi3.NewStringSchema()
+		text.Enum = enum(g.sources.constants(t))
+		return text.NewRef()
+	case reflect.Bool:
+		return openapi3.NewBoolSchema().NewRef()
+	case reflect.Float64:
+		return (&openapi3.Schema{Type: &openapi3.Types{"number"}}).NewRef()
+	case reflect.Int, reflect.Int64:
+		return openapi3.NewInt64Schema().NewRef()
+	}
+	g.t.Fatalf("there is no schema for type %s", t)
+	return nil
+}
+
+// component is a reference to the schema of a type with a name.
+func (g *schemas) component(t reflect.Type, use usage) *openapi3.SchemaRef {
+	name := schemaName(t.Name())
+	ref := openapi3.NewSchemaRef("#/components/schemas/"+name, nil)
+	if known, is := g.types[name]; is && known != (usedType{t, use}) {
+		g.t.Fatalf("schema %s would be of two types, or of one in answers and in bodies: %s and %s", name, known.of, t)
+	} else if is {
+		return ref
+	}
+	g.types[name] = usedType{t, use}
+	shown := t
+	if t == instanceType {
+		shown = reflect.TypeFor[instanceShown]()
+	}
+	schema := g.object(shown, nil, use)
+	if comment, ok := strings.CutPrefix(g.sources.comment(t), typeName(t)+" "); ok {
+		schema.Description = name + " " + comment
+	}
+	g.made[name] = schema.NewRef()
+	return ref
+}
+
+// schemaName is the name of the schema of a type, of whose parameters a page or
+// list is known.
+func schemaName(goName string) string {
+	base, parameter, generic := strings.Cut(strings.TrimSuffix(goName, "]"), "[")
+	if generic {
+		of := schemaName(parameter[strings.LastIndexByte(parameter, '.')+1:])
+		if base == "items" {
+			base = "List"
+		}
+		return of + base
+	}
+	if name := schemaNames[base]; name != "" {
+		return name
+	}
+	return strings.ToUpper(base[:1]) + base[1:]
+}
+
+func (g *schemas) object(t reflect.Type, written ast.Expr, use usage) *openapi3.Schema {
+	schema := openapi3.NewObjectSchema()
+	for _, f := range g.fields(t, written) {
+		property := g.of(f.shownType(use), f.written, use)
+		g.constrain(property.Value, f.StructField)
+		schema.Properties[f.name] = f.complete(property)
+		if f.required(use) {
+			schema.Required = append(schema.Required, f.name)
+		}
+	}
+	if use == inBodies {
+		schema.AdditionalProperties.Has = new(false)
+	}
+	return schema
+}
+
+// schemaField is a field of a struct as encoding/json sees it.
+type schemaField struct {
+	reflect.StructField
+	name    string
+	depth   int // of structs that it is embedded by
+	comment string
+	written ast.Expr // its type
+}
+
+// fields are those of t in the order of the source, with those of embedded
+// structs unless a field nearer to t has the same name.
+func (g *schemas) fields(t reflect.Type, written ast.Expr) []schemaField {
+	source := g.sources.structOf(t, written)
+	var all []schemaField
+	add := func(f schemaField) {
+		i := slices.IndexFunc(all, func(known schemaField) bool { return known.name == f.name })
+		switch {
+		case i < 0:
+			all = append(all, f)
+		case f.depth < all[i].depth:
+			all[i] = f
+		}
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch name := jsonName(f); {
+		case f.Anonymous && name == "":
+			for _, inner := range g.fields(f.Type, nil) {
+				inner.depth++
+				add(inner)
+			}
+		case f.IsExported() && name != "-":
+			comment, expr := fieldOf(source, f.Name)
+			add(schemaField{StructField: f, name: name, comment: comment, written: expr})
+		}
+	}
+	return all
+}
+
+func (f schemaField) required(use usage) bool {
+	if use == inAnswers {
+		return !f.omitted() || f.says("required")
+	}
+	rules, _, _ := strings.Cut(f.Tag.Get("validate"), "dive")
+	return slices.Contains(strings.Split(rules, ","), "required") || f.says("required")
+}
+
+// omitted reports whether the field is left out when it has no value.
+func (f schemaField) omitted() bool { return strings.Contains(f.Tag.Get("json"), ",omit") }
+
+func (f schemaField) says(word string) bool {
+	_, ok := tagged(f.StructField, word)
+	return ok
+}
+
+// tagged is what a field's tag api says under a word.
+func tagged(f reflect.StructField, word string) (value string, ok bool) {
+	for part := range strings.SplitSeq(f.Tag.Get("api"), ",") {
+		if name, value, _ := strings.Cut(part, "="); name == word {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// shownType is the type of what can be read of the field: where a missing value
+// is left out, no null stands for it.
+func (f schemaField) shownType(use usage) reflect.Type {
+	if use == inAnswers && f.omitted() && f.Type.Kind() == reflect.Pointer {
+		return f.Type.Elem()
+	}
+	return f.Type
+}
+
+// complete is a property with its description, and null where it may be that.
+func (f schemaField) complete(property *openapi3.SchemaRef) *openapi3.SchemaRef {
+	if f.says("nullable") {
+		property = nullable(property)
+	}
+	if f.comment == "" {
+		return property
+	}
+	if property.Ref != "" {
+		property = (&openapi3.Schema{AllOf: openapi3.SchemaRefs{property}}).NewRef()
+	}
+	property.Value.Description = f.comment
+	return property
+}
+
+// nullable is a schema that also takes null.
+func nullable(of *openapi3.SchemaRef) *openapi3.SchemaRef {
+	if of.Ref != "" {
+		return (&openapi3.Schema{Type: &openapi3.Types{"object"}, Nullable: true, AllOf: openapi3.SchemaRefs{of}}).NewRef()
+	}
+	of.Value.Nullable = true
+	return of
+}
+
+// constrain adds to a schema what the tags validate and api say of a field. A
+// schema that is kept elsewhere is nil, and nothing can be said of it here.
+func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
+	if schema == nil {
+		return
+	}
+	of := schema
+	for rule := range strings.SplitSeq(f.Tag.Get("validate"), ",") {
+		name, value, _ := strings.Cut(rule, "=")
+		if name == "dive" {
+			if of = of.Items.Value; of == nil {
+				break
+			}
+			continue
+		}
+		g.limit(of, name, value)
+	}
+	for rule := range strings.SplitSeq(f.Tag.Get("api"), ",") {
+		name, value, _ := strings.Cut(rule, "=")
+		g.describe(schema, name, value)
+	}
+}
+
+// limit adds what a validation says.
+func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
+	switch name {
+	case "oneof":
+		if value == "true false" {
+			schema.Type = &openapi3.Types{"boolean"}
+			return
+		}
+		schema.Enum = enum(strings.Fields(value))
+	case "action":
+		schema.Enum = enum(strings.Fields(actionNames()))
+	case "min", "max":
+		g.bound(schema, name, g.number(value))
+	case "maxbytes":
+		schema.MaxLength = new(uint64(g.number(value)))
+	}
+}
+
+// describe adds what a tag api says.
+func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
+	switch name {
+	case "object":
+		schema.Type = &openapi3.Types{"object"}
+		schema.AdditionalProperties.Has = new(true)
+	case "enum":
+		schema.Enum = enum(strings.Fields(value))
+	case "empty":
+		schema.Enum = append([]any{""}, schema.Enum...)
+	case "min", "max":
+		g.bound(schema, name, g.number(value))
+	case "default":
+		schema.Default = value
+		if !schema.Type.Is("string") {
+			if err := json.Unmarshal([]byte(value), &schema.Default); err != nil {
+				g.t.Fatalf("default %q: %v", value, err)
+			}
+		}
+	}
+}
+
+// bound limits how much there is of a value: of a number, of the bytes of a text,
+// or of the items that it has.
+func (g *schemas) bound(schema *openapi3.Schema, name string, n int64) {
+	switch count := uint64(n); {
+	case schema.Type.Is("integer") && name == "min":
+		schema.Min = new(float64(n))
+	case schema.Type.Is("integer"):
+		schema.Max = new(float64(n))
+	case schema.Type.Is("array") && name == "min":
+		schema.MinItems = count
+	case schema.Type.Is("array"):
+		schema.MaxItems = &count
+	case schema.Type.Is("string") && name == "min":
+		schema.MinLength = count
+	case schema.Type.Is("object") && name == "max":
+		schema.MaxProps = &count
+	default:
+		g.t.Fatalf("%s=%d says nothing of a value of type %v", name, n, schema.Type)
+	}
+}
+
+func enum(texts []string) (values []any) {
+	for _, text := range texts {
+		values = append(values, text)
+	}
+	return values
+}
+
+func (g *schemas) number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
