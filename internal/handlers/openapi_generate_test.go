@@ -177,6 +177,12 @@ func (g *generator) body(b requestBody) *openapi3.RequestBodyRef {
 	return &openapi3.RequestBodyRef{Value: openapi3.NewRequestBody().WithRequired(b.required).WithContent(content)}
 }
 
+// unionNames are the schemas of values of one type or another, by the first.
+var unionNames = map[reflect.Type]string{
+	reflect.TypeFor[newEventBody](): "Append",
+	reflect.TypeFor[appendAnswer](): "Appended",
+}
+
 func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {
 	if len(types) == 1 {
 		return g.of(types[0], nil, use)
@@ -185,7 +191,9 @@ func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {
 	for _, t := range types {
 		either.AnyOf = append(either.AnyOf, g.of(t, nil, use))
 	}
-	return either.NewRef()
+	name := unionNames[types[0]]
+	g.made[name] = either.NewRef()
+	return openapi3.NewSchemaRef("#/components/schemas/"+name, nil)
 }
 
 func (g *generator) answers(r route) *openapi3.Responses {
