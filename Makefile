@@ -103,6 +103,10 @@ lint: ## vet and staticcheck
 	go vet ./...
 	go tool -modfile=lint/go.mod staticcheck ./...
 
+.PHONY: lint-api
+lint-api: ## check the API's document by Redocly's recommended rules (needs npx and the network)
+	npx --yes @redocly/cli@2.77.0 lint --extends recommended internal/handlers/openapi.json
+
 .PHONY: verify
 verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
 	.ci/verify

@@ -7,23 +7,37 @@ import (
 	"testing"
 )
 
-// A client that is generated from the document compiles, and its calls come
+// Clients that are generated from the document compile, and their calls come
 // back with what the server answers.
-func TestAPI_isUsedThroughAGeneratedClient(t *testing.T) {
+func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("generating and compiling a client takes long; go test without -short does it")
+		t.Skip("generating and compiling clients takes long; go test without -short does it")
 	}
 	readSources()
-	client := buildClient(t)
+	for _, language := range []struct {
+		name  string
+		build func(t *testing.T, dir string) (program []string)
+	}{{"Go", buildGoClient}, {"TypeScript", buildTypeScriptClient}} {
+		t.Run(language.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS("client")); err != nil {
+				t.Fatal(err)
+			}
+			useAPI(t, language.build(t, dir))
+		})
+	}
+}
+
+// useAPI lets a program of client use a server.
+func useAPI(t *testing.T, program []string) {
+	t.Helper()
 	s, _ := startSeats(t, quickDeath...)
 	appendTo(t, s, "", "a/b", seats("ana", "ben", "ana", "dee"))
 	awaitCounts(t, s, "", 1, 0, 1)
 
-	out, err := exec.CommandContext(t.Context(), client, s.url+"/api/v1", "a/b", "3").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	said := run(t, ".", program[0], append(program[1:], s.url+"/api/v1", "a/b", "3")...)
 	want := `appended a/b 5
 appended a/b 5
 blocked a/b at 3
@@ -31,30 +45,54 @@ dead after 2 attempts: map[seat:seat-3 user:ana]
 pending again, attempts 0
 urn:outboxweb:not-found
 `
-	if string(out) != want {
-		t.Errorf("the client says\n%s\nwant\n%s", out, want)
+	if said != want {
+		t.Errorf("the client says\n%s\nwant\n%s", said, want)
 	}
 }
 
-// buildClient makes a client of the API's document, and the program in client
-// with it.
-func buildClient(t *testing.T) (path string) {
+const apiDocument = "../internal/handlers/openapi.json"
+
+// buildGoClient makes the program of main.go with the client of oapi-codegen.
+func buildGoClient(t *testing.T, dir string) (program []string) {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("client")); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Mkdir(filepath.Join(dir, "api"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
-			"-o", filepath.Join(dir, "api", "api.go"), "../internal/handlers/openapi.json"},
-		{"build", "-C", dir, "-o", "program", "."},
-	} {
-		if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v: %s", args, err, out)
-		}
+	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
+		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
+	run(t, dir, "go", "build", "-o", "program", ".")
+	return []string{filepath.Join(dir, "program")}
+}
+
+// buildTypeScriptClient makes the program of main.ts with the types of
+// openapi-typescript. It needs npm and what npm has cached or can fetch, which
+// no other test does.
+func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
+	t.Helper()
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("without npm's packages there is no TypeScript: %v: %s", err, out)
 	}
-	return filepath.Join(dir, "program")
+	document, err := filepath.Abs(apiDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "node_modules", ".bin")
+	run(t, dir, filepath.Join(bin, "openapi-typescript"), document, "-o", "api.d.ts")
+	run(t, dir, filepath.Join(bin, "tsc"))
+	return []string{"node", filepath.Join(dir, "main.js")}
+}
+
+// run runs a program in a directory and returns what it says, and fails the test
+// when the program fails.
+func run(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v: %s", program, args, err, out)
+	}
+	return string(out)
 }
