@@ -200,10 +200,13 @@ func (s *site) get(target string, change ...func(*http.Request)) answer {
 	return s.do("GET", target, "", change...)
 }
 
-// post sends JSON, as a script does.
+// post sends JSON, as a script does that keeps to the document.
 func (s *site) post(target, body string, change ...func(*http.Request)) answer {
 	s.t.Helper()
-	return s.do("POST", target, body, append([]func(*http.Request){header("Content-Type", "application/json")}, change...)...)
+	again := func(r *http.Request) {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	}
+	return s.do("POST", target, body, append([]func(*http.Request){header("Content-Type", "application/json"), again}, change...)...)
 }
 
 // submit sends a form, as a browser without JavaScript does.

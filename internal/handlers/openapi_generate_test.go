@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -232,28 +230,4 @@ func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 		g.responses[r.name] = &openapi3.ResponseRef{Value: openapi3.NewResponse().WithDescription(r.text).WithContent(content)}
 	}
 	return &openapi3.ResponseRef{Ref: "#/components/responses/" + r.name}
-}
-
-func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
-	t.Parallel()
-	ids := map[string]string{}
-	for key, r := range newServer(Config{Metrics: metrics.New(nil)}).routes {
-		if !strings.HasPrefix(r.pattern, apiPrefix) {
-			continue
-		}
-		e := r.api
-		if other := ids[e.id]; other != "" || e.id == "" {
-			t.Errorf("%s has the id %q, and so has %q", key, e.id, other)
-		}
-		ids[e.id] = key
-		if e.summary == "" || len(e.summary) > 120 || strings.HasSuffix(e.summary, ".") {
-			t.Errorf("%s has no summary of one line without a final stop: %q", key, e.summary)
-		}
-		if !slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }) {
-			t.Errorf("%s has the tag %q, which there is not", key, e.tag)
-		}
-		if len(e.answers) == 0 || (r.method == http.MethodPost) != (len(e.body.types) > 0) {
-			t.Errorf("%s does not say what it answers, or what body it reads", key)
-		}
-	}
 }

@@ -1,8 +1,14 @@
 package handlers
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"outboxweb/internal/metrics"
 )
 
 // A misspelt filter would select everything.
@@ -36,6 +42,30 @@ func TestAPI_refusesParametersThatItDoesNotTake(t *testing.T) {
 			if a := s.get(target + "?" + name + "="); a.StatusCode == 422 {
 				t.Errorf("%s refuses %s: %s", key, name, a.body)
 			}
+		}
+	}
+}
+
+func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
+	t.Parallel()
+	ids := map[string]string{}
+	for key, r := range newServer(Config{Metrics: metrics.New(nil)}).routes {
+		if !strings.HasPrefix(r.pattern, apiPrefix) {
+			continue
+		}
+		e := r.api
+		if other := ids[e.id]; other != "" || e.id == "" {
+			t.Errorf("%s has the id %q, and so has %q", key, e.id, other)
+		}
+		ids[e.id] = key
+		if e.summary == "" || len(e.summary) > 120 || strings.HasSuffix(e.summary, ".") {
+			t.Errorf("%s has no summary of one line without a final stop: %q", key, e.summary)
+		}
+		if !slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }) {
+			t.Errorf("%s has the tag %q, which there is not", key, e.tag)
+		}
+		if len(e.answers) == 0 || (r.method == http.MethodPost) != (len(e.body.types) > 0) {
+			t.Errorf("%s does not say what it answers, or what body it reads", key)
 		}
 	}
 }
