@@ -67,10 +67,10 @@ func (c *requeueCmd) check() error {
 		return usagef("--canary needs --dead")
 	case c.Wait && !c.Canary:
 		return usagef("--wait needs --canary")
-	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 20_000):
-		return usagef("--limit must lie between 1 and 20000")
-	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > 10_000):
-		return usagef("--limit must lie between 1 and 10000")
+	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > outbox.MaxOperation):
+		return usagef("--limit must lie between 1 and %d", outbox.MaxOperation)
+	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > outbox.MaxRequeue):
+		return usagef("--limit must lie between 1 and %d", outbox.MaxRequeue)
 	case c.Dead:
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -314,7 +313,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	}
 	preview, err := s.previewOperation(r.Context(), order.Selection)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more than one operation takes
-		order.Filter.Limit = store.MaxOperation
+		order.Filter.Limit = outbox.MaxOperation
 		preview, err = s.previewOperation(r.Context(), order.Selection)
 	}
 	if err != nil {

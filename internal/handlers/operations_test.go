@@ -13,7 +13,6 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 	"outboxweb/web/templates"
 )
 
@@ -239,7 +238,7 @@ func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	db := dbtest.Open(t, s.pair.Journal)
 	if _, err := db.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
-select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, store.MaxOperation); err != nil {
+select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation); err != nil {
 		t.Fatal(err)
 	}
 	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")

@@ -59,16 +59,13 @@ func (s *server) noteGroupForm(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
 }
 
-// maxRetried is how many failed rows the pages retry at once.
-const maxRetried = 10_000
-
 // retryGroupForm makes the failed rows of one error due now.
 func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 	var form noteBody
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: maxRetried}
+	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: outbox.MaxRequeue}
 	if _, err := s.Store.RetryFailed(r.Context(), s.order(r, "page", form.Reason, nil), filter); err != nil {
 		return err
 	}

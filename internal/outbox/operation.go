@@ -50,18 +50,14 @@ const (
 // RowResults lists every result in the order in which a row may reach them.
 var RowResults = []RowResult{ResultWaiting, ResultRequeued, ResultDone, ResultSkipped, ResultFailedAgain, ResultLeft, ResultUnwatched}
 
-// ParseRowResult reads a result by its name; the empty name stands for any.
-func ParseRowResult(name string) (RowResult, error) {
-	if name == "" {
-		return "", nil
-	}
-	for _, r := range RowResults {
-		if string(r) == name {
-			return r, nil
-		}
-	}
-	return "", Invalid("status", "status %q is unknown; use waiting, requeued, done, skipped, failed_again, left or unwatched", name)
-}
+// Limits of acts on many rows.
+const (
+	// MaxOperation is the most rows of one operation. They are frozen in one
+	// transaction, for which appends wait on SQLite: about a second.
+	MaxOperation = 20_000
+	MaxNamed     = 10_000 // rows of an operation that are named one by one
+	MaxRequeue   = 10_000 // rows of one requeue, or retry, of many
+)
 
 // OperationTotals counts an operation's rows by result.
 type OperationTotals struct {

@@ -14,13 +14,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// MaxOperation is the most rows of one operation. They are frozen in one
-// transaction, for which appends wait on SQLite: 20,000 rows take about a second.
-const MaxOperation = 20_000
-
 const (
-	maxNamed     = 10_000 // rows named one by one
-	exampleLimit = 240    // characters kept of the error of a group
+	exampleLimit = 240 // characters kept of the error of a group
 	// watchedBehind is how many events behind a requeued row are watched with
 	// it: the row counts as done once they are applied as well.
 	watchedBehind = 20
@@ -90,8 +85,8 @@ func (t *Tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(chosen) > MaxOperation {
-		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", MaxOperation)
+	if len(chosen) > outbox.MaxOperation {
+		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", outbox.MaxOperation)
 	}
 	slices.SortStableFunc(chosen, func(a, b candidate) int {
 		if a.head == b.head {
@@ -106,8 +101,8 @@ func (t *Tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 }
 
 func (t *Tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
-	if len(keys) > maxNamed {
-		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), maxNamed)
+	if len(keys) > outbox.MaxNamed {
+		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), outbox.MaxNamed)
 	}
 	var b sqldb.Batch
 	for i, k := range keys {
@@ -132,8 +127,8 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 }
 
 func (t *Tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
-	if f.Limit < 0 || f.Limit > MaxOperation {
-		return outbox.Invalid("limit", "limit must lie between 1 and %d", MaxOperation)
+	if f.Limit < 0 || f.Limit > outbox.MaxOperation {
+		return outbox.Invalid("limit", "limit must lie between 1 and %d", outbox.MaxOperation)
 	}
 	if f.CampaignID != "" {
 		if _, err := t.existingCampaign(f.CampaignID); err != nil {
@@ -142,7 +137,7 @@ func (t *Tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) err
 	}
 	limit := f.Limit
 	if limit == 0 {
-		limit = MaxOperation + 1
+		limit = outbox.MaxOperation + 1
 	}
 	return t.Each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
 }

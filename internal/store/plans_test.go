@@ -436,8 +436,6 @@ func (f *fixture) useActs(must func(...error)) {
 	must(err)
 	f.fail("boom", "failed")
 	for _, filter := range []outbox.RequeueFilter{{}, {CampaignID: "failed"}} {
-		_, err = f.PreviewRequeue(f.ctx, filter)
-		must(err)
 		_, err = f.RequeueDead(f.ctx, ana(""), filter)
 		must(err)
 	}

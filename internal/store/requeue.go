@@ -96,9 +96,6 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*campaignRow, outbox
 	return c, row, nil
 }
 
-// maxRequeue bounds one requeue of many.
-const maxRequeue = 10_000
-
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
@@ -149,26 +146,6 @@ func confirmRequeue(o outbox.Order, rows, released int64) error {
 	return nil
 }
 
-// PreviewRequeue says what RequeueDead would do now, and changes nothing.
-func (s *Store) PreviewRequeue(ctx context.Context, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	var result outbox.Requeued
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		chosen, err := t.deadRows(f)
-		if err != nil {
-			return err
-		}
-		campaigns, err := t.campaignsOf(chosen)
-		if err != nil {
-			return err
-		}
-		for _, row := range chosen {
-			countRequeue(&result, campaigns[row.campaign], row.seq)
-		}
-		return nil
-	})
-	return result, err
-}
-
 type rowKey struct {
 	campaign string
 	seq      int64
@@ -196,8 +173,8 @@ limit $3`
 func (t *Tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) { return t.rowKeys(selectDead, f) }
 
 func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
-	if f.Limit < 0 || f.Limit > maxRequeue {
-		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", maxRequeue)
+	if f.Limit < 0 || f.Limit > outbox.MaxRequeue {
+		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", outbox.MaxRequeue)
 	}
 	limit := f.Limit
 	if limit == 0 {

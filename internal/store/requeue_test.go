@@ -65,12 +65,6 @@ func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := deadRows(t)
-			f.unchanged(func() {
-				got, err := f.PreviewRequeue(f.ctx, c.filter)
-				if err != nil || got != c.want {
-					t.Errorf("preview is %+v, %v, want %+v", got, err, c.want)
-				}
-			})
 			got, err := f.RequeueDead(f.ctx, ana(""), c.filter)
 			if err != nil || got != c.want {
 				t.Errorf("requeued %+v, %v, want %+v", got, err, c.want)
@@ -108,8 +102,6 @@ func TestRequeueDead_refusesWhatItCannotBound(t *testing.T) {
 			if r := refused(t, err, outbox.ErrInvalid, "10000"); r.Field != "limit" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
-			_, err = f.PreviewRequeue(f.ctx, outbox.RequeueFilter{Limit: limit})
-			refused(t, err, outbox.ErrInvalid)
 		}
 		_, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{CampaignID: "unknown"})
 		refused(t, err, outbox.ErrNotFound, `"unknown"`)
