@@ -23,6 +23,11 @@ type publishersCmd struct {
 	Test    publishersTestCmd    `cmd:"" help:"Send a made-up event to the destination of one; exit 1 when it is not delivered."`
 }
 
+// withProgress opens the store for what do does with publishers.
+func (a *app) withProgress(ctx context.Context, do func(*store.Store, *publishing.Progress) error) error {
+	return a.withStore(ctx, func(st *store.Store) error { return do(st, publishing.NewProgress(st)) })
+}
+
 // pairArg names a publisher as TOPIC/PUBLISHER.
 type pairArg struct{ outbox.PairName }
 
@@ -38,8 +43,8 @@ type publishersListCmd struct {
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
-		all, err := publishing.NewProgress(st).Publishers(ctx)
+	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+		all, err := progress.Publishers(ctx)
 		if err != nil {
 			return err
 		}
@@ -84,8 +89,8 @@ type publishersShowCmd struct {
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
-		p, err := publishing.NewProgress(st).Publisher(ctx, c.Publisher.PairName)
+	return a.withProgress(ctx, func(st *store.Store, progress *publishing.Progress) error {
+		p, err := progress.Publisher(ctx, c.Publisher.PairName)
 		if err != nil {
 			return err
 		}
@@ -159,9 +164,9 @@ type publishersHistoryCmd struct {
 
 // Run shows how one publisher stood and went.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
 		name, span := c.Publisher.PairName, outbox.Span(c.Span)
-		points, err := publishing.NewProgress(st).PublisherHistory(ctx, name, span)
+		points, err := progress.PublisherHistory(ctx, name, span)
 		if err != nil {
 			return err
 		}
@@ -191,8 +196,8 @@ type publisherAct struct {
 
 // change does an act after which the publisher is shown.
 func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
-	return a.withStore(ctx, func(st *store.Store) error {
-		p, err := act(publishing.NewProgress(st), ctx, order(c.Reason), c.Publisher.PairName)
+	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+		p, err := act(progress, ctx, order(c.Reason), c.Publisher.PairName)
 		switch {
 		case err != nil:
 			return err
@@ -238,9 +243,9 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			p, err := publishing.NewProgress(st).SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
+			p, err := progress.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
 			switch {
 			case err != nil:
 				return err
@@ -289,16 +294,16 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
 		if c.DryRun {
-			seek, err := publishing.NewProgress(st).PreviewSeek(ctx, c.Publisher.PairName, target)
+			seek, err := progress.PreviewSeek(ctx, c.Publisher.PairName, target)
 			if err != nil {
 				return err
 			}
 			return c.print(a, seek, "would go on")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			seek, err := publishing.NewProgress(st).SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
+			seek, err := progress.SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}
@@ -324,9 +329,9 @@ type publishersTestCmd struct{ publisherAct }
 
 // Run sends a made-up event and records what came of it.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withProgress(ctx, func(st *store.Store, progress *publishing.Progress) error {
 		name, o := c.Publisher.PairName, order(c.Reason)
-		if _, err := publishing.NewProgress(st).AdmitTest(ctx, o, name); err != nil {
+		if _, err := progress.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
 		pair, err := a.pair(name)
@@ -337,7 +342,7 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if err := publishing.NewProgress(st).RecordTestDelivery(ctx, o, sent); err != nil {
+		if err := progress.RecordTestDelivery(ctx, o, sent); err != nil {
 			return err
 		}
 		return a.printTest(sent, c.JSON)
