@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -201,27 +202,24 @@ func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	event, err := s.Store.Event(r.Context(), campaign, seq)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, event)
+	return apiOfEvent(s, w, r, s.Store.Event)
 }
 
 func (s *server) apiEventHistory(w http.ResponseWriter, r *http.Request) error {
+	return apiOfEvent(s, w, r, s.Store.EventHistory)
+}
+
+// apiOfEvent answers with what is read of the event that the address names.
+func apiOfEvent[V any](s *server, w http.ResponseWriter, r *http.Request, read func(ctx context.Context, campaign string, seq int64) (V, error)) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
 		return err
 	}
-	history, err := s.Store.EventHistory(r.Context(), campaign, seq)
+	found, err := read(r.Context(), campaign, seq)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, history)
+	return s.writeJSON(w, http.StatusOK, found)
 }
 
 func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
