@@ -148,6 +148,7 @@ func (d *DB) Close() error {
 	return d.ClosePools()
 }
 
+// ClosePools closes the connections of a database that was never ready.
 func (d *DB) ClosePools() error { return errors.Join(d.readerPool.Close(), d.pool.Close()) }
 
 // Begin is how a transaction begins.
@@ -213,7 +214,7 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	return d.WriteFrom(ctx, BeginWrite, fn)
 }
 
-// WriteFrom is write for a transaction that begins in another way.
+// WriteFrom is Write for a transaction that begins in another way.
 func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
@@ -228,7 +229,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 }
 
 // Read runs fn on one consistent snapshot. It waits for that no longer than
-// write does for its transaction.
+// Write does for its transaction.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
@@ -342,7 +343,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (int64,
 var errPanicked = errors.New("a statement of this transaction panicked")
 
 // Each runs a query and calls scan for every row of its answer, or until scan
-// returns errEnough.
+// returns ErrEnough.
 func (t *Tx) Each(scan func(Row) error, query string, args ...any) error {
 	if t.err != nil {
 		return t.err
@@ -377,13 +378,13 @@ func (t *Tx) Run(b *Batch) (done int, err error) {
 	return done, t.note(err)
 }
 
-// RunAll is run for callers who do not care which statement failed.
+// RunAll is Run for callers who do not care which statement failed.
 func (t *Tx) RunAll(b *Batch) error {
 	_, err := t.Run(b)
 	return err
 }
 
-// Finish is runAll for the last batch of a transaction: on PostgreSQL the commit
+// Finish is RunAll for the last batch of a transaction: on PostgreSQL the commit
 // travels with it.
 func (t *Tx) Finish(b *Batch) error {
 	if !t.database.Dialect.Pipelines || b.Len() == 0 {

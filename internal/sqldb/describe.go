@@ -11,6 +11,7 @@ import (
 // the query for its value.
 type described struct{ name, query string }
 
+// Describe tells what the database is, how large, and how it is set.
 func (d *DB) Describe(ctx context.Context) (outbox.DatabaseInfo, error) {
 	info := outbox.DatabaseInfo{Name: d.Name, Place: d.place, Settings: []outbox.Setting{}}
 	err := d.Read(ctx, func(t *Tx) error {

@@ -19,7 +19,7 @@ type link interface {
 	// carries a deadline where the statement has one.
 	exec(ctx context.Context, query string, args []any) (int64, error)
 	// each calls scan for every row of a query's answer, or until scan
-	// returns errEnough.
+	// returns ErrEnough.
 	each(scan func(Row) error, query string, args []any) error
 	// run runs a batch and returns how many of its statements took effect.
 	run(b *Batch) (done int, err error)
@@ -78,6 +78,7 @@ func (b *Batch) Reset() {
 	b.steps = b.steps[:0]
 }
 
+// Len is how many statements there are.
 func (b *Batch) Len() int { return len(b.steps) }
 
 // ours marks an error that a callback returned, and not the database.

@@ -182,7 +182,7 @@ func (d *DB) unopenable(err error) error {
 }
 
 // patiently repeats act while another process holds a lock, for at most
-// lockWaitLimit. SQLite waits by itself for most locks, but not for those it
+// LockWait. SQLite waits by itself for most locks, but not for those it
 // takes to turn a new file into a WAL database.
 func (d *DB) patiently(ctx context.Context, act func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
