@@ -78,7 +78,7 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		var id int64
 		if old, err = t.One([]any{&id}, selectOldAct, limit); err == nil && !old {
-			old, err = t.One([]any{&id}, selectOldTarget, int64(farFuture))
+			old, err = t.One([]any{&id}, selectOldTarget, int64(sqldb.FarFuture))
 		}
 		return err
 	})
@@ -93,7 +93,7 @@ func (s *Store) PruneActs(ctx context.Context, before time.Time) (more bool, err
 		if err != nil {
 			return err
 		}
-		targets, err := t.Exec(deleteTargets, int64(farFuture), pruneActs)
+		targets, err := t.Exec(deleteTargets, int64(sqldb.FarFuture), pruneActs)
 		more = acts >= pruneActs || targets >= pruneActs
 		return err
 	})

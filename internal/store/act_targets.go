@@ -119,7 +119,7 @@ func actWords(action string) string {
 
 // actsOfCampaign finds acts by their record and by what they touched, each as
 // many as are wanted at most.
-var actsOfCampaign = bothWays(selectActs + `join (
+var actsOfCampaign = sqldb.BothWays(selectActs + `join (
   select act_id
   from (
     select id as act_id

@@ -236,18 +236,18 @@ func (t *Tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 
 // Act reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
-	var found stretch[outbox.Act]
+	var found sqldb.Stretch[outbox.Act]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{}).read(t, place{key: []any{id + 1}}, 1)
+		found, err = actList(outbox.ActFilter{}).Read(t.Tx, sqldb.Place{Key: []any{id + 1}}, 1)
 		return err
 	})
 	if err != nil {
 		return outbox.Act{}, fmt.Errorf("read act %d: %w", id, err)
 	}
-	if len(found.items) == 0 || found.items[0].ID != id {
+	if len(found.Items) == 0 || found.Items[0].ID != id {
 		return outbox.Act{}, outbox.NotFound("there is no act %d", id)
 	}
-	return found.items[0], nil
+	return found.Items[0], nil
 }
 
 // ActOfKey finds the audit record that was made under an idempotency key; 0
@@ -269,26 +269,26 @@ func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) 
 func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], error) {
 	page := outbox.Page[outbox.Act]{Items: []outbox.Act{}}
 	l := actList(f)
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
+		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		seq := f.Seq
 		if f.CampaignID != "" { // what is counted is chosen by it
 			seq = 0
 		}
-		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, countWindow + 1}
+		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return countInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
+			return sqldb.CountInto(t.Tx, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
 		case f.Target != "":
-			return countInto(t, &page, countTargetActs, args...)
+			return sqldb.CountInto(t.Tx, &page, countTargetActs, args...)
 		}
-		return countInto(t, &page, countActs, args...)
+		return sqldb.CountInto(t.Tx, &page, countActs, args...)
 	})
 	if err != nil {
 		return page, fmt.Errorf("list acts: %w", err)
@@ -299,20 +299,20 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 // ActsOn lists the latest acts on a target, newest first, the refused ones
 // among them.
 func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]outbox.Act, error) {
-	var found stretch[outbox.Act]
+	var found sqldb.Stretch[outbox.Act]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{Target: target}).read(t, place{}, limit)
+		found, err = actList(outbox.ActFilter{Target: target}).Read(t.Tx, sqldb.Place{}, limit)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the acts on %s: %w", target, err)
 	}
-	return found.items, nil
+	return found.Items, nil
 }
 
 // ActsInPages reads the audit records that f selects as RowsInPages does rows.
 func (s *Store) ActsInPages(ctx context.Context, f outbox.ActFilter) iter.Seq2[[]outbox.Act, error] {
-	return inPages(ctx, s.journal, actList(f), f.Cursor)
+	return sqldb.InPages(ctx, s.journal.DB, actList(f), f.Cursor)
 }
 
 const selectActs = `
@@ -321,35 +321,35 @@ from operator_acts
 `
 
 var (
-	actsAll = bothWays(selectActs + `where id {>} $1
+	actsAll = sqldb.BothWays(selectActs + `where id {>} $1
 order by id{desc}
 limit $2`)
 
-	actsOnTarget = bothWays(selectActs + `where id {>} $1
+	actsOnTarget = sqldb.BothWays(selectActs + `where id {>} $1
   and target = $2
   and target <> ''
 order by id{desc}
 limit $3`)
 )
 
-func actList(f outbox.ActFilter) *list[outbox.Act] {
-	l := &list[outbox.Act]{
-		name: "acts" + towards(!f.Reverse), query: actsAll, scan: scanAct, down: !f.Reverse,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(a outbox.Act) []any { return []any{a.ID} },
+func actList(f outbox.ActFilter) *sqldb.List[outbox.Act] {
+	l := &sqldb.List[outbox.Act]{
+		Name: "acts" + sqldb.Towards(!f.Reverse), Query: actsAll, Scan: scanAct, Down: !f.Reverse,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(a outbox.Act) []any { return []any{a.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
-		l.query, l.args = actsOfCampaign, []any{f.CampaignID, f.Seq}
+		l.Query, l.Args = actsOfCampaign, []any{f.CampaignID, f.Seq}
 	case f.Target != "":
-		l.query, l.args = actsOnTarget, []any{string(f.Target)}
+		l.Query, l.Args = actsOnTarget, []any{string(f.Target)}
 	}
 	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
 		rest := f
 		if f.CampaignID != "" { // the query has chosen by it, and by the seq
 			rest.CampaignID, rest.Seq = "", 0
 		}
-		l.match = rest.Matches
+		l.Match = rest.Matches
 	}
 	return l
 }

@@ -46,20 +46,20 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
 	page := outbox.Page[outbox.Campaign]{Items: []outbox.Campaign{}}
 	l := campaignList(f)
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) || f.State == "" && f.Q == "" {
+		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
-		return countInto(t, &page, countCampaigns, string(f.State), f.Q, countWindow+1)
+		return sqldb.CountInto(t.Tx, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
 	})
 	if err == nil && page.Total == nil {
 		var summary outbox.Summary
 		if summary, err = s.Summary(ctx); err == nil {
-			exactly(&page, summary.Campaigns.Total)
+			sqldb.Exactly(&page, summary.Campaigns.Total)
 		}
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 
 // CampaignsInPages reads the campaigns that f selects as RowsInPages does rows.
 func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) iter.Seq2[[]outbox.Campaign, error] {
-	return inPages(ctx, s.journal, campaignList(f), f.Cursor)
+	return sqldb.InPages(ctx, s.journal.DB, campaignList(f), f.Cursor)
 }
 
 // The keys of the orders. Each has an index over exactly this expression.
@@ -93,8 +93,8 @@ const (
 
 // byKey is the query of an order by a key. The keys are sorted first and the
 // rows fetched after, so that the sort carries two columns and not all of them.
-func byKey(key string) ways {
-	return bothWays(`
+func byKey(key string) sqldb.Ways {
+	return sqldb.BothWays(`
 select ` + campaignColumns + foundColumn + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
@@ -116,7 +116,7 @@ const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 var (
 	campaignsByLag = byKey(lagKey)
 	campaignsByAge = byKey(ageKey)
-	campaignsByID  = bothWays(`
+	campaignsByID  = sqldb.BothWays(`
 select ` + campaignColumns + foundColumn + `
 from campaigns
 where campaign_id {>} $2
@@ -134,11 +134,11 @@ func scanFound(row sqldb.Row) (c *campaignRow, drifted, unverifiable int64, err 
 	return c, found % unverifiableUnit, found / unverifiableUnit, err
 }
 
-func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
-	l := &list[outbox.Campaign]{
-		name: string(f.Sort), query: campaignsByID, args: []any{f.Q}, down: f.Reverse,
-		low: []any{int64(0), ""}, high: []any{int64(0), beyondTexts},
-		scan: func(rows sqldb.Row) (outbox.Campaign, error) {
+func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
+	l := &sqldb.List[outbox.Campaign]{
+		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse,
+		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
+		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
 			c, drifted, unverifiable, err := scanFound(rows)
 			view := c.view()
 			view.Drifted, view.Unverifiable = drifted, unverifiable
@@ -148,21 +148,21 @@ func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 	number := func(outbox.Campaign) int64 { return 0 }
 	switch f.Sort {
 	case outbox.SortLag:
-		l.query = campaignsByLag
+		l.Query = campaignsByLag
 		number = func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
 	case outbox.SortAge:
-		l.query = campaignsByAge
+		l.Query = campaignsByAge
 		number = ageOf
 	default:
-		l.name = string(outbox.SortID)
+		l.Name = string(outbox.SortID)
 	}
-	if l.name != string(outbox.SortID) {
-		l.low[0], l.high[0] = int64(farPast), int64(farFuture)
+	if l.Name != string(outbox.SortID) {
+		l.Low[0], l.High[0] = int64(sqldb.FarPast), int64(sqldb.FarFuture)
 	}
-	l.key = func(c outbox.Campaign) []any { return []any{number(c), c.CampaignID} }
-	l.name += towards(l.down)
+	l.Key = func(c outbox.Campaign) []any { return []any{number(c), c.CampaignID} }
+	l.Name += sqldb.Towards(l.Down)
 	if f.State != "" {
-		l.match = func(c outbox.Campaign) bool { return c.In(f.State) }
+		l.Match = func(c outbox.Campaign) bool { return c.In(f.State) }
 	}
 	return l
 }
@@ -170,7 +170,7 @@ func campaignList(f outbox.CampaignFilter) *list[outbox.Campaign] {
 // ageOf is a campaign's key in the order by age.
 func ageOf(c outbox.Campaign) int64 {
 	if c.OldestEnqueuedAt.IsZero() {
-		return farFuture
+		return sqldb.FarFuture
 	}
 	return c.OldestEnqueuedAt.UnixMicro()
 }
@@ -210,7 +210,7 @@ select `+campaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
-limit $2`, s.Now(), pageLimit(limit, 200))
+limit $2`, s.Now(), sqldb.PageLimit(limit, 200))
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ select `+campaignColumns+`
 from campaigns
 where paused_at is not null
 order by paused_at desc
-limit $1`, pageLimit(limit, 200))
+limit $1`, sqldb.PageLimit(limit, 200))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list paused campaigns: %w", err)

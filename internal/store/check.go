@@ -348,7 +348,7 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 		return nil, nil
 	}
 	if at.lagging == "" {
-		at.lag = farPast
+		at.lag = sqldb.FarPast
 	}
 	var amiss []*campaignRow
 	seen := 0
@@ -366,7 +366,7 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 				amiss = append(amiss, c)
 			}
 			return nil
-		}, campaignsByLag.up, at.lag, at.lagging, "", laggingChecked)
+		}, campaignsByLag.Up, at.lag, at.lagging, "", laggingChecked)
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // clocks is what a process knows of how far the clocks of others are from its
@@ -68,7 +69,7 @@ func (k *clocks) learn(id string, seen, began, ended int64) *clockBounds {
 	b := k.of[id]
 	switch {
 	case b == nil:
-		b = &clockBounds{seen: seen, least: seen - ended, most: farFuture}
+		b = &clockBounds{seen: seen, least: seen - ended, most: sqldb.FarFuture}
 		k.of[id] = b
 	case seen != b.seen:
 		least, most := seen-ended, seen-b.looked

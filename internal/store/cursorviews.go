@@ -213,7 +213,7 @@ func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) erro
 	}
 }
 
-var cursorsAside = bothWays(`
+var cursorsAside = sqldb.BothWays(`
 select ` + cursorColumns + `, campaign_id
 from projection_cursors
 where campaign_id {>} $1
@@ -232,24 +232,24 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 	if err != nil {
 		return page, err
 	}
-	l := &list[outbox.CampaignCursor]{
-		name: "cursors", query: cursorsAside, args: []any{f.Projection}, scan: scanCampaignCursor,
-		low: []any{""}, high: []any{beyondTexts},
-		key: func(c outbox.CampaignCursor) []any { return []any{c.CampaignID} },
+	l := &sqldb.List[outbox.CampaignCursor]{
+		Name: "cursors", Query: cursorsAside, Args: []any{f.Projection}, Scan: scanCampaignCursor,
+		Low: []any{""}, High: []any{sqldb.BeyondTexts},
+		Key: func(c outbox.CampaignCursor) []any { return []any{c.CampaignID} },
 	}
 	if f.State != "" {
-		l.match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
+		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	versions := make(map[string]projectionVersion)
 	err = s.projections.Read(ctx, func(t *Tx) error {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil {
+		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
 			return err
 		}
-		told(&page)
+		sqldb.Told(&page)
 		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
 			return err
 		}

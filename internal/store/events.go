@@ -117,7 +117,7 @@ func (t *Tx) missingEvent(campaign string, seq int64) error {
 // ends early, with Partial set, where its events would be larger than
 // eventsBytes together. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
-	limit = pageLimit(limit, 1000)
+	limit = sqldb.PageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		c, err := t.existingCampaign(campaign)
@@ -178,13 +178,6 @@ func (t *Tx) lastWithin(campaign string, first, last, most int64) (fits int64, c
 		return nil
 	}, selectEventSizes, campaign, first, last)
 	return fits, cut, err
-}
-
-func pageLimit(asked, most int) int {
-	if asked <= 0 {
-		return min(50, most)
-	}
-	return min(asked, most)
 }
 
 const upsertEventType = `

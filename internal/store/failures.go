@@ -90,25 +90,25 @@ where id {>} $1
 `
 
 var (
-	failuresAll        = bothWays(selectFailures + "order by id{desc}\nlimit $2")
-	failuresByStatus   = bothWays(selectFailures + "  and status = $2\norder by id{desc}\nlimit $3")
-	failuresOfCampaign = bothWays(selectFailures + "  and campaign_id = $2\norder by id{desc}\nlimit $3")
+	failuresAll        = sqldb.BothWays(selectFailures + "order by id{desc}\nlimit $2")
+	failuresByStatus   = sqldb.BothWays(selectFailures + "  and status = $2\norder by id{desc}\nlimit $3")
+	failuresOfCampaign = sqldb.BothWays(selectFailures + "  and campaign_id = $2\norder by id{desc}\nlimit $3")
 )
 
-func failureList(f outbox.FailureFilter) *list[outbox.ProjectionFailure] {
-	l := &list[outbox.ProjectionFailure]{
-		name: "failures", query: failuresAll, scan: scanFailure, down: true,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(p outbox.ProjectionFailure) []any { return []any{p.ID} },
+func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
+	l := &sqldb.List[outbox.ProjectionFailure]{
+		Name: "failures", Query: failuresAll, Scan: scanFailure, Down: true,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(p outbox.ProjectionFailure) []any { return []any{p.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
-		l.query, l.args = failuresOfCampaign, []any{f.CampaignID}
+		l.Query, l.Args = failuresOfCampaign, []any{f.CampaignID}
 	case f.Status != "":
-		l.query, l.args = failuresByStatus, []any{string(f.Status)}
+		l.Query, l.Args = failuresByStatus, []any{string(f.Status)}
 	}
 	if f.Projection != "" || f.Fingerprint != "" || f.CampaignID != "" && f.Status != "" {
-		l.match = f.Matches
+		l.Match = f.Matches
 	}
 	return l
 }
@@ -119,13 +119,13 @@ func failureList(f outbox.FailureFilter) *list[outbox.ProjectionFailure] {
 func (s *Store) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
 	page := outbox.Page[outbox.ProjectionFailure]{Items: []outbox.ProjectionFailure{}}
 	l := failureList(f)
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.projections.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
-		told(&page)
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		sqldb.Told(&page)
 		return err
 	})
 	if err != nil {

@@ -78,7 +78,7 @@ order by act_id desc
 limit $3`
 
 func (t *Tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
-	acts, err := actList(outbox.ActFilter{CampaignID: c.id, Seq: h.Seq, Outcome: outbox.ActDone}).read(t, place{}, actsTold)
+	acts, err := actList(outbox.ActFilter{CampaignID: c.id, Seq: h.Seq, Outcome: outbox.ActDone}).Read(t.Tx, sqldb.Place{}, actsTold)
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (t *Tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
 		touched[act] = when
 		return err
 	}, selectTouched, c.id, h.Seq, actsTold)
-	h.Partial = h.Partial || acts.ending != atEnd
-	for i := range acts.items {
-		a := &acts.items[i]
+	h.Partial = h.Partial || acts.Ending != sqldb.AtEnd
+	for i := range acts.Items {
+		a := &acts.Items[i]
 		if a.Action == outbox.ActReveal {
 			continue
 		}

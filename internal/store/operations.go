@@ -115,7 +115,7 @@ func (t *Tx) countOperation(op *outbox.Operation) error {
 	return nil
 }
 
-var operationsAll = bothWays(`
+var operationsAll = sqldb.BothWays(`
 select ` + operationColumns + `
 from operations
 where id {>} $1
@@ -134,17 +134,17 @@ func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbo
 		}
 	}
 	page := outbox.Page[outbox.Operation]{Items: []outbox.Operation{}}
-	l := &list[outbox.Operation]{
-		name: "operations", query: operationsAll, args: []any{string(f.Status), acknowledged}, scan: scanOperation, down: true,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(op outbox.Operation) []any { return []any{op.ID} },
+	l := &sqldb.List[outbox.Operation]{
+		Name: "operations", Query: operationsAll, Args: []any{string(f.Status), acknowledged}, Scan: scanOperation, Down: true,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(op outbox.Operation) []any { return []any{op.ID} },
 	}
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -302,12 +302,12 @@ from operation_rows
 `
 
 var (
-	operationRowsAll = bothWays(selectOperationRow + `where ordinal {>} $1
+	operationRowsAll = sqldb.BothWays(selectOperationRow + `where ordinal {>} $1
   and operation_id = $2
 order by ordinal{desc}
 limit $3`)
 
-	operationRowsByStatus = bothWays(selectOperationRow + `where (group_number, ordinal) {>} ($1, $2)
+	operationRowsByStatus = sqldb.BothWays(selectOperationRow + `where (group_number, ordinal) {>} ($1, $2)
   and operation_id = $3
   and status = $4
 order by group_number{desc}, ordinal{desc}
@@ -320,7 +320,7 @@ limit $5`)
 func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
 	page := outbox.Page[outbox.OperationRow]{Items: []outbox.OperationRow{}}
 	l := operationRowList(id, f.Status)
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -329,7 +329,7 @@ func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationR
 			return err
 		}
 		var err error
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -338,18 +338,18 @@ func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationR
 	return page, nil
 }
 
-func operationRowList(id int64, status outbox.RowResult) *list[outbox.OperationRow] {
+func operationRowList(id int64, status outbox.RowResult) *sqldb.List[outbox.OperationRow] {
 	if status == "" {
-		return &list[outbox.OperationRow]{
-			name: "operation-rows", query: operationRowsAll, args: []any{id}, scan: scanOperationRow,
-			low: []any{int64(-1)}, high: []any{int64(farFuture)},
-			key: func(r outbox.OperationRow) []any { return []any{r.Ordinal} },
+		return &sqldb.List[outbox.OperationRow]{
+			Name: "operation-rows", Query: operationRowsAll, Args: []any{id}, Scan: scanOperationRow,
+			Low: []any{int64(-1)}, High: []any{int64(sqldb.FarFuture)},
+			Key: func(r outbox.OperationRow) []any { return []any{r.Ordinal} },
 		}
 	}
-	return &list[outbox.OperationRow]{
-		name: "operation-rows-" + string(status), query: operationRowsByStatus, args: []any{id, string(status)}, scan: scanOperationRow,
-		low: []any{int64(-1), int64(-1)}, high: []any{int64(farFuture), int64(farFuture)},
-		key: func(r outbox.OperationRow) []any { return []any{r.Group, r.Ordinal} },
+	return &sqldb.List[outbox.OperationRow]{
+		Name: "operation-rows-" + string(status), Query: operationRowsByStatus, Args: []any{id, string(status)}, Scan: scanOperationRow,
+		Low: []any{int64(-1), int64(-1)}, High: []any{int64(sqldb.FarFuture), int64(sqldb.FarFuture)},
+		Key: func(r outbox.OperationRow) []any { return []any{r.Group, r.Ordinal} },
 	}
 }
 

@@ -67,8 +67,8 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}
-		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).read(t, place{}, 20)
-		d.Acts = acts.items
+		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).Read(t.Tx, sqldb.Place{}, 20)
+		d.Acts = acts.Items
 		return err
 	})
 	return d, err
@@ -106,7 +106,7 @@ func (t *Tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
 		describeHead(&r, c)
 		d.Queue = append(d.Queue, r)
 		return err
-	}, rowsOfCampaign.up, "", int64(0), c.id, queueShown)
+	}, rowsOfCampaign.Up, "", int64(0), c.id, queueShown)
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.id, d.Row.Seq, err)
 	}
@@ -144,12 +144,12 @@ func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
 	page := outbox.Page[outbox.Row]{Items: []outbox.Row{}}
 	l := rowList(f)
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.page(t, from, pageLimit(f.Limit, 200)); err != nil || told(&page) {
+		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		return t.countMatching(&page, f)
@@ -168,7 +168,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 // slice may be empty, when much was looked through and nothing found. After an
 // error nothing follows.
 func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
-	return inPages(ctx, s.journal, rowList(f), f.Cursor)
+	return sqldb.InPages(ctx, s.journal.DB, rowList(f), f.Cursor)
 }
 
 const selectListed = `
@@ -185,21 +185,21 @@ func scanListed(rows sqldb.Row) (outbox.Row, error) {
 var (
 	// Partial indexes serve only queries that repeat their condition to the
 	// letter: the status on SQLite, that it was tried on PostgreSQL.
-	rowsDead = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsDead = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'dead'
   and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
 order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit $4`)
 
-	rowsFailed = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsFailed = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'failed'
   and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
 order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit $4`)
 
-	rowsOfCampaign = bothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsOfCampaign = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.campaign_id = $3
   and o.seq {>} $2
   and o.campaign_id {>=} $1
@@ -207,7 +207,7 @@ order by o.seq{desc}
 limit $4`)
 
 	// The page is chosen first, so that no plan walks the campaigns beside it.
-	rowsAll = bothWays(selectListed + `(
+	rowsAll = sqldb.BothWays(selectListed + `(
   select ` + rowColumns + `
   from projection_apply_outbox o
   where (o.campaign_id, o.seq) {>} ($1, $2)
@@ -218,7 +218,7 @@ join campaigns c on c.campaign_id = o.campaign_id
 order by o.campaign_id{desc}, o.seq{desc}`)
 
 	// Rows in processing exist only in campaigns that say so, at their head.
-	rowsProcessing = bothWays(selectListed + `campaigns c cross join projection_apply_outbox o
+	rowsProcessing = sqldb.BothWays(selectListed + `campaigns c cross join projection_apply_outbox o
 where c.processing > 0
   and c.campaign_id {>=} $1
   and o.campaign_id = c.campaign_id
@@ -228,34 +228,34 @@ order by c.campaign_id{desc}, o.seq{desc}
 limit $3`)
 )
 
-func rowList(f outbox.RowFilter) *list[outbox.Row] {
-	l := &list[outbox.Row]{
-		name: "seq", query: rowsAll, scan: scanListed, down: f.Reverse,
-		low: []any{"", int64(farPast)}, high: []any{beyondTexts, int64(farFuture)},
-		key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
+func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
+	l := &sqldb.List[outbox.Row]{
+		Name: "seq", Query: rowsAll, Scan: scanListed, Down: f.Reverse,
+		Low: []any{"", int64(sqldb.FarPast)}, High: []any{sqldb.BeyondTexts, int64(sqldb.FarFuture)},
+		Key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
 	}
 	switch {
 	case f.CampaignID != "":
-		l.query, l.args = rowsOfCampaign, []any{f.CampaignID}
-		l.low[0], l.high[0] = f.CampaignID, f.CampaignID
+		l.Query, l.Args = rowsOfCampaign, []any{f.CampaignID}
+		l.Low[0], l.High[0] = f.CampaignID, f.CampaignID
 	case f.Status == outbox.Dead:
 		byDue(l, rowsDead)
 	case f.Status == outbox.Failed:
 		byDue(l, rowsFailed)
 	case f.Status == outbox.Processing:
-		l.query = rowsProcessing
+		l.Query = rowsProcessing
 	}
-	l.name += towards(l.down)
+	l.Name += sqldb.Towards(l.Down)
 	if f.Filtered() {
-		l.match = f.Matches
+		l.Match = f.Matches
 	}
 	return l
 }
 
-func byDue(l *list[outbox.Row], query ways) {
-	l.name, l.query = "due", query
-	l.low, l.high = []any{int64(farPast), int64(farPast), ""}, []any{int64(farFuture), int64(farFuture), beyondTexts}
-	l.key = func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
+func byDue(l *sqldb.List[outbox.Row], query sqldb.Ways) {
+	l.Name, l.Query = "due", query
+	l.Low, l.High = []any{int64(sqldb.FarPast), int64(sqldb.FarPast), ""}, []any{int64(sqldb.FarFuture), int64(sqldb.FarFuture), sqldb.BeyondTexts}
+	l.Key = func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
 }
 
 const (
@@ -306,13 +306,13 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
 		c, found, err := t.campaign(f.CampaignID)
 		if err == nil && found {
-			exactly(page, countOf(c.counts, f.Status))
+			sqldb.Exactly(page, countOf(c.counts, f.Status))
 		}
 		return err
 	case f.Q != "" && f.Shown != nil:
 		return countShown(t, page, f)
 	}
-	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, countWindow + 1}
+	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, sqldb.CountWindow + 1}
 	switch {
 	case f.CampaignID != "":
 		query, args = countOfCampaign, append(args, f.CampaignID)
@@ -321,16 +321,16 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	case f.Status == outbox.Failed:
 		query = countFailed
 	}
-	return countInto(t, page, query, args...)
+	return sqldb.CountInto(t.Tx, page, query, args...)
 }
 
 // countShown counts the rows that f selects by what readers are shown of them,
 // which no query knows.
 func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
-	all, err := rowList(f).read(t, place{}, countMost)
+	all, err := rowList(f).Read(t.Tx, sqldb.Place{}, sqldb.CountMost)
 	if err == nil {
-		page.TotalCapped = all.ending != atEnd
-		exactly(page, int64(len(all.items)))
+		page.TotalCapped = all.Ending != sqldb.AtEnd
+		sqldb.Exactly(page, int64(len(all.Items)))
 	}
 	return err
 }
@@ -340,7 +340,7 @@ func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error 
 func (s *Store) takeTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
 	summary, err := s.Summary(ctx)
 	if err == nil {
-		exactly(page, countOf(summary.Counts, status))
+		sqldb.Exactly(page, countOf(summary.Counts, status))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func scanResultBriefly(row sqldb.Row) (outbox.RunResult, error) {
 }
 
 var (
-	resultsAll = bothWays(`
+	resultsAll = sqldb.BothWays(`
 select ` + resultColumns + `
 from run_results
 where campaign_id {>} $1
@@ -51,7 +51,7 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $3`)
 
-	resultsByOutcome = bothWays(`
+	resultsByOutcome = sqldb.BothWays(`
 select ` + resultColumns + `
 from run_results
 where campaign_id {>} $1
@@ -65,15 +65,15 @@ limit $4`)
 // samples of what differs. A missing run is outbox.ErrNotFound.
 func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	page := outbox.Page[outbox.RunResult]{Items: []outbox.RunResult{}}
-	l := &list[outbox.RunResult]{
-		name: "run-results", query: resultsAll, args: []any{f.RunID}, scan: scanResultBriefly,
-		low: []any{""}, high: []any{beyondTexts},
-		key: func(r outbox.RunResult) []any { return []any{r.CampaignID} },
+	l := &sqldb.List[outbox.RunResult]{
+		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
+		Low: []any{""}, High: []any{sqldb.BeyondTexts},
+		Key: func(r outbox.RunResult) []any { return []any{r.CampaignID} },
 	}
 	if f.Outcome != "" {
-		l.name, l.query, l.args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
+		l.Name, l.Query, l.Args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
 	}
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -82,7 +82,7 @@ func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.P
 			return err
 		}
 		var err error
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) RunResultOf(ctx context.Context, id int64, campaign string) (out
 	return result, err
 }
 
-var runLines = bothWays(`
+var runLines = sqldb.BothWays(`
 select id, at, campaign_id, text
 from run_log
 where id {>} $1
@@ -147,12 +147,12 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 // means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
 func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
 	page := outbox.Page[outbox.RunLine]{Items: []outbox.RunLine{}}
-	l := &list[outbox.RunLine]{
-		name: "run-log", query: runLines, args: []any{id}, scan: scanLine, down: true,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(line outbox.RunLine) []any { return []any{line.ID} },
+	l := &sqldb.List[outbox.RunLine]{
+		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(line outbox.RunLine) []any { return []any{line.ID} },
 	}
-	from, err := l.at(cursor)
+	from, err := l.At(cursor)
 	if err != nil {
 		return page, err
 	}
@@ -161,7 +161,7 @@ func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) 
 			return err
 		}
 		var err error
-		page, err = l.page(t, from, pageLimit(limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(limit, 200))
 		return err
 	})
 	if err != nil {

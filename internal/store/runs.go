@@ -244,7 +244,7 @@ func (s *Store) Run(ctx context.Context, id int64) (outbox.Run, error) {
 	return run, err
 }
 
-var runsAll = bothWays(`
+var runsAll = sqldb.BothWays(`
 select ` + runColumns + `
 from runs r
 where id {>} $1
@@ -261,17 +261,17 @@ limit $5`)
 // Runs pages through runs, newest first.
 func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
 	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
-	l := &list[outbox.Run]{
-		name: "runs", query: runsAll, args: []any{string(f.Kind), string(f.Status), f.CampaignID}, scan: scanRun(s.Now()), down: true,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(r outbox.Run) []any { return []any{r.ID} },
+	l := &sqldb.List[outbox.Run]{
+		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.Now()), Down: true,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {

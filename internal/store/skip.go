@@ -89,7 +89,7 @@ func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, err
 }
 
 // skipsOfCampaign walks the ledger of a campaign.
-var skipsOfCampaign = bothWays(`
+var skipsOfCampaign = sqldb.BothWays(`
 select ` + skipColumns + `
 from skips
 where id {>} $1
@@ -101,12 +101,12 @@ limit $3`)
 // unknown campaign is outbox.ErrNotFound.
 func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
 	page := outbox.Page[outbox.Skip]{Items: []outbox.Skip{}}
-	l := &list[outbox.Skip]{
-		name: "skips", query: skipsOfCampaign, args: []any{f.CampaignID}, scan: scanSkip, down: true,
-		low: []any{int64(0)}, high: []any{int64(farFuture)},
-		key: func(k outbox.Skip) []any { return []any{k.ID} },
+	l := &sqldb.List[outbox.Skip]{
+		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: scanSkip, Down: true,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+		Key: func(k outbox.Skip) []any { return []any{k.ID} },
 	}
-	from, err := l.at(f.Cursor)
+	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 			return err
 		}
 		var err error
-		page, err = l.page(t, from, pageLimit(f.Limit, 200))
+		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {

@@ -53,10 +53,10 @@ select id from ids where id is not null`
 // eachStray walks the strays by id, page by page. The projections are read
 // first: an event that they have is in the journal before.
 func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error {
-	for after, last := "", ""; last != beyondTexts; after = last {
+	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
 		bound := func(t *Tx) error {
-			last = beyondTexts
+			last = sqldb.BeyondTexts
 			clear(known)
 			return t.Each(func(row sqldb.Row) error {
 				var id string
@@ -202,7 +202,7 @@ func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error
 // projections are.
 const strangeProbes = 3
 
-var probedMarks = bothWays(`
+var probedMarks = sqldb.BothWays(`
 select campaign_id, applied_seq, applied_hash
 from projection_watermarks
 where campaign_id {>} $1
@@ -229,8 +229,8 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 			}
 			return err
 		}
-		b.Each(note, probedMarks.up, "", strangeProbes)
-		b.Each(note, probedMarks.down, beyondTexts, strangeProbes)
+		b.Each(note, probedMarks.Up, "", strangeProbes)
+		b.Each(note, probedMarks.Down, sqldb.BeyondTexts, strangeProbes)
 		return t.RunAll(&b)
 	})
 	if err != nil || len(marks) == 0 {

@@ -1,0 +1,299 @@
+package sqldb
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+)
+
+// scanWindow is how many rows one step of a filtered list looks at, and
+// scanWindows how many steps a page takes before it answers with what it has.
+const (
+	scanWindow  = 1000
+	scanWindows = 5
+)
+
+// List is one way to walk through items in the order of a unique key. It is
+// walked in both directions by the same query written both ways; nothing is
+// ever skipped by counting, so that what is added or removed meanwhile moves
+// no other item to another page.
+type List[T any] struct {
+	Name  string // of the order and its direction; a cursor carries it
+	Query Ways
+	Args  []any // after the key and before the limit
+	Low   []any // a key below all others; its types are those of the key
+	High  []any // a key above all others
+	Scan  func(Row) (T, error)
+	Key   func(T) []any
+	Match func(T) bool // nil when the query selects exactly what is wanted
+	Down  bool         // the list begins at the high end
+}
+
+// Ways is a query in both directions. It takes the key to start after, further
+// arguments, and a limit.
+type Ways struct{ Up, Down string }
+
+// BothWays makes the two queries of one text, in which {>} and {>=} stand for
+// the comparison with the key and {desc} follows each column of the order.
+func BothWays(text string) Ways {
+	return Ways{
+		Up:   strings.NewReplacer("{>}", ">", "{>=}", ">=", "{desc}", "").Replace(text),
+		Down: strings.NewReplacer("{>}", "<", "{>=}", "<=", "{desc}", " desc").Replace(text),
+	}
+}
+
+// BeyondTexts is above every campaign id.
+var BeyondTexts = strings.Repeat("\U0010FFFF", outbox.MaxIDLength/4+1)
+
+const (
+	FarPast   = -1 << 62
+	FarFuture = 1 << 62
+)
+
+// Place is where a page begins: after the key, or with back before it. Without
+// a key it is the start of the list, or with back its end.
+type Place struct {
+	Back bool
+	Key  []any
+}
+
+// Ending says why the reading of a page ended.
+type Ending int
+
+const (
+	AtEnd  Ending = iota // nothing is left
+	Full                 // there is more than the page holds
+	Enough               // as much was looked through as one page may
+)
+
+// Stretch is what was read for a page, in the order of reading.
+type Stretch[T any] struct {
+	Items  []T
+	Looked []any // the key of the last item looked at; nil if there was none
+	Ending Ending
+}
+
+// Read reads from a place on until limit items match, or until enough was
+// looked through.
+func (l *List[T]) Read(t *Tx, from Place, limit int) (Stretch[T], error) {
+	s := Stretch[T]{Items: []T{}}
+	query, key := l.direction(from)
+	for range scanWindows {
+		window := scanWindow
+		if l.Match == nil {
+			window = limit + 1
+		}
+		count, err := l.window(t, &s, query, append(slices.Clone(key), append(slices.Clone(l.Args), window)...), limit)
+		if err != nil || s.Ending == Full {
+			return s, err
+		}
+		if count < window {
+			return s, nil
+		}
+		key = s.Looked
+	}
+	s.Ending = Enough
+	return s, nil
+}
+
+// window reads one step and returns how many items it looked at.
+func (l *List[T]) window(t *Tx, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
+	err = t.Each(func(rows Row) error {
+		item, err := l.Scan(rows)
+		if err != nil {
+			return err
+		}
+		count++
+		matches := l.Match == nil || l.Match(item)
+		if matches && len(s.Items) == limit {
+			s.Ending = Full
+			return ErrEnough
+		}
+		s.Looked = l.Key(item)
+		if matches {
+			s.Items = append(s.Items, item)
+		}
+		return nil
+	}, query, args...)
+	return count, err
+}
+
+func (l *List[T]) direction(from Place) (query string, key []any) {
+	query, key = l.Query.Up, l.Low
+	if from.Back != l.Down {
+		query, key = l.Query.Down, l.High
+	}
+	if from.Key != nil {
+		key = from.Key
+	}
+	return query, key
+}
+
+// Page reads the page at a place. Its cursors lead on from its first and last
+// item; where it has none, from what was looked through, or from the other end
+// of the list when nothing is left on this side.
+func (l *List[T]) Page(t *Tx, from Place, limit int) (outbox.Page[T], error) {
+	s, err := l.Read(t, from, limit)
+	if err != nil {
+		return outbox.Page[T]{}, err
+	}
+	page := outbox.Page[T]{Items: s.Items, Partial: s.Ending == Enough}
+	var ahead, behind *string
+	if s.Ending != AtEnd {
+		ahead = l.cursor(Place{Back: from.Back, Key: s.Looked})
+	}
+	if from.Key != nil || from.Back {
+		turn := Place{Back: !from.Back}
+		if len(s.Items) > 0 {
+			turn.Key = l.Key(s.Items[0])
+		} else if s.Ending == Enough {
+			turn.Key = s.Looked
+		}
+		behind = l.cursor(turn)
+	}
+	page.NextCursor, page.PrevCursor = ahead, behind
+	if from.Back {
+		page.NextCursor, page.PrevCursor = behind, ahead
+		slices.Reverse(page.Items)
+	}
+	return page, nil
+}
+
+// cursor packs a place into an opaque text.
+func (l *List[T]) cursor(at Place) *string {
+	texts := []string{map[bool]string{false: ">", true: "<"}[at.Back] + l.Name}
+	for _, part := range at.Key {
+		texts = append(texts, fmt.Sprint(part))
+	}
+	cursor := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(texts, "\x00")))
+	return &cursor
+}
+
+// At unpacks a cursor; the empty one is the start of the list. One that this
+// list did not give is outbox.ErrInvalid.
+func (l *List[T]) At(cursor string) (Place, error) {
+	if cursor == "" {
+		return Place{}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := strings.Split(string(raw), "\x00")
+	back := parts[0] == "<"+l.Name
+	if err != nil || !utf8.Valid(raw) || !back && parts[0] != ">"+l.Name {
+		return Place{}, invalidCursor()
+	}
+	if parts = parts[1:]; len(parts) == 0 {
+		return Place{Back: back}, nil
+	}
+	if len(parts) != len(l.Low) {
+		return Place{}, invalidCursor()
+	}
+	key := make([]any, len(parts))
+	for i, part := range parts {
+		if _, text := l.Low[i].(string); text {
+			key[i] = part
+		} else if key[i], err = strconv.ParseInt(part, 10, 64); err != nil {
+			return Place{}, invalidCursor()
+		}
+	}
+	return Place{Back: back, Key: key}, nil
+}
+
+func invalidCursor() error {
+	return outbox.Invalid("cursor", "this cursor is not one of ours, or belongs to another order of the list; start again without it")
+}
+
+func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (s Stretch[T], err error) {
+	ctx, cancel := context.WithTimeout(ctx, exportTime)
+	defer cancel()
+	err = d.Read(ctx, func(t *Tx) (err error) {
+		s, err = l.Read(t, from, exportPage)
+		return err
+	})
+	return s, err
+}
+
+// Towards is the part of a list's name that tells at which end it begins.
+func Towards(down bool) string {
+	if down {
+		return "-"
+	}
+	return "+"
+}
+
+// When all of a list is wanted, so many items are read at a time, in at most so
+// much of it.
+const (
+	exportPage = 500
+	exportTime = 30 * time.Second
+)
+
+// InPages reads a whole list, page by page. A page with an error is the last.
+func InPages[T any](ctx context.Context, d *DB, l *List[T], cursor string) iter.Seq2[[]T, error] {
+	return func(yield func([]T, error) bool) {
+		from, err := l.At(cursor)
+		for err == nil {
+			var s Stretch[T]
+			s, err = readBounded(ctx, d, l, from)
+			if err == nil && (!yield(s.Items, nil) || s.Ending == AtEnd) {
+				return
+			}
+			from = Place{Back: from.Back, Key: s.Looked}
+		}
+		yield(nil, err)
+	}
+}
+
+const (
+	// CountMost is where counting ends: "1,000+" tells a person enough.
+	CountMost = 1000
+	// CountWindow is how many items are looked at to count those that match:
+	// taking a text apart to look for a part of it costs some microseconds.
+	CountWindow = 2000
+)
+
+// CountInto notes how many items match in all. The query says how many were
+// looked at, of countWindow + 1, and how many of these match.
+func CountInto[T any](t *Tx, page *outbox.Page[T], query string, args ...any) error {
+	var looked, matched int64
+	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
+		return err
+	}
+	page.TotalCapped = looked > CountWindow || matched > CountMost
+	Exactly(page, min(matched, CountMost))
+	return nil
+}
+
+// Exactly notes how many items match in all. What counted them may be a moment
+// older than the page.
+func Exactly[T any](page *outbox.Page[T], total int64) {
+	total = max(total, int64(len(page.Items)))
+	page.Total = &total
+}
+
+// Told notes the total of a page that begins the list and either shows all
+// there is, or is what much looking came to. It reports whether it did.
+func Told[T any](page *outbox.Page[T]) bool {
+	if page.PrevCursor != nil || page.NextCursor != nil && !page.Partial {
+		return false
+	}
+	page.TotalCapped = page.Partial
+	Exactly(page, 0)
+	return true
+}
+
+// PageLimit is how many items a page shows of which so many were asked for: by
+// default 50.
+func PageLimit(asked, most int) int {
+	if asked <= 0 {
+		return min(50, most)
+	}
+	return min(asked, most)
+}
