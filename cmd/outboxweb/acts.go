@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // requeueCmd sets dead rows back to pending.
@@ -78,7 +77,7 @@ func (c *requeueCmd) check() error {
 	return err
 }
 
-func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
+func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *store.Store, o outbox.
 	return nil
 }
 
-func (c *requeueCmd) many(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
+func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Order) error {
 	done, err := st.RequeueDead(ctx, o, c.filter())
 	if err != nil {
 		return err
@@ -135,7 +134,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	case c.Failed && c.Campaign != "":
 		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
 	case c.Failed:
-		return a.withStore(ctx, func(st *store.Store) error { return c.many(ctx, a, st) })
+		return a.withStore(ctx, func(st *engine) error { return c.many(ctx, a, st) })
 	case c.Campaign == "" || c.Seq == "":
 		return usagef("retry needs CAMPAIGN and SEQ, or --failed")
 	}
@@ -143,7 +142,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		row, err := st.RetryRow(ctx, order(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
@@ -156,7 +155,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (c *retryCmd) many(ctx context.Context, a *app, st *store.Store) error {
+func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
 	done, err := st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
 		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
 	if err != nil {
@@ -183,7 +182,7 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		row, err := st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
@@ -233,7 +232,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 	return t.Flush()
 }
 
-func (c *gapsCmd) repair(ctx context.Context, a *app, st *store.Store) error {
+func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
 	done, err := st.RepairGaps(ctx, order(c.Reason))
 	if err != nil {
 		return err

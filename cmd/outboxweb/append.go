@@ -179,7 +179,7 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 
 // appender appends batches, and in inline mode applies them as well.
 type appender struct {
-	store      *store.Store
+	store      *engine
 	worker     *worker.Worker // nil unless the mode is inline
 	maxPayload int
 	condition  *outbox.AppendCondition // of every batch; nil without one
@@ -199,7 +199,7 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 	if ap.store, set, err = a.openBothWith(ctx, o); err != nil {
 		return nil, err
 	}
-	ap.worker = worker.New(worker.Config{Store: ap.store, Set: set, Metrics: metrics.New(ap.store.Summary),
+	ap.worker = worker.New(worker.Config{Store: ap.store.Store, Set: set, Metrics: metrics.New(ap.store.Summary),
 		Mode: outbox.ModeInline, Build: version, Logger: a.logger()})
 	return ap, nil
 }

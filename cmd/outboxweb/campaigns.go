@@ -32,7 +32,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	if c.Limit < 1 || c.Limit > 200 {
 		return usagef("--limit must lie between 1 and 200")
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: state, Limit: c.Limit})
 		if err != nil {
 			return err
@@ -60,13 +60,13 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 // viewCampaign is a campaign as the API shows it.
-func (a *app) viewCampaign(ctx context.Context, st *store.Store, c outbox.Campaign) (outbox.CampaignView, error) {
+func (a *app) viewCampaign(ctx context.Context, st *engine, c outbox.Campaign) (outbox.CampaignView, error) {
 	summary, err := st.Summary(ctx)
 	return c.View(time.Now(), summary.Surroundings()), err
 }
 
 // withStore opens the store for what do does.
-func (a *app) withStore(ctx context.Context, do func(*store.Store) error) error {
+func (a *app) withStore(ctx context.Context, do func(*engine) error) error {
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ type campaignAct struct {
 
 // change does an act after which the campaign is shown.
 func (c *campaignAct) change(ctx context.Context, a *app, past string, act func(*store.Store, context.Context, outbox.Order, string) (outbox.Campaign, error)) error {
-	return a.withStore(ctx, func(st *store.Store) error {
-		changed, err := act(st, ctx, order(c.Reason), c.Campaign)
+	return a.withStore(ctx, func(st *engine) error {
+		changed, err := act(st.Store, ctx, order(c.Reason), c.Campaign)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ type campaignsReplayCmd struct{ campaignAct }
 
 // Run gives events without a row theirs back.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		done, err := st.ReplayCampaign(ctx, order(c.Reason), c.Campaign)
 		if err != nil {
 			return err

@@ -89,8 +89,8 @@ func printCheck(a *app, r store.CheckReport) error {
 
 // checkFolds folds every campaign up to what is applied and compares the rows
 // with the live ones.
-func (a *app) checkFolds(ctx context.Context, st *store.Store, set *projection.Set, r *store.CheckReport) error {
-	f, err := worker.NewFolder(ctx, st, set)
+func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r *store.CheckReport) error {
+	f, err := worker.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}

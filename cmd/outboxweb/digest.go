@@ -64,7 +64,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	return t.Flush()
 }
 
-func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection.Set) (digests, error) {
+func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set) (digests, error) {
 	if c.Until == nil {
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
@@ -75,7 +75,7 @@ func (c *digestCmd) digest(ctx context.Context, st *store.Store, set *projection
 	if *c.Until > campaign.HighWaterSeq {
 		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
 	}
-	f, err := worker.NewFolder(ctx, st, set)
+	f, err := worker.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return digests{}, err
 	}
@@ -117,7 +117,7 @@ func (c *digestCmd) only() []string {
 
 // liveDigests reads the digests of the live rows. While a worker advances the
 // campaign it looks again, so that the digests belong to the seq beside them.
-func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id string, only ...string) (digests, error) {
+func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string, only ...string) (digests, error) {
 	const tries = 20
 	for range tries {
 		before, err := st.Campaign(ctx, id)
@@ -140,7 +140,7 @@ func liveDigests(ctx context.Context, st *store.Store, set *projection.Set, id s
 }
 
 // read reads the digests of the live rows from one snapshot.
-func (d *digests) read(ctx context.Context, st *store.Store, set *projection.Set, only []string) error {
+func (d *digests) read(ctx context.Context, st *engine, set *projection.Set, only []string) error {
 	live, err := st.Live(ctx)
 	if err != nil {
 		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
@@ -24,7 +23,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := worker.DryRun(ctx, st, set, c.Campaign, seq, c.Next)
+	d, err := worker.DryRun(ctx, st.Store, set, c.Campaign, seq, c.Next)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	f, err := worker.NewFolder(ctx, st, set)
+	f, err := worker.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ type rebuildTrial struct {
 }
 
 // each tries the campaigns named, or all of them.
-func (t *rebuildTrial) each(ctx context.Context, st *store.Store, named []string) error {
+func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) error {
 	for _, id := range named {
 		if _, err := st.Campaign(ctx, id); err != nil {
 			return err

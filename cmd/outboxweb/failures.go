@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // failuresCmd looks at the errors that rows have in common.
@@ -21,7 +20,7 @@ type failuresListCmd struct {
 
 // Run lists the groups.
 func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		all, err := st.ErrorGroups(ctx)
 		if err != nil {
 			return err
@@ -64,7 +63,7 @@ type failuresNoteCmd struct {
 
 // Run pins the note.
 func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		note, err := st.NoteGroup(ctx, order(c.Reason), c.Fingerprint, c.Note)
 		switch {
 		case err != nil:

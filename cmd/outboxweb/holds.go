@@ -33,7 +33,7 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	loaded := projectionInfos(set)
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		described, err := st.DescribeProjections(ctx, loaded)
 		if err != nil {
 			return err
@@ -113,8 +113,8 @@ func (c *projectionHold) change(ctx context.Context, a *app, past string,
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
-		h, err := act(st, ctx, order(c.Reason), c.Name, c.Campaign, projectionInfos(set))
+	return a.withStore(ctx, func(st *engine) error {
+		h, err := act(st.Store, ctx, order(c.Reason), c.Name, c.Campaign, projectionInfos(set))
 		switch {
 		case err != nil:
 			return err
@@ -169,7 +169,7 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 		return usagef("--limit must lie between 1 and 200")
 	}
 	filter := outbox.FailureFilter{Status: status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		page, err := st.Failures(ctx, filter)
 		if err != nil {
 			return err

@@ -8,8 +8,10 @@ import (
 	"os/user"
 	"strings"
 
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -31,14 +33,27 @@ func (a *app) migratingOptions() store.Options {
 
 // openStore opens both databases and registers the event types that
 // --audit-only names. The caller closes the store.
-func (a *app) openStore(ctx context.Context, o store.Options) (*store.Store, error) {
+// engine is a store with all that works on it.
+type engine struct {
+	*store.Store
+	operations *operations.Operations
+	publishing *publishing.Progress
+}
+
+// wire puts the rooms around a store that nobody uses yet.
+func wire(st *store.Store) *engine {
+	return &engine{Store: st, operations: operations.New(st), publishing: publishing.NewProgress(st)}
+}
+
+func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {
 	if a.MaxPayload < 1 {
 		return nil, usagef("--max-payload must be 1 or more")
 	}
-	st, err := store.Open(ctx, o)
+	opened, err := store.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	st := wire(opened)
 	if len(a.AuditOnly) == 0 || o.ReadOnly {
 		return st, nil
 	}
@@ -71,11 +86,11 @@ func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
 func onPostgres(url string) bool { return strings.HasPrefix(url, "postgres") }
 
 // openBoth opens the store, loads the projections and makes their tables.
-func (a *app) openBoth(ctx context.Context) (*store.Store, *projection.Set, error) {
+func (a *app) openBoth(ctx context.Context) (*engine, *projection.Set, error) {
 	return a.openBothWith(ctx, a.storeOptions())
 }
 
-func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, *projection.Set, error) {
+func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine, *projection.Set, error) {
 	set, err := a.loadProjections(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +100,7 @@ func (a *app) openBothWith(ctx context.Context, o store.Options) (*store.Store, 
 		return nil, nil, err
 	}
 	if !o.ReadOnly {
-		if err := installProjections(ctx, st, set); err != nil {
+		if err := installProjections(ctx, st.Store, set); err != nil {
 			st.Close()
 			return nil, nil, err
 		}

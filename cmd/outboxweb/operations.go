@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // operation starts an operation and, when asked to, follows it.
-func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store, o outbox.Order) error {
-	op, err := st.StartOperation(ctx, o, outbox.OperationOrder{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox.Order) error {
+	op, err := st.operations.Start(ctx, o, outbox.OperationOrder{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
 	if err != nil {
 		return err
 	}
@@ -31,7 +30,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *store.Store, o o
 }
 
 // sayWhenNobodyWorks warns that an operation waits for a worker.
-func (a *app) sayWhenNobodyWorks(ctx context.Context, st *store.Store, op outbox.Operation) error {
+func (a *app) sayWhenNobodyWorks(ctx context.Context, st *engine, op outbox.Operation) error {
 	summary, err := st.Summary(ctx)
 	if err == nil && !summary.Worker.Running {
 		fmt.Fprintf(a.err, "no worker is running, so operation %d waits until one does: start outboxweb serve\n", op.ID)
@@ -44,13 +43,13 @@ const followPause = 200 * time.Millisecond
 
 // follow waits for an operation to end and prints it. One that is not done is
 // a failure.
-func (a *app) follow(ctx context.Context, st *store.Store, id int64, asJSON bool) error {
+func (a *app) follow(ctx context.Context, st *engine, id int64, asJSON bool) error {
 	look := time.NewTicker(followPause)
 	defer look.Stop()
 	bar := a.progress("requeue")
 	defer bar.end()
 	for {
-		d, err := st.Operation(ctx, id)
+		d, err := st.operations.Get(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -137,7 +136,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 	if c.Open {
 		f.Acknowledged = new(bool)
 	}
-	page, err := st.Operations(ctx, f)
+	page, err := st.operations.List(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
 	if c.Wait {
 		return a.follow(ctx, st, c.ID, c.JSON)
 	}
-	d, err := st.Operation(ctx, c.ID)
+	d, err := st.operations.Get(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -197,7 +196,7 @@ func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	op, err := st.CancelOperation(ctx, order(c.Reason), c.ID, "")
+	op, err := st.operations.Cancel(ctx, order(c.Reason), c.ID, "")
 	if err != nil {
 		return err
 	}
@@ -221,7 +220,7 @@ func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	op, err := st.AcknowledgeOperation(ctx, order(c.Reason), c.ID, "")
+	op, err := st.operations.Acknowledge(ctx, order(c.Reason), c.ID, "")
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
@@ -103,7 +104,7 @@ func BenchmarkPages(b *testing.B) {
 	if err := worker.Install(b.Context(), s, set); err != nil {
 		b.Fatal(err)
 	}
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	paths := map[string]string{
 		"overview":  "/",

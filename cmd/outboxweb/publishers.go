@@ -7,7 +7,6 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
 )
 
 // publishersCmd looks at publishers and steers them.
@@ -24,8 +23,8 @@ type publishersCmd struct {
 }
 
 // withProgress opens the store for what do does with publishers.
-func (a *app) withProgress(ctx context.Context, do func(*store.Store, *publishing.Progress) error) error {
-	return a.withStore(ctx, func(st *store.Store) error { return do(st, publishing.NewProgress(st)) })
+func (a *app) withProgress(ctx context.Context, do func(*engine, *publishing.Progress) error) error {
+	return a.withStore(ctx, func(st *engine) error { return do(st, st.publishing) })
 }
 
 // pairArg names a publisher as TOPIC/PUBLISHER.
@@ -43,7 +42,7 @@ type publishersListCmd struct {
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		all, err := progress.Publishers(ctx)
 		if err != nil {
 			return err
@@ -89,7 +88,7 @@ type publishersShowCmd struct {
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(st *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(st *engine, progress *publishing.Progress) error {
 		p, err := progress.Publisher(ctx, c.Publisher.PairName)
 		if err != nil {
 			return err
@@ -164,7 +163,7 @@ type publishersHistoryCmd struct {
 
 // Run shows how one publisher stood and went.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		name, span := c.Publisher.PairName, outbox.Span(c.Span)
 		points, err := progress.PublisherHistory(ctx, name, span)
 		if err != nil {
@@ -196,7 +195,7 @@ type publisherAct struct {
 
 // change does an act after which the publisher is shown.
 func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
-	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		p, err := act(progress, ctx, order(c.Reason), c.Publisher.PairName)
 		switch {
 		case err != nil:
@@ -243,7 +242,7 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			p, err := progress.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
 			switch {
@@ -294,7 +293,7 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withProgress(ctx, func(_ *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		if c.DryRun {
 			seek, err := progress.PreviewSeek(ctx, c.Publisher.PairName, target)
 			if err != nil {
@@ -329,7 +328,7 @@ type publishersTestCmd struct{ publisherAct }
 
 // Run sends a made-up event and records what came of it.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(st *store.Store, progress *publishing.Progress) error {
+	return a.withProgress(ctx, func(st *engine, progress *publishing.Progress) error {
 		name, o := c.Publisher.PairName, order(c.Reason)
 		if _, err := progress.AdmitTest(ctx, o, name); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -97,7 +96,6 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.out.Reset()
 	d.does("history", "scenes/archive")
 	d.said("no samples")
-	publishing.NewProgress(d.st) // whose samples are among them
 	if err := d.st.Sample(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
@@ -32,8 +31,8 @@ func (c *Common) pairs() ([]publish.Pair, error) {
 
 // publishing makes what delivers to the pairs, in the name of the process's
 // worker.
-func (c *serveCmd) publishing(a *app, st *store.Store, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
-	return worker.NewPublishing(worker.PublishingConfig{Store: st, Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
+func (c *serveCmd) publishing(a *app, st *engine, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
+	return worker.NewPublishing(worker.PublishingConfig{Store: st.Store, Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 
@@ -64,7 +63,7 @@ func (a *app) publishOptions() publish.Options {
 }
 
 // publisherTester sends made-up events to the destinations of pairs.
-func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+func (c *serveCmd) publisherTester(a *app, st *engine, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
 		pair, found := pairNamed(pairs, name)
 		if !found {
@@ -76,7 +75,7 @@ func (c *serveCmd) publisherTester(a *app, st *store.Store, pairs []publish.Pair
 
 // testPublisher sends a made-up event to the destination of a pair. That the
 // destination does not take it is no error.
-func testPublisher(ctx context.Context, st *store.Store, pair publish.Pair, o publish.Options, source string) (outbox.TestDelivery, error) {
+func testPublisher(ctx context.Context, st *engine, pair publish.Pair, o publish.Options, source string) (outbox.TestDelivery, error) {
 	journal, err := st.JournalID(ctx)
 	if err != nil {
 		return outbox.TestDelivery{}, err

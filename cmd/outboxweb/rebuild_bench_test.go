@@ -16,6 +16,7 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
@@ -59,7 +60,7 @@ func working(b *testing.B, s *store.Store, set *projection.Set, f func()) {
 }
 
 func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	limit := bareFold(b, s, set)
 	debug.FreeOSMemory()

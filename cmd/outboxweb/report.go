@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // reportCmd shows the state of the outbox.
@@ -63,7 +62,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 }
 
 // rows pages through the store until the limit.
-func (c *reportCmd) rows(ctx context.Context, st *store.Store, status outbox.Status) ([]outbox.Row, error) {
+func (c *reportCmd) rows(ctx context.Context, st *engine, status outbox.Status) ([]outbox.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err

@@ -13,7 +13,6 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
@@ -96,7 +95,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 }
 
 // afterStart says that a run was started or, when wait is set, follows it.
-func (a *app) afterStart(ctx context.Context, st *store.Store, set *projection.Set, run outbox.Run, wait, asJSON bool) error {
+func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, run outbox.Run, wait, asJSON bool) error {
 	if wait {
 		run, err := a.followRun(ctx, st, set, run.ID)
 		if err != nil {
@@ -136,7 +135,7 @@ const serverFirst = 5 * time.Second
 
 // work executes runs until ctx ends: while it waits, the command works on runs
 // itself, as a server would, unless there is one.
-func (a *app) work(ctx context.Context, st *store.Store, set *projection.Set) error {
+func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 	summary, err := st.Summary(ctx)
 	if err != nil {
 		return err
@@ -150,12 +149,12 @@ func (a *app) work(ctx context.Context, st *store.Store, set *projection.Set) er
 			return nil
 		}
 	}
-	w := worker.New(worker.Config{Store: st, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
+	w := worker.New(worker.Config{Store: st.Store, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
 	return w.WorkOnRuns(ctx)
 }
 
 // followRun works on runs until this one has ended.
-func (a *app) followRun(ctx context.Context, st *store.Store, set *projection.Set, id int64) (outbox.Run, error) {
+func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id int64) (outbox.Run, error) {
 	working, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	var worked sync.WaitGroup
@@ -171,7 +170,7 @@ func (a *app) followRun(ctx context.Context, st *store.Store, set *projection.Se
 
 // watchRun looks at a run until it has ended, or working on runs has failed
 // here.
-func (a *app) watchRun(ctx context.Context, st *store.Store, id int64, failed <-chan error) (outbox.Run, error) {
+func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan error) (outbox.Run, error) {
 	look := time.NewTicker(followPause)
 	defer look.Stop()
 	bar := a.progress("run")
@@ -208,7 +207,7 @@ type runDetail struct {
 	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
 }
 
-func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, error) {
+func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
 	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
 		page, err := st.RunResults(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
@@ -224,7 +223,7 @@ func readRun(ctx context.Context, st *store.Store, run outbox.Run) (runDetail, e
 }
 
 // printRun prints a run with what did not match and the end of its log.
-func (a *app) printRun(ctx context.Context, st *store.Store, run outbox.Run, asJSON bool) error {
+func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, asJSON bool) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -358,7 +357,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 	if c.Limit < 1 || c.Limit > 200 {
 		return usagef("--limit must lie between 1 and 200")
 	}
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		page, err := st.Runs(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
 		if err != nil {
 			return err
@@ -387,7 +386,7 @@ type runsShowCmd struct {
 
 // Run shows one run.
 func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		run, err := st.Run(ctx, c.ID)
 		if err != nil {
 			return err
@@ -404,7 +403,7 @@ type runsCancelCmd struct {
 
 // Run ends one run.
 func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		run, err := st.CancelRun(ctx, order(c.Reason), c.ID)
 		if err != nil {
 			return err
@@ -483,7 +482,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 
 // vouchedFor is an error when the journal lacks what the projections have: that
 // what it has agrees with them says little then.
-func vouchedFor(ctx context.Context, st *store.Store) error {
+func vouchedFor(ctx context.Context, st *engine) error {
 	s, err := st.Summary(ctx)
 	if err == nil && s.OtherJournal {
 		err = errors.New(s.OtherJournalText())
@@ -492,7 +491,7 @@ func vouchedFor(ctx context.Context, st *store.Store) error {
 }
 
 // printVerdict says in a line what a verify found, and then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *store.Store, run outbox.Run) error {
+func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)

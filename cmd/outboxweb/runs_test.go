@@ -20,7 +20,7 @@ import (
 type desk struct {
 	*app
 	t        *testing.T
-	st       *store.Store
+	st       *engine
 	set      *projection.Set
 	out, err bytes.Buffer
 }

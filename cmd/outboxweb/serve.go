@@ -23,7 +23,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -120,7 +119,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 }
 
 // announce tells the log what has started, and stdout where it listens.
-func (c *serveCmd) announce(a *app, st *store.Store, addr net.Addr, publishers int) {
+func (c *serveCmd) announce(a *app, st *engine, addr net.Addr, publishers int) {
 	if !c.Publish {
 		publishers = 0
 	}
@@ -257,26 +256,27 @@ func isURI(text string) bool {
 
 // server is what serve wires together.
 type server struct {
-	store   *store.Store
+	store   *engine
 	worker  *worker.Worker
 	work    bool // run the worker's loop
 	publish *worker.Publishing
+	poll    time.Duration
 	keeper  keeper
 	http    *http.Server
 	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.RunTallies)
 	collectors.WatchBehind(st.Behind)
-	progress := publishing.NewProgress(st)
+	progress := st.publishing
 	collectors.WatchPublishers(progress.Publishers)
 	collectors.WatchConnections(st.Connections)
 	collectors.TellBuild(version, revision())
 	st.OnAppend(collectors.Append)
-	gate, err := c.gate(st, collectors, log)
+	gate, err := c.gate(st.Store, collectors, log)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
-	w := worker.New(worker.Config{Store: st, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
+	w := worker.New(worker.Config{Store: st.Store, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
 		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, Redact: a.redact})
 	delivering := pairs
@@ -302,7 +302,6 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 		p.Wake()
 	})
 	config := c.handlerConfig(a, st, set, addr)
-	config.Publishers = progress
 	config.TestPublisher = c.publisherTester(a, st, pairs)
 	config.Auth, config.Metrics, config.Logger = gate, collectors, log
 	if st.Mode() == outbox.ModeInline {
@@ -310,23 +309,23 @@ func (c *serveCmd) newServer(a *app, st *store.Store, set *projection.Set, pairs
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, poll: c.PollInterval, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
 }
 
 // handlerConfig is what the flags say to the handlers.
-func (c *serveCmd) handlerConfig(a *app, st *store.Store, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
+func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
+	return handlers.Config{Store: st.Store, Operations: st.operations, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
 
 // dryRunner tries events on copies of what the stores have.
-func dryRunner(st *store.Store, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
+func dryRunner(st *engine, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
-		return worker.DryRun(ctx, st, set, campaign, seq, next)
+		return worker.DryRun(ctx, st.Store, set, campaign, seq, next)
 	}
 }
 
@@ -349,7 +348,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	go func() {
 		var err error
 		if s.work {
-			if err = s.worker.Run(ctx); err != nil {
+			if err = s.workUntil(ctx); err != nil {
 				stop("the worker ended", err)
 			}
 		}
@@ -375,6 +374,16 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		workErr = nil
 	}
 	return errors.Join(serveErr, workErr, publishErr)
+}
+
+// workUntil applies events, and steps operations where it does, until ctx ends.
+func (s *server) workUntil(ctx context.Context) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if s.store.Mode() != outbox.ModeShadow {
+		beside.Go(func() { s.store.operations.Work(ctx, s.poll, s.log) })
+	}
+	return s.worker.Run(ctx)
 }
 
 // whyStopped is the signal that ended ctx, or what else did.

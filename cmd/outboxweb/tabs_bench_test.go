@@ -15,6 +15,7 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
@@ -46,7 +47,7 @@ var consolePages = map[string]string{
 func BenchmarkTabs(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	b.Run("rest", func(b *testing.B) {
 		b.ReportMetric(p99(atRate(b, server.URL, *benchRate, 5*time.Second)), "p99-ms")

@@ -9,7 +9,6 @@ import (
 
 	"outboxweb/internal/auth"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // tokenCmd makes and takes back the tokens of machines.
@@ -56,7 +55,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		return asUsage("--role", err)
 	}
 	text, hash := auth.NewToken()
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		made, err := st.CreateToken(ctx, order(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
 		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
 			return asUsage("--"+refusal.Field, err)
@@ -83,7 +82,7 @@ type tokenListCmd struct {
 
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		tokens, err := st.Tokens(ctx)
 		if err != nil {
 			return err
@@ -118,7 +117,7 @@ type tokenRevokeCmd struct {
 
 // Run revokes the token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *store.Store) error {
+	return a.withStore(ctx, func(st *engine) error {
 		token, err := st.RevokeToken(ctx, order(c.Reason), c.ID)
 		switch {
 		case err != nil:

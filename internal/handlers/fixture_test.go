@@ -14,6 +14,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
@@ -31,12 +32,13 @@ func TestMain(m *testing.M) {
 
 // site is the real router over a real store, with a hand-driven worker.
 type site struct {
-	t     testing.TB
-	pair  dbtest.Pair
-	store *store.Store
-	http  http.Handler
-	srv   *server
-	clock time.Time
+	t          testing.TB
+	pair       dbtest.Pair
+	store      *store.Store
+	operations *operations.Operations
+	http       http.Handler
+	srv        *server
+	clock      time.Time
 }
 
 var testWorker = store.Worker{ID: "test-1", Build: "test"}
@@ -73,8 +75,9 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 			t.Errorf("close the store: %v", err)
 		}
 	})
+	s.operations = operations.New(s.store)
 	c := Config{
-		Store: s.store, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Operations: s.operations, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

@@ -42,6 +42,7 @@ import (
 
 	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/redact"
@@ -50,10 +51,11 @@ import (
 	"outboxweb/web/templates"
 )
 
-// Config is what the handlers work with. Store, Publishers and Metrics are
-// required.
+// Config is what the handlers work with. Store, Operations, Publishers and Metrics
+// are required.
 type Config struct {
 	Store      *store.Store
+	Operations *operations.Operations
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
 	ReadOnly   bool // acts and appends are refused, and pages offer none

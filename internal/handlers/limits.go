@@ -139,7 +139,7 @@ func within[T any](ctx context.Context, m room, f func() (T, error)) (result T, 
 }
 
 func (s *server) previewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Store.PreviewOperation(ctx, selection) })
+	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Operations.Preview(ctx, selection) })
 }
 
 func (s *server) previewRun(ctx context.Context, order outbox.RunOrder) (outbox.RunPreview, error) {

@@ -164,7 +164,7 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	}
 	by := s.order(r, "api", body.Reason, nil)
 	by.Confirm = body.Confirm
-	op, err := s.Store.StartOperation(r.Context(), by, order)
+	op, err := s.Operations.Start(r.Context(), by, order)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (s *server) apiOperations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Operations(r.Context(), filter)
+	page, err := s.Operations.List(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (s *server) apiOperation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.Operation(r.Context(), id)
+	detail, err := s.Operations.Get(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.OperationRows(r.Context(), id, filter)
+	page, err := s.Operations.Rows(r.Context(), id, filter)
 	if err != nil {
 		return err
 	}
@@ -229,11 +229,11 @@ func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *server) apiCancelOperation(w http.ResponseWriter, r *http.Request) error {
-	return s.apiOperationAct(w, r, s.Store.CancelOperation)
+	return s.apiOperationAct(w, r, s.Operations.Cancel)
 }
 
 func (s *server) apiAcknowledgeOperation(w http.ResponseWriter, r *http.Request) error {
-	return s.apiOperationAct(w, r, s.Store.AcknowledgeOperation)
+	return s.apiOperationAct(w, r, s.Operations.Acknowledge)
 }
 
 func (s *server) apiOperationAct(w http.ResponseWriter, r *http.Request, act operationAct) error {
@@ -261,7 +261,7 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Operations(r.Context(), filter)
+	page, err := s.Operations.List(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -280,11 +280,11 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.Operation(r.Context(), id)
+	detail, err := s.Operations.Get(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.OperationRows(r.Context(), id, filter)
+	rows, err := s.Operations.Rows(r.Context(), id, filter)
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	op, err := s.Store.StartOperation(r.Context(), s.order(r, "page", form.Reason, nil), order)
+	op, err := s.Operations.Start(r.Context(), s.order(r, "page", form.Reason, nil), order)
 	if err != nil {
 		return err
 	}
@@ -341,11 +341,11 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 }
 
 func (s *server) cancelOperationForm(w http.ResponseWriter, r *http.Request) error {
-	return s.operationActForm(w, r, s.Store.CancelOperation)
+	return s.operationActForm(w, r, s.Operations.Cancel)
 }
 
 func (s *server) acknowledgeOperationForm(w http.ResponseWriter, r *http.Request) error {
-	return s.operationActForm(w, r, s.Store.AcknowledgeOperation)
+	return s.operationActForm(w, r, s.Operations.Acknowledge)
 }
 
 func (s *server) operationActForm(w http.ResponseWriter, r *http.Request, act operationAct) error {

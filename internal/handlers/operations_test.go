@@ -22,12 +22,12 @@ func (s *site) stepAll() {
 	ctx := context.Background()
 	for moved := true; moved; {
 		moved = false
-		ids, err := s.store.RunningOperations(ctx)
+		ids, err := s.operations.Running(ctx)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		for _, id := range ids {
-			changed, err := s.store.StepOperation(ctx, id)
+			changed, err := s.operations.StepOne(ctx, id)
 			if err != nil {
 				s.t.Fatal(err)
 			}

@@ -21,6 +21,12 @@ const (
 	scanWindows = 5
 )
 
+// Reader is a transaction that lists are read in.
+type Reader interface {
+	Each(scan func(Row) error, query string, args ...any) error
+	One(dest []any, query string, args ...any) (bool, error)
+}
+
 // List is one way to walk through items in the order of a unique key. It is
 // walked in both directions by the same query written both ways; nothing is
 // ever skipped by counting, so that what is added or removed meanwhile moves
@@ -83,7 +89,7 @@ type Stretch[T any] struct {
 
 // Read reads from a place on until limit items match, or until enough was
 // looked through.
-func (l *List[T]) Read(t *Tx, from Place, limit int) (Stretch[T], error) {
+func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	s := Stretch[T]{Items: []T{}}
 	query, key := l.direction(from)
 	for range scanWindows {
@@ -105,7 +111,7 @@ func (l *List[T]) Read(t *Tx, from Place, limit int) (Stretch[T], error) {
 }
 
 // window reads one step and returns how many items it looked at.
-func (l *List[T]) window(t *Tx, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
+func (l *List[T]) window(t Reader, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
 	err = t.Each(func(rows Row) error {
 		item, err := l.Scan(rows)
 		if err != nil {
@@ -140,7 +146,7 @@ func (l *List[T]) direction(from Place) (query string, key []any) {
 // Page reads the page at a place. Its cursors lead on from its first and last
 // item; where it has none, from what was looked through, or from the other end
 // of the list when nothing is left on this side.
-func (l *List[T]) Page(t *Tx, from Place, limit int) (outbox.Page[T], error) {
+func (l *List[T]) Page(t Reader, from Place, limit int) (outbox.Page[T], error) {
 	s, err := l.Read(t, from, limit)
 	if err != nil {
 		return outbox.Page[T]{}, err
@@ -261,7 +267,7 @@ const (
 
 // CountInto notes how many items match in all. The query says how many were
 // looked at, of countWindow + 1, and how many of these match.
-func CountInto[T any](t *Tx, page *outbox.Page[T], query string, args ...any) error {
+func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any) error {
 	var looked, matched int64
 	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
 		return err

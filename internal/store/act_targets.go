@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
@@ -14,9 +15,9 @@ const insertTarget = `
 insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
 values ($1, $2, $3, $4, $5)`
 
-// recordTargets notes which rows an act on many touched, consecutive ones as one
+// RecordTargets notes which rows an act on many touched, consecutive ones as one
 // range: by that the act is found from each of them. It sorts rows.
-func (t *Tx) recordTargets(act int64, rows []outbox.RowKey, now int64) error {
+func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -89,17 +90,28 @@ where target = $1
 order by id desc
 limit 1`
 
-// lastAct says who did what last to a row or, with seq 0, to a campaign or any
+// LastAct says who did what last to a row or, with seq 0, to a campaign or any
 // of its rows, for a refusal; empty when nobody did anything. Without a campaign
 // it is about the requeues of many rows.
-func (t *Tx) lastAct(campaign string, seq, now int64) string {
+func (t *Tx) LastAct(campaign string, seq, now int64) string {
 	if campaign == "" {
 		return t.lastActBy(now, selectLastActOnMany)
 	}
 	return t.lastActBy(now, selectLastAct, campaign, seq, 0)
 }
 
-// LastActOn is lastAct for what is neither a campaign nor a row.
+// LastActSince says who did what last to a row since a time, for a text about it;
+// empty when nobody did anything.
+func (t *Tx) LastActSince(campaign string, seq int64, since time.Time) string {
+	var action, actor string
+	var when int64
+	if found, err := t.One([]any{&action, &actor, &when}, selectLastAct, campaign, seq, since.UnixMicro()); err != nil || !found {
+		return ""
+	}
+	return fmt.Sprintf("; last act: %s by %s", actWords(action), actor)
+}
+
+// LastActOn is LastAct for what is neither a campaign nor a row.
 func (t *Tx) LastActOn(target outbox.Target, now int64) string {
 	return t.lastActBy(now, selectLastActOn, string(target))
 }

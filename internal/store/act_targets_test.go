@@ -149,13 +149,13 @@ func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
 	f := open(t, maxAttempts(1))
 	f.killed("a", 1)
 	op := f.startOperation(outbox.OperationOrder{})
-	if _, err := f.CancelOperation(f.ctx, ana(""), op.ID, ""); err != nil {
+	if _, err := f.operations.Cancel(f.ctx, ana(""), op.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.CancelOperation(f.ctx, ana(""), op.ID, "")
+	_, err := f.operations.Cancel(f.ctx, ana(""), op.ID, "")
 	refused(t, err, outbox.ErrConflict, "last act: operation cancel by ana")
 }
 

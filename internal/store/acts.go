@@ -68,7 +68,7 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 	if err != nil {
 		return none, err
 	}
-	s.wakeUp()
+	s.WakeUp()
 	s.changed()
 	return result, nil
 }
@@ -185,7 +185,7 @@ func (t *Tx) record(a *Act, result any, now int64) error {
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
-	return t.recordTargets(id, a.Touched, now)
+	return t.RecordTargets(id, a.Touched, now)
 }
 
 // rowState is what an audit record keeps of a row.
@@ -201,18 +201,18 @@ func stateOf(r outbox.Row) rowState {
 
 // expectCampaign compares the head the operator was shown with the one that is
 // there.
-func (t *Tx) expectCampaign(o outbox.Order, c *campaignRow, now int64) error {
+func (t *Tx) expectCampaign(o outbox.Order, c *CampaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
 	}
 	seen := *o.Expected
 	seen.AttemptCount = nil
 	o.Expected = &seen
-	return t.expect(o, outbox.Row{CampaignID: c.id, Status: outbox.Status(c.headStatus.String)}, c, now)
+	return t.expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
 }
 
 // expect compares what the operator was shown with what is there.
-func (t *Tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) error {
+func (t *Tx) expect(o outbox.Order, row outbox.Row, c *CampaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
 		return nil
@@ -224,21 +224,21 @@ func (t *Tx) expect(o outbox.Order, row outbox.Row, c *campaignRow, now int64) e
 	if e.AttemptCount != nil && *e.AttemptCount != row.AttemptCount {
 		changes = append(changes, fmt.Sprintf("it has %d failed attempts, not %d", row.AttemptCount, *e.AttemptCount))
 	}
-	if e.HeadSeq != 0 && e.HeadSeq != c.head.Int64 {
-		changes = append(changes, fmt.Sprintf("the head is event %d, not %d", c.head.Int64, e.HeadSeq))
+	if e.HeadSeq != 0 && e.HeadSeq != c.Head.Int64 {
+		changes = append(changes, fmt.Sprintf("the head is event %d, not %d", c.Head.Int64, e.HeadSeq))
 	}
 	if len(changes) == 0 {
 		return nil
 	}
 	return outbox.Conflict("%s has changed since you looked: %s%s", target(row.CampaignID, row.Seq),
-		strings.Join(changes, ", "), t.lastAct(row.CampaignID, row.Seq, now))
+		strings.Join(changes, ", "), t.LastAct(row.CampaignID, row.Seq, now))
 }
 
 // Act reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 	var found sqldb.Stretch[outbox.Act]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{}).Read(t.Tx, sqldb.Place{Key: []any{id + 1}}, 1)
+		found, err = actList(outbox.ActFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 		return err
 	})
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		seq := f.Seq
@@ -284,11 +284,11 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return sqldb.CountInto(t.Tx, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
+			return sqldb.CountInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
 		case f.Target != "":
-			return sqldb.CountInto(t.Tx, &page, countTargetActs, args...)
+			return sqldb.CountInto(t, &page, countTargetActs, args...)
 		}
-		return sqldb.CountInto(t.Tx, &page, countActs, args...)
+		return sqldb.CountInto(t, &page, countActs, args...)
 	})
 	if err != nil {
 		return page, fmt.Errorf("list acts: %w", err)
@@ -301,7 +301,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]outbox.Act, error) {
 	var found sqldb.Stretch[outbox.Act]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{Target: target}).Read(t.Tx, sqldb.Place{}, limit)
+		found, err = actList(outbox.ActFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 		return err
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ func (f *fixture) rows(status outbox.Status) int64 {
 	return f.number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
 }
 
-var operations = []operation{
+var rowActs = []operation{
 	{"requeue", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.ctx, o, "a", 1) },
 		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
@@ -94,16 +94,16 @@ var operations = []operation{
 		func(f *fixture) bool { return f.row("a", 1).Row.NextAttemptAt != f.clock.now() }},
 	{"operation_start", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.StartOperation(f.ctx, o, outbox.OperationOrder{Canary: true})
+			return f.operations.Start(f.ctx, o, outbox.OperationOrder{Canary: true})
 		},
 		func(f *fixture) bool { return f.number(`select count(*) from operation_rows`) == 0 }},
 	{"operation_cancel", runningOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.CancelOperation(f.ctx, o, 1, "") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.operations.Cancel(f.ctx, o, 1, "") },
 		func(f *fixture) bool {
 			return f.number(`select count(*) from operation_rows where status = 'waiting'`) == 1
 		}},
 	{"operation_acknowledge", endedOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.AcknowledgeOperation(f.ctx, o, 1, "") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.operations.Acknowledge(f.ctx, o, 1, "") },
 		func(f *fixture) bool { return f.operation(1).AcknowledgedAt == nil }},
 	{"run_start", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) { return f.StartRun(f.ctx, o, rebuild("a"), loadedRuns) },
@@ -128,14 +128,14 @@ var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
 func runningOperation(f *fixture) {
 	deadHead(f)
-	if _, err := f.StartOperation(f.ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
+	if _, err := f.operations.Start(f.ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
 		f.tb.Fatal(err)
 	}
 }
 
 func endedOperation(f *fixture) {
 	runningOperation(f)
-	if _, err := f.CancelOperation(f.ctx, ben, 1, ""); err != nil {
+	if _, err := f.operations.Cancel(f.ctx, ben, 1, ""); err != nil {
 		f.tb.Fatal(err)
 	}
 }
@@ -153,7 +153,7 @@ func interruptedRun(f *fixture) {
 }
 
 func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {
-	for _, op := range operations {
+	for _, op := range rowActs {
 		t.Run(op.action, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
@@ -225,7 +225,7 @@ func TestAct_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 			if diff := cmp.Diff(first, second); err != nil || diff != "" {
 				t.Errorf("the repeat got %v (-first +second):\n%s", err, diff)
 			}
-			for _, other := range operations {
+			for _, other := range rowActs {
 				if other.action != op.action {
 					_, err := other.do(f, o)
 					refused(t, err, outbox.ErrConflict, "Idempotency-Key", op.action)
@@ -554,11 +554,11 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			return err
 		}},
 		"operation on a filter": {"other content", func(second bool) error {
-			_, err := f.StartOperation(f.ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
+			_, err := f.operations.Start(f.ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
 			return err
 		}},
 		"operation on named rows": {"other content", func(second bool) error {
-			_, err := f.StartOperation(f.ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
+			_, err := f.operations.Start(f.ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
 			return err
 		}},
 		"retry of many": {"other content", func(second bool) error {
@@ -566,7 +566,7 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			return err
 		}},
 		"cancelled operation": {"used for operation 1", func(second bool) error {
-			_, err := f.CancelOperation(f.ctx, keyed("k-6"), started[second], "")
+			_, err := f.operations.Cancel(f.ctx, keyed("k-6"), started[second], "")
 			return err
 		}},
 		"cancelled run": {"used for run 1", func(second bool) error {

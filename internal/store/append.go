@@ -103,7 +103,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 	if call.err != nil {
 		return nil, call.err
 	}
-	s.wakeUp()
+	s.WakeUp()
 	if s.appended != nil && !call.repeated {
 		made := 0
 		for _, r := range call.result {
@@ -297,7 +297,7 @@ type eventKey struct{ campaign, eventID string }
 
 // appendTarget is a campaign while events are appended to it.
 type appendTarget struct {
-	row    *campaignRow
+	row    *CampaignRow
 	stored int64 // high-water seq when the transaction began
 	before int64 // high-water seq when the call began
 }
@@ -322,7 +322,7 @@ func (a *appending) open(calls []*appendCall) error {
 	}
 	a.campaigns = make(map[string]*appendTarget, len(rows))
 	for id, row := range rows {
-		a.campaigns[id] = &appendTarget{row: row, stored: row.highWater}
+		a.campaigns[id] = &appendTarget{row: row, stored: row.HighWater}
 	}
 	if !a.t.Dialect().Pipelines {
 		return nil
@@ -354,8 +354,8 @@ func (a *appending) lookUp(calls []*appendCall) error {
 
 // openCampaigns reads the rows of campaigns, locked for a change in this
 // transaction, and creates those that are missing.
-func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, error) {
-	rows, err := t.campaigns(ids)
+func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, error) {
+	rows, err := t.Campaigns(ids)
 	if err != nil {
 		return nil, err
 	}
@@ -373,7 +373,7 @@ func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*campaignRow, er
 	if err := t.RunAll(&missing); err != nil {
 		return nil, fmt.Errorf("create campaigns: %w", err)
 	}
-	more, err := t.campaigns(made) // another append may have been faster
+	more, err := t.Campaigns(made) // another append may have been faster
 	maps.Copy(rows, more)
 	return rows, err
 }
@@ -387,7 +387,7 @@ func (a *appending) call(call *appendCall) error {
 	}
 	for i := range call.events {
 		target := a.campaigns[call.events[i].CampaignID]
-		target.before = target.row.highWater
+		target.before = target.row.HighWater
 	}
 	call.result = make([]Appended, len(call.events))
 	a.added, a.judged = a.added[:0], call.condition == nil
@@ -405,7 +405,7 @@ func (a *appending) call(call *appendCall) error {
 // callApart is call in a savepoint. It returns an error only when the whole
 // transaction is lost; a refusal stays with the call, and leaves nothing.
 func (a *appending) callApart(call *appendCall) error {
-	before := make(map[string]campaignRow)
+	before := make(map[string]CampaignRow)
 	for i := range call.events {
 		id := call.events[i].CampaignID
 		before[id] = *a.campaigns[id].row
@@ -454,7 +454,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 		if _, err := a.t.One([]any{&last, &hash}, selectLastEvent, id); err != nil {
 			return err
 		}
-		switch ends := a.campaigns[id].row.highWater; {
+		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
 			call.err = outbox.Conflict("campaign %q cannot take events: its row is lost, but its last event is %d; a restart or outboxweb gaps --repair gives it back", id, last)
@@ -522,11 +522,11 @@ func (a *appending) event(call *appendCall, i int) error {
 	if e.OccurredAt.IsZero() {
 		e.OccurredAt = sqldb.At(a.now)
 	}
-	seq := c.highWater + 1
+	seq := c.HighWater + 1
 	e.EventHash = e.ContentHash()
-	e.ChainHash = outbox.NextChainHash(c.chainHash, seq, e.EventHash)
+	e.ChainHash = outbox.NextChainHash(c.ChainHash, seq, e.EventHash)
 	result := &call.result[i]
-	*result = Appended{CampaignID: c.id, Seq: seq, EventID: e.EventID}
+	*result = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
 	inserted := false
 	a.queue.Each(func(row sqldb.Row) error {
 		inserted = true
@@ -544,25 +544,25 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	switch {
 	case call.expected != nil && target.before != *call.expected:
-		return outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.id, target.before, *call.expected)
+		return outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
 	case given.Seq != 0 && given.Seq != seq:
-		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.id, seq)
+		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
 	}
 	if a.enqueues(c) {
-		a.queue.Exec(nil, insertRow, c.id, seq, e.EventType, a.now)
+		a.queue.Exec(nil, insertRow, c.ID, seq, e.EventType, a.now)
 	}
 	if a.taken != nil {
 		key := eventKey{e.CampaignID, e.EventID}
 		a.taken[key], a.added = nil, append(a.added, key)
 	}
-	c.highWater, c.chainHash = seq, e.ChainHash
+	c.HighWater, c.ChainHash = seq, e.ChainHash
 	return nil
 }
 
 // enqueues reports whether the events appended to a campaign get rows. In inline
 // mode those do that the request path is not to apply at once.
-func (a *appending) enqueues(c *campaignRow) bool {
-	return a.store.options.Mode.Enqueues() || c.head.Valid || c.pausedAt.Valid || c.diverged != ""
+func (a *appending) enqueues(c *CampaignRow) bool {
+	return a.store.options.Mode.Enqueues() || c.Head.Valid || c.PausedAt.Valid || c.Diverged != ""
 }
 
 // judge holds the condition of a call against the journal before event i, the
@@ -635,29 +635,29 @@ where campaign_id = $1
 // that was created for events that were refused goes again.
 func (a *appending) save(target *appendTarget) {
 	c := target.row
-	added := c.highWater - target.stored
+	added := c.HighWater - target.stored
 	if added == 0 {
-		if c.highWater == 0 && c.diverged == "" {
-			a.queue.Exec(nil, deleteEmptyCampaign, c.id)
+		if c.HighWater == 0 && c.Diverged == "" {
+			a.queue.Exec(nil, deleteEmptyCampaign, c.ID)
 		}
 		return
 	}
-	if !c.oldest.Valid {
-		c.oldest = sql.NullInt64{Int64: a.now, Valid: true}
+	if !c.Oldest.Valid {
+		c.Oldest = sql.NullInt64{Int64: a.now, Valid: true}
 	}
 	if a.enqueues(c) {
 		first := target.stored + 1
-		if inline := !a.store.options.Mode.Enqueues(); inline && !c.head.Valid && c.leaseOwner == "" && c.diverged == "" && first > c.applied+1 {
-			first = c.applied + 1 // what requests have left unapplied is before these
-			a.queue.Exec(nil, insertMissingRows, c.id, c.applied, a.now)
+		if inline := !a.store.options.Mode.Enqueues(); inline && !c.Head.Valid && c.LeaseOwner == "" && c.Diverged == "" && first > c.Applied+1 {
+			first = c.Applied + 1 // what requests have left unapplied is before these
+			a.queue.Exec(nil, insertMissingRows, c.ID, c.Applied, a.now)
 		}
-		c.counts.Pending += c.highWater - first + 1
-		if !c.head.Valid {
-			c.head = sql.NullInt64{Int64: first, Valid: true}
-			c.headStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
-			c.headNext = sql.NullInt64{Int64: a.now, Valid: true}
-			c.schedule(a.now)
+		c.Counts.Pending += c.HighWater - first + 1
+		if !c.Head.Valid {
+			c.Head = sql.NullInt64{Int64: first, Valid: true}
+			c.HeadStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
+			c.HeadNext = sql.NullInt64{Int64: a.now, Valid: true}
+			c.Schedule(a.now)
 		}
 	}
-	c.saveInto(&a.queue, a.now)
+	c.SaveInto(&a.queue, a.now)
 }

@@ -13,13 +13,13 @@ import (
 // one that has diverged is of another journal: its applied seq is what this
 // journal has been told. An unknown one is outbox.ErrNotFound.
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
-	var c *campaignRow
+	var c *CampaignRow
 	var view outbox.Campaign
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if c, err = t.existingCampaign(id); err != nil {
+		if c, err = t.ExistingCampaign(id); err != nil {
 			return err
 		}
-		view = c.view()
+		view = c.View()
 		return t.noteFound(&view)
 	})
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
-	if mark.AppliedSeq > c.highWater && view.Diverged == "" { // or events were appended and applied since
+	if mark.AppliedSeq > c.HighWater && view.Diverged == "" { // or events were appended and applied since
 		view.Diverged, err = s.Divergence(ctx, id, mark)
 	}
 	if view.Diverged != "" {
@@ -51,10 +51,10 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
-		return sqldb.CountInto(t.Tx, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
+		return sqldb.CountInto(t, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
 	})
 	if err == nil && page.Total == nil {
 		var summary outbox.Summary
@@ -127,10 +127,10 @@ limit $4`)
 )
 
 // scanFound reads a campaign with its foundColumn.
-func scanFound(row sqldb.Row) (c *campaignRow, drifted, unverifiable int64, err error) {
-	c = new(campaignRow)
+func scanFound(row sqldb.Row) (c *CampaignRow, drifted, unverifiable int64, err error) {
+	c = new(CampaignRow)
 	var found int64
-	err = row.Scan(append(c.dest(), &found)...)
+	err = row.Scan(append(c.Dest(), &found)...)
 	return c, found % unverifiableUnit, found / unverifiableUnit, err
 }
 
@@ -140,7 +140,7 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
 		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
 			c, drifted, unverifiable, err := scanFound(rows)
-			view := c.view()
+			view := c.View()
 			view.Drifted, view.Unverifiable = drifted, unverifiable
 			return view, err
 		},
@@ -201,9 +201,9 @@ func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error
 	blocked := []outbox.Blocked{}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(rows sqldb.Row) error {
-			var c campaignRow
-			err := rows.Scan(c.dest()...)
-			blocked = append(blocked, outbox.Blocked{Campaign: c.view()})
+			var c CampaignRow
+			err := rows.Scan(c.Dest()...)
+			blocked = append(blocked, outbox.Blocked{Campaign: c.View()})
 			return err
 		}, `
 select `+campaignColumns+`
@@ -238,9 +238,9 @@ func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error
 	paused := []outbox.Campaign{}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
-			var c campaignRow
-			err := rows.Scan(c.dest()...)
-			paused = append(paused, c.view())
+			var c CampaignRow
+			err := rows.Scan(c.Dest()...)
+			paused = append(paused, c.View())
 			return err
 		}, `
 select `+campaignColumns+`

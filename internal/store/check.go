@@ -47,10 +47,10 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err
 	}
-	err = s.eachCampaignPage(ctx, func(page []*campaignRow, _ map[string]Watermark) error {
+	err = s.eachCampaignPage(ctx, func(page []*CampaignRow, _ map[string]Watermark) error {
 		for _, c := range page {
-			if err := s.checkUntilStill(ctx, c.id, &report); errors.Is(err, outbox.ErrDamaged) {
-				report.unreadable("", &CampaignError{c.id, err})
+			if err := s.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
+				report.unreadable("", &CampaignError{c.ID, err})
 			} else if err != nil {
 				return err
 			}
@@ -169,12 +169,12 @@ func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark, marks
 	f := &finding{campaign: id}
 	leased := false
 	err := s.journal.Read(ctx, func(t *Tx) error {
-		c, err := t.existingCampaign(id)
+		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
-		leased = c.leaseOwner != "" && c.leaseExpiry > s.Now()
-		f.epoch = c.leaseEpoch
+		leased = c.LeaseOwner != "" && c.LeaseExpiry > s.Now()
+		f.epoch = c.LeaseEpoch
 		if err := t.checkJournal(f, c, w); err != nil {
 			return err
 		}
@@ -250,9 +250,9 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error 
 }
 
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
-func (t *Tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
+func (t *Tx) checkJournal(f *finding, c *CampaignRow, w Watermark) error {
 	chain, position := "", int64(0)
-	times := recordings{finding: f, before: sqldb.At(c.createdAt)}
+	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}
 	err := t.Each(func(rows sqldb.Row) error {
 		e, err := scanEvent(rows)
 		if err != nil {
@@ -279,13 +279,13 @@ func (t *Tx) checkJournal(f *finding, c *campaignRow, w Watermark) error {
 			f.add("watermark_hash", e.Seq, "the projections were built from another event")
 		}
 		return nil
-	}, selectEvent+` where campaign_id = $1 order by seq`, c.id)
+	}, selectEvent+` where campaign_id = $1 order by seq`, c.ID)
 	if err != nil {
 		return err
 	}
-	times.end(sqldb.At(c.updatedAt))
-	if c.highWater != f.events || c.chainHash != chain {
-		f.add("campaign_row", c.highWater, "the campaign's row says the journal ends at %d; it ends at %d", c.highWater, f.events)
+	times.end(sqldb.At(c.UpdatedAt))
+	if c.HighWater != f.events || c.ChainHash != chain {
+		f.add("campaign_row", c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, f.events)
 	}
 	switch {
 	case w.AppliedSeq > f.events && f.events == 0:
@@ -350,7 +350,7 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 	if at.lagging == "" {
 		at.lag = sqldb.FarPast
 	}
-	var amiss []*campaignRow
+	var amiss []*CampaignRow
 	seen := 0
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
@@ -358,7 +358,7 @@ func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
 			if err != nil {
 				return err
 			}
-			at.lag, at.lagging, seen = c.applied-c.highWater, c.id, seen+1
+			at.lag, at.lagging, seen = c.Applied-c.HighWater, c.ID, seen+1
 			if at.lag >= 0 {
 				return sqldb.ErrEnough
 			}

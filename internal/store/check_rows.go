@@ -57,8 +57,8 @@ type checkedRow struct {
 
 // checkRows walks the campaign's rows against the watermark and the
 // campaign's own counts.
-func (s *Store) checkRows(t *Tx, f *finding, c *campaignRow, w Watermark) error {
-	var counts campaignRow
+func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w Watermark) error {
+	var counts CampaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
 	err := t.Each(func(rows sqldb.Row) error {
@@ -72,7 +72,7 @@ func (s *Store) checkRows(t *Tx, f *finding, c *campaignRow, w Watermark) error 
 		}
 		*counts.count(string(r.Status))++
 		switch {
-		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.suspect:
+		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.Suspect:
 			// Up to suspect the rows of a worker that died are gone over one by one.
 			f.add("applied_and_owed", r.Seq, "the event is applied and still has a row that is %s", r.Status)
 		case r.Seq > w.AppliedSeq && r.Seq != next:
@@ -83,72 +83,72 @@ func (s *Store) checkRows(t *Tx, f *finding, c *campaignRow, w Watermark) error 
 		}
 		f.checkRow(c, head, r)
 		return nil
-	}, `select `+rowColumns+`, o.claim_epoch from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.id)
+	}, `select `+rowColumns+`, o.claim_epoch from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.ID)
 	if err != nil {
 		return err
 	}
-	if next <= c.highWater && s.options.Mode.Enqueues() {
-		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.highWater)
+	if next <= c.HighWater && s.options.Mode.Enqueues() {
+		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
 	}
-	if counts.counts != c.counts {
-		f.add("campaign_row", 0, "the campaign's row counts %+v; its rows are %+v", c.counts, counts.counts)
+	if counts.Counts != c.Counts {
+		f.add("campaign_row", 0, "the campaign's row counts %+v; its rows are %+v", c.Counts, counts.Counts)
 	}
 	f.checkHead(c, head.Row)
 	return nil
 }
 
 // checkRow looks at one row for itself, and at what it may be behind its head.
-func (f *finding) checkRow(c *campaignRow, head, r checkedRow) {
+func (f *finding) checkRow(c *CampaignRow, head, r checkedRow) {
 	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
 	switch {
 	case !slices.Contains(outbox.Statuses, r.Status):
 		f.add("row_state", r.Seq, "the row says that it is %q, which no row is", r.Status)
 	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
 		f.add("row_state", r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
-	case r.Status == outbox.Processing && (c.leaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
+	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
 		f.add("behind_head", r.Seq, "the row is processing although nobody may work on it")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
 		// Where older projections were restored, the rows before it came back after it had failed.
 		f.add("behind_head", r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
 	}
-	if r.epoch > c.leaseEpoch || r.epoch < 0 {
-		f.add("epoch", r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.leaseEpoch)
+	if r.epoch > c.LeaseEpoch || r.epoch < 0 {
+		f.add("epoch", r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.LeaseEpoch)
 	}
 }
 
 // checkHead compares what the campaign's row says of its head, and when it is
 // due, with the head.
-func (f *finding) checkHead(c *campaignRow, head outbox.Row) {
-	if head.Seq != c.head.Int64 || string(head.Status) != c.headStatus.String {
-		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.head.Int64, c.headStatus.String)
+func (f *finding) checkHead(c *CampaignRow, head outbox.Row) {
+	if head.Seq != c.Head.Int64 || string(head.Status) != c.HeadStatus.String {
+		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
 		return
 	}
-	if head.Seq > 0 && (!sqldb.At(c.headNext.Int64).Equal(head.NextAttemptAt) || !sqldb.At(c.oldest.Int64).Equal(head.EnqueuedAt)) {
+	if head.Seq > 0 && (!sqldb.At(c.HeadNext.Int64).Equal(head.NextAttemptAt) || !sqldb.At(c.Oldest.Int64).Equal(head.EnqueuedAt)) {
 		f.add("campaign_row", head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
-			moment(c.oldest.Int64), moment(c.headNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
+			moment(c.Oldest.Int64), moment(c.HeadNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
 		return
 	}
 	least, most := c.dueBetween()
-	if c.due.Valid != (most > 0) || c.due.Valid && (c.due.Int64 < least || c.due.Int64 > most) {
-		f.add("campaign_row", head.Seq, "the campaign's row says that it is due at %s; it is to be due at %s", moment(c.due.Int64), moment(most))
+	if c.Due.Valid != (most > 0) || c.Due.Valid && (c.Due.Int64 < least || c.Due.Int64 > most) {
+		f.add("campaign_row", head.Seq, "the campaign's row says that it is due at %s; it is to be due at %s", moment(c.Due.Int64), moment(most))
 	}
 }
 
 // dueBetween bounds due_at as schedule sets it, some time up to the row's last
 // change; 0 when it is to be null.
-func (c *campaignRow) dueBetween() (least, most int64) {
-	now := c.updatedAt
-	if c.leaseOwner != "" {
-		now = min(now, c.leaseExpiry-1)
+func (c *CampaignRow) dueBetween() (least, most int64) {
+	now := c.UpdatedAt
+	if c.LeaseOwner != "" {
+		now = min(now, c.LeaseExpiry-1)
 	}
 	hold, until := c.standing().Hold(now)
 	switch {
 	case hold != outbox.HoldNone:
 		return until, until
-	case outbox.Status(c.headStatus.String) == outbox.Pending: // however the clock was turned since it was
+	case outbox.Status(c.HeadStatus.String) == outbox.Pending: // however the clock was turned since it was
 		return 1, until
 	}
-	return min(c.headNext.Int64, until), until
+	return min(c.HeadNext.Int64, until), until
 }
 
 func moment(micros int64) string {
@@ -188,10 +188,10 @@ func (t *Tx) checkRowEvents(f *finding) error {
 
 // checkEpochs compares the epochs of the campaign's lease and of its fence. An
 // epoch of the lease that is ahead is that of a claim which applied nothing.
-func (f *finding) checkEpochs(c *campaignRow, w Watermark) {
+func (f *finding) checkEpochs(c *CampaignRow, w Watermark) {
 	switch {
-	case c.leaseEpoch < 0 || w.FenceEpoch > c.leaseEpoch:
-		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.leaseEpoch)
+	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
+		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.LeaseEpoch)
 	case w.AppliedSeq > 0 && w.FenceEpoch <= 0:
 		f.add("epoch", 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
 	}
@@ -199,9 +199,9 @@ func (f *finding) checkEpochs(c *campaignRow, w Watermark) {
 
 // checkApplied compares what the campaign's row says is applied with the
 // watermark. A worker that has still to settle is behind it.
-func (f *finding) checkApplied(c *campaignRow, w Watermark) {
-	if c.diverged == "" && (c.applied > w.AppliedSeq || c.applied < w.AppliedSeq && c.leaseOwner == "") {
-		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.applied, w.AppliedSeq)
+func (f *finding) checkApplied(c *CampaignRow, w Watermark) {
+	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
+		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
 	}
 }
 
@@ -261,9 +261,9 @@ var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
 func (s *Store) checkKnown(ctx context.Context, table string, ids []string, report *CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
-		var known map[string]*campaignRow
+		var known map[string]*CampaignRow
 		err := s.journal.Read(ctx, func(t *Tx) (err error) {
-			known, err = t.campaigns(page)
+			known, err = t.Campaigns(page)
 			return err
 		})
 		if err != nil {

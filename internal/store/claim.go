@@ -113,7 +113,7 @@ const (
 	suspectCrashes = "2"
 )
 
-func (c *campaignRow) suspected() bool { return c.crashes >= suspectFrom }
+func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
 
 const selectDueSuspect = `
 select ` + campaignColumns + `
@@ -134,9 +134,9 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 			return nil, err
 		}
 	}
-	claims, err := s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*campaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
+	claims, err := s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*CampaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
 	if errors.Is(err, outbox.ErrDamaged) {
-		claims, err = s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*campaignRow, error) { return t.readableDue(now, w.Serves, limits) })
+		claims, err = s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*CampaignRow, error) { return t.readableDue(now, w.Serves, limits) })
 	}
 	return claims, err
 }
@@ -149,7 +149,7 @@ func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
 	}
-	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) (due []*campaignRow, err error) {
+	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) (due []*CampaignRow, err error) {
 		served, args := serving(w.Serves, now)
 		err = t.Each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
 		return due, err
@@ -170,15 +170,15 @@ func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, e
 	return due, nil
 }
 
-func collectCampaigns(into *[]*campaignRow) func(sqldb.Row) error {
+func collectCampaigns(into *[]*CampaignRow) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
-		c := new(campaignRow)
+		c := new(CampaignRow)
 		*into = append(*into, c)
-		return row.Scan(c.dest()...)
+		return row.Scan(c.Dest()...)
 	}
 }
 
-func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *Tx, now int64) ([]*campaignRow, error)) ([]Claim, error) {
+func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *Tx, now int64) ([]*CampaignRow, error)) ([]Claim, error) {
 	var claims []Claim
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
@@ -229,24 +229,24 @@ func (t *Tx) claimStep() int {
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads,
 // and with that locks, few at first and more as long as they are small.
-func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*campaignRow, error) {
-	var due []*campaignRow
+func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*CampaignRow, error) {
+	var due []*CampaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
 	for step := t.claimStep(); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
 		want, seen := min(step, waveCampaigns-len(due)), 0
 		served, args := serving(scope, now, want, lastDue, lastID)
 		err := t.Each(func(row sqldb.Row) error {
-			c := new(campaignRow)
-			if err := row.Scan(c.dest()...); err != nil {
+			c := new(CampaignRow)
+			if err := row.Scan(c.Dest()...); err != nil {
 				return err
 			}
 			seen++
-			lastDue, lastID = c.due.Int64, c.id
-			if limits.Except[c.id] {
+			lastDue, lastID = c.Due.Int64, c.ID
+			if limits.Except[c.ID] {
 				return nil
 			}
 			due = append(due, c)
-			if filled += min(c.counts.Total(), int64(leastShare(limits.Rows))); filled >= int64(limits.Rows) {
+			if filled += min(c.Counts.Total(), int64(leastShare(limits.Rows))); filled >= int64(limits.Rows) {
 				return sqldb.ErrEnough
 			}
 			return nil
@@ -260,7 +260,7 @@ func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 
 // readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
 // names can, from an index; the first whose row cannot is a CampaignError.
-func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*campaignRow, err error) {
+func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*CampaignRow, err error) {
 	var ids []string
 	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
 	err = t.Each(func(row sqldb.Row) error {
@@ -288,7 +288,7 @@ func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due
 
 // taking is a campaign on its way to being claimed.
 type taking struct {
-	c      *campaignRow
+	c      *CampaignRow
 	claim  Claim
 	want   int64 // rows to mark
 	marked int64
@@ -297,7 +297,7 @@ type taking struct {
 // take ends leases that ran out and marks the rows of each campaign that is to
 // be claimed. Campaigns that turn out to be held by something else, such as a
 // head that died with its worker, are left out.
-func (s *Store) take(t *Tx, due []*campaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
+func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks sqldb.Batch
 	left := int64(limits.Rows)
@@ -306,32 +306,32 @@ func (s *Store) take(t *Tx, due []*campaignRow, w Worker, limits ClaimLimits, no
 		if left <= 0 {
 			break
 		}
-		if c.leaseOwner != "" {
+		if c.LeaseOwner != "" {
 			if err := s.takeOver(t, c, w, now); err != nil {
-				return nil, &CampaignError{c.id, err}
+				return nil, &CampaignError{c.ID, err}
 			}
 		}
 		if hold, _ := c.standing().Hold(now); hold != outbox.HoldNone || c.suspected() != limits.suspect {
-			c.schedule(now)
+			c.Schedule(now)
 			if err := t.save(c, now); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		k := newTaking(c, min(share, left))
-		marks.Exec(sqldb.Into(&k.marked), markRows, c.id, k.claim.First, k.claim.Last, k.claim.Epoch, now)
+		marks.Exec(sqldb.Into(&k.marked), markRows, c.ID, k.claim.First, k.claim.Last, k.claim.Epoch, now)
 		taken = append(taken, k)
 		left -= k.want
 	}
 	if done, err := t.Run(&marks); err != nil {
-		return nil, &CampaignError{taken[min(done, len(taken)-1)].c.id, fmt.Errorf("mark rows: %w", err)}
+		return nil, &CampaignError{taken[min(done, len(taken)-1)].c.ID, fmt.Errorf("mark rows: %w", err)}
 	}
 	return taken, nil
 }
 
-func newTaking(c *campaignRow, limit int64) *taking {
-	k := &taking{c: c, claim: Claim{CampaignID: c.id, Epoch: c.leaseEpoch + 1, First: c.head.Int64, Counted: c.suspected(), Unskipped: c.skips == 0}}
-	there := c.counts.Pending
+func newTaking(c *CampaignRow, limit int64) *taking {
+	k := &taking{c: c, claim: Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch + 1, First: c.Head.Int64, Counted: c.suspected(), Unskipped: c.Skips == 0}}
+	there := c.Counts.Pending
 	if k.retried() {
 		there++
 	}
@@ -341,7 +341,7 @@ func newTaking(c *campaignRow, limit int64) *taking {
 }
 
 // retried reports whether the head has failed before and is tried again.
-func (k *taking) retried() bool { return k.c.headStatus.String == string(outbox.Failed) }
+func (k *taking) retried() bool { return k.c.HeadStatus.String == string(outbox.Failed) }
 
 // hold gives the worker the leases of campaigns whose rows are marked, and
 // brings their counts up to that.
@@ -351,7 +351,7 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 	for _, k := range taken {
 		c := k.c
 		if err := t.settleMarks(k, now); err != nil {
-			return nil, &CampaignError{c.id, fmt.Errorf("mark rows: %w", err)}
+			return nil, &CampaignError{c.ID, fmt.Errorf("mark rows: %w", err)}
 		}
 		if k.claim.Last < k.claim.First {
 			if err := t.mend(c, now); err != nil {
@@ -359,9 +359,9 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 			}
 			continue
 		}
-		c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, k.claim.Epoch, now+lease.Microseconds()
-		c.schedule(now)
-		c.saveInto(&saves, now)
+		c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, k.claim.Epoch, now+lease.Microseconds()
+		c.Schedule(now)
+		c.SaveInto(&saves, now)
 		claims = append(claims, k.claim)
 	}
 	if err := t.Finish(&saves); err != nil {
@@ -371,7 +371,7 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 }
 
 // mend sets a campaign's row right that promised rows which are not there.
-func (t *Tx) mend(c *campaignRow, now int64) error {
+func (t *Tx) mend(c *CampaignRow, now int64) error {
 	if err := t.recount(c); err != nil {
 		return err
 	}
@@ -406,15 +406,15 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 	}
 	// A head that was tried and given back is pending again, due since its
 	// last failure and not since its append.
-	if k.retried() || c.crashes > 0 || c.headNext != c.oldest {
+	if k.retried() || c.Crashes > 0 || c.HeadNext != c.Oldest {
 		var last string
-		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, claim.First); err != nil {
+		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, claim.First); err != nil {
 			return err
 		}
 		claim.Slow = strings.HasPrefix(last, CutOff)
 	}
 	if claim.Counted {
-		if _, err := t.Exec(countAttempt, c.id, claim.First, 1); err != nil {
+		if _, err := t.Exec(countAttempt, c.ID, claim.First, 1); err != nil {
 			return err
 		}
 	}
@@ -422,12 +422,12 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 		return nil
 	}
 	if k.retried() {
-		c.counts.Failed--
-		c.counts.Pending++
+		c.Counts.Failed--
+		c.Counts.Pending++
 	}
-	c.counts.Pending -= k.marked
-	c.counts.Processing += k.marked
-	c.headStatus.String = string(outbox.Processing)
+	c.Counts.Pending -= k.marked
+	c.Counts.Processing += k.marked
+	c.HeadStatus.String = string(outbox.Processing)
 	return nil
 }
 
@@ -441,7 +441,7 @@ where campaign_id = $1
 
 // keepRun gives back what was marked beyond the first hole and returns the
 // length of the run that stays marked.
-func (t *Tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
+func (t *Tx) keepRun(c *CampaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
 	err := t.Each(func(rows sqldb.Row) error {
 		var seq, epoch int64
@@ -453,12 +453,12 @@ func (t *Tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 			next++
 		}
 		return nil
-	}, `select seq, status, claim_epoch from projection_apply_outbox where campaign_id = $1 and seq between $2 and $3 order by seq`, c.id, claim.First, claim.Last)
+	}, `select seq, status, claim_epoch from projection_apply_outbox where campaign_id = $1 and seq between $2 and $3 order by seq`, c.ID, claim.First, claim.Last)
 	if err != nil {
 		return 0, err
 	}
 	claim.Last = next - 1
-	_, err = t.Exec(unmarkRows, c.id, next, last, claim.Epoch, now)
+	_, err = t.Exec(unmarkRows, c.ID, next, last, claim.Epoch, now)
 	return next - claim.First, err
 }
 
@@ -466,24 +466,24 @@ func (t *Tx) keepRun(c *campaignRow, claim *Claim, now int64) (int64, error) {
 // pending. When that happens twice in the same stretch, the campaign is a suspect,
 // and its events there may have taken the process down: from then on they are
 // tried one by one, each attempt counted before it starts.
-func (s *Store) takeOver(t *Tx, c *campaignRow, w Worker, now int64) error {
-	held := c.counts.Processing
+func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
+	held := c.Counts.Processing
 	if held > 0 {
 		counted := c.suspected()
-		c.crashes++
-		c.suspect = max(c.suspect, c.head.Int64+held-1)
-		if _, err := t.Exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now); err != nil {
-			return fmt.Errorf("take over rows of campaign %q: %w", c.id, err)
+		c.Crashes++
+		c.Suspect = max(c.Suspect, c.Head.Int64+held-1)
+		if _, err := t.Exec(unmarkRows, c.ID, c.Head.Int64, c.Head.Int64+held-1, c.LeaseEpoch, now); err != nil {
+			return fmt.Errorf("take over rows of campaign %q: %w", c.ID, err)
 		}
-		c.counts.Pending, c.counts.Processing = c.counts.Pending+held, 0
-		c.headStatus.String = string(outbox.Pending)
+		c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+held, 0
+		c.HeadStatus.String = string(outbox.Pending)
 		if counted {
 			if err := s.recordCrash(t, c, w, now); err != nil {
 				return err
 			}
 		}
 	}
-	c.leaseOwner, c.leaseExpiry = "", 0
+	c.LeaseOwner, c.LeaseExpiry = "", 0
 	if c.bare() { // they were left by the request that was to apply them
 		_, err := t.enqueueMissing(c, now)
 		return err
@@ -493,18 +493,18 @@ func (s *Store) takeOver(t *Tx, c *campaignRow, w Worker, now int64) error {
 
 // recordCrash writes down that applying the head took its process down, unless
 // the event was applied before the process died.
-func (s *Store) recordCrash(t *Tx, c *campaignRow, w Worker, now int64) error {
-	mark, err := s.watermarkOf(context.Background(), c.id)
-	if err != nil || mark.AppliedSeq >= c.head.Int64 {
+func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
+	mark, err := s.watermarkOf(context.Background(), c.ID)
+	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
 		return err
 	}
-	failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.leaseOwner + ")"}
+	failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
 	failure.Fingerprint = "the process died while it applied this event"
-	if err := s.recordFailure(t, c, c.head.Int64, failure, w, 0, now); err != nil {
+	if err := s.recordFailure(t, c, c.Head.Int64, failure, w, 0, now); err != nil {
 		return err
 	}
-	c.counts.Pending--
-	*c.count(c.headStatus.String)++
+	c.Counts.Pending--
+	*c.count(c.HeadStatus.String)++
 	return nil
 }
 
@@ -587,7 +587,7 @@ func (s *Store) EndLeases(ctx context.Context, owner string) error {
 func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Hold, err error) {
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
-		c, err := t.existingCampaign(id)
+		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
@@ -604,7 +604,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 		case c.bare() && hold == outbox.HoldEmpty:
 			claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
 			return t.save(c, now)
-		case hold == outbox.HoldPaused && c.applied == c.highWater:
+		case hold == outbox.HoldPaused && c.Applied == c.HighWater:
 			hold = outbox.HoldEmpty
 			return nil
 		case hold == outbox.HoldEmpty || hold == outbox.HoldLease:
@@ -613,7 +613,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 		if hold == outbox.HoldNone {
 			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: processes died while they applied this campaign, and a worker tries its events one at a time"}
 		}
-		why := c.view().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode})
+		why := c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode})
 		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: " + why}
 	})
 	return claim, hold, err
@@ -621,8 +621,8 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 
 // claimRows is Claim for one campaign that is due. The claim is empty when it
 // turns out that it is not.
-func (s *Store) claimRows(t *Tx, c *campaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
-	taken, err := s.take(t, []*campaignRow{c}, w, limits, now)
+func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
+	taken, err := s.take(t, []*CampaignRow{c}, w, limits, now)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -634,9 +634,9 @@ func (s *Store) claimRows(t *Tx, c *campaignRow, w Worker, limits ClaimLimits, n
 }
 
 // leaseBare gives a worker the lease of a campaign whose events have no rows.
-func (c *campaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
-	c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, c.leaseEpoch+1, now+limits.Lease.Microseconds()
-	c.schedule(now)
-	return Claim{CampaignID: c.id, Epoch: c.leaseEpoch, First: c.applied + 1, Last: min(c.highWater, c.applied+int64(limits.Rows)),
-		Bare: true, Unskipped: c.skips == 0}
+func (c *CampaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
+	c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, c.LeaseEpoch+1, now+limits.Lease.Microseconds()
+	c.Schedule(now)
+	return Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch, First: c.Applied + 1, Last: min(c.HighWater, c.Applied+int64(limits.Rows)),
+		Bare: true, Unskipped: c.Skips == 0}
 }

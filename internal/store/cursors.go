@@ -192,7 +192,7 @@ func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Actio
 		}
 		if campaign == "" {
 			err = everywhere(h)
-		} else if _, err = t.existingCampaign(campaign); err == nil {
+		} else if _, err = t.ExistingCampaign(campaign); err == nil {
 			err = s.Apply(context.Background(), func(a *ApplyTx) error { return inOne(a, h) })
 		}
 		if err == nil && h.Behind > 0 {

@@ -66,9 +66,9 @@ order by seq desc`
 // their order. One that was never set aside has no cursor of its own: it stands
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
-	var row *campaignRow
+	var row *CampaignRow
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		row, err = t.existingCampaign(campaign)
+		row, err = t.ExistingCampaign(campaign)
 		return err
 	})
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, sqldb.AtOrNil(applied)
 		}
 		c.Failure = failures[p.Name]
-		settleCursor(&c, p, versions[p.Name], row.highWater)
-		if row.diverged != "" { // what it has applied is of another journal
-			c.LagEvents = max(c.LagEvents, row.highWater-row.applied)
+		settleCursor(&c, p, versions[p.Name], row.HighWater)
+		if row.Diverged != "" { // what it has applied is of another journal
+			c.LagEvents = max(c.LagEvents, row.HighWater-row.Applied)
 		}
 		cursors[i] = c
 	}
@@ -246,7 +246,7 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 	}
 	versions := make(map[string]projectionVersion)
 	err = s.projections.Read(ctx, func(t *Tx) error {
-		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
 			return err
 		}
 		sqldb.Told(&page)

@@ -20,9 +20,9 @@ where campaign_id = $1
 // outbox.ErrConflict.
 func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActDeadLetter, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
+	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if why := whyNotDeadLettered(row); why != "" {
-			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.lastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAct(campaign, seq, now))
 		}
 		if err := s.require(o, 0); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 			return fmt.Errorf("dead-letter campaign %q seq %d: %w", campaign, seq, err)
 		}
 		*c.count(string(row.Status)) -= n
-		c.counts.Dead += n
+		c.Counts.Dead += n
 		return t.saveFromHead(c, now)
 	})
 }

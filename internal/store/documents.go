@@ -61,7 +61,7 @@ func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int
 		if err != nil {
 			return err
 		}
-		row, _, err := t.row(campaign, seq)
+		row, _, err := t.Row(campaign, seq)
 		if err != nil {
 			return err
 		}

@@ -105,11 +105,11 @@ func tellAltered(e *outbox.Event, sizes outbox.Sizes) {
 
 // missingEvent says what is missing: the campaign, or only the event.
 func (t *Tx) missingEvent(campaign string, seq int64) error {
-	c, err := t.existingCampaign(campaign)
+	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return err
 	}
-	return outbox.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.highWater)
+	return outbox.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.HighWater)
 }
 
 // Events reads the events of a campaign after a seq, in order. The page's
@@ -120,20 +120,20 @@ func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, lim
 	limit = sqldb.PageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
 	err := s.journal.Read(ctx, func(t *Tx) error {
-		c, err := t.existingCampaign(campaign)
+		c, err := t.ExistingCampaign(campaign)
 		if err != nil {
 			return err
 		}
-		first := min(max(0, afterSeq), c.highWater) + 1
-		last := min(c.highWater, first+int64(limit)-1)
+		first := min(max(0, afterSeq), c.HighWater) + 1
+		last := min(c.HighWater, first+int64(limit)-1)
 		if last, page.Partial, err = t.lastWithin(campaign, first, last, eventsBytes); err != nil {
 			return fmt.Errorf("read how large events of campaign %q are: %w", campaign, err)
 		}
 		if page.Items, err = t.events(campaign, first, last); err != nil {
 			return fmt.Errorf("read events of campaign %q: %w", campaign, err)
 		}
-		page.Total = &c.highWater
-		if last < c.highWater && len(page.Items) > 0 {
+		page.Total = &c.HighWater
+		if last < c.HighWater && len(page.Items) > 0 {
 			page.NextCursor = seqCursor(last)
 		}
 		if first > 1 {

@@ -124,7 +124,7 @@ func (s *Store) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Pa
 		return page, err
 	}
 	err = s.projections.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		sqldb.Told(&page)
 		return err
 	})

@@ -16,9 +16,8 @@ import (
 // once, those of others through PostgreSQL's NOTIFY. A hint may be lost;
 // polling finds what it would have told.
 type hints struct {
-	wake      atomic.Pointer[func()]
-	operation atomic.Pointer[func()]
-	run       atomic.Pointer[func()]
+	wake atomic.Pointer[func()]
+	run  atomic.Pointer[func()]
 
 	begin    sync.Once
 	stop     context.CancelFunc
@@ -48,19 +47,8 @@ func (s *Store) OnWork(wake func()) {
 	}
 }
 
-// OnOperation registers the function that is called, without blocking, after
-// an operation was started by a caller of this process. Others find it when
-// they next look.
-func (s *Store) OnOperation(wake func()) { s.hints.operation.Store(&wake) }
-
-func (s *Store) steer() {
-	if wake := s.hints.operation.Load(); wake != nil {
-		(*wake)()
-	}
-}
-
-// wakeUp tells every worker that there is something to do.
-func (s *Store) wakeUp() {
+// WakeUp tells every worker that there is something to do.
+func (s *Store) WakeUp() {
 	if wake := s.hints.wake.Load(); wake != nil {
 		(*wake)()
 	}

@@ -17,11 +17,11 @@ import (
 func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
 	h := outbox.EventHistory{CampaignID: campaign, Seq: seq, Steps: []outbox.EventStep{}}
 	err := s.journal.Read(ctx, func(t *Tx) error {
-		c, err := t.existingCampaign(campaign)
+		c, err := t.ExistingCampaign(campaign)
 		if err != nil {
 			return err
 		}
-		for _, read := range []func(*outbox.EventHistory, *campaignRow) error{t.readAppended, t.readFailed, t.readActs, t.readApplied} {
+		for _, read := range []func(*outbox.EventHistory, *CampaignRow) error{t.readAppended, t.readFailed, t.readActs, t.readApplied} {
 			if err := read(&h, c); err != nil {
 				return err
 			}
@@ -42,18 +42,18 @@ var stepOrder = map[outbox.StepKind]int{
 	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
 }
 
-func (t *Tx) readAppended(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readAppended(h *outbox.EventHistory, c *CampaignRow) error {
 	var when int64
-	found, err := t.One([]any{&when}, selectAppended, c.id, h.Seq)
+	found, err := t.One([]any{&when}, selectAppended, c.ID, h.Seq)
 	if err == nil && !found {
-		err = t.missingEvent(c.id, h.Seq)
+		err = t.missingEvent(c.ID, h.Seq)
 	}
 	h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepAppended, At: sqldb.At(when)})
 	return err
 }
 
-func (t *Tx) readFailed(h *outbox.EventHistory, c *campaignRow) error {
-	attempts, err := t.attempts(c.id, h.Seq)
+func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
+	attempts, err := t.attempts(c.ID, h.Seq)
 	h.Partial = h.Partial || len(attempts) == attemptsShown
 	for i := range attempts {
 		a := &attempts[i]
@@ -77,8 +77,8 @@ where campaign_id = $1
 order by act_id desc
 limit $3`
 
-func (t *Tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
-	acts, err := actList(outbox.ActFilter{CampaignID: c.id, Seq: h.Seq, Outcome: outbox.ActDone}).Read(t.Tx, sqldb.Place{}, actsTold)
+func (t *Tx) readActs(h *outbox.EventHistory, c *CampaignRow) error {
+	acts, err := actList(outbox.ActFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.ActDone}).Read(t, sqldb.Place{}, actsTold)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (t *Tx) readActs(h *outbox.EventHistory, c *campaignRow) error {
 		err := row.Scan(&act, &when)
 		touched[act] = when
 		return err
-	}, selectTouched, c.id, h.Seq, actsTold)
+	}, selectTouched, c.ID, h.Seq, actsTold)
 	h.Partial = h.Partial || acts.Ending != sqldb.AtEnd
 	for i := range acts.Items {
 		a := &acts.Items[i]
@@ -111,7 +111,7 @@ where campaign_id = $1
   and seq = $2
   and applied_at is not null`
 
-func (t *Tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
+func (t *Tx) readApplied(h *outbox.EventHistory, c *CampaignRow) error {
 	spans, err := t.spansOf(c, h.Seq)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (t *Tx) readApplied(h *outbox.EventHistory, c *campaignRow) error {
 		err := row.Scan(&when)
 		passed = append(passed, when)
 		return err
-	}, selectPassed, c.id, h.Seq)
+	}, selectPassed, c.ID, h.Seq)
 	for _, p := range spans {
 		view := p.view()
 		step := outbox.EventStep{Kind: outbox.StepApplied, At: view.EndedAt, Span: &view}

@@ -44,7 +44,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		}
 		_, err = t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			sqldb.Clip(i.Trouble, lastErrorLimit), stalled, string(campaigns))
+			sqldb.Clip(i.Trouble, LastErrorLimit), stalled, string(campaigns))
 		if err != nil {
 			return err
 		}

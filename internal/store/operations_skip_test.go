@@ -11,7 +11,7 @@ import (
 // rowsOf lists the rows of an operation by campaign.
 func (f *fixture) rowsOf(id int64) map[string]outbox.OperationRow {
 	f.tb.Helper()
-	page, err := f.OperationRows(f.ctx, id, outbox.OperationRowFilter{})
+	page, err := f.operations.Rows(f.ctx, id, outbox.OperationRowFilter{})
 	if err != nil {
 		f.tb.Fatal(err)
 	}

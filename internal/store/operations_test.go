@@ -28,7 +28,7 @@ func (f *fixture) killed(name string, n int) []string {
 
 func (f *fixture) startOperation(order outbox.OperationOrder) outbox.Operation {
 	f.tb.Helper()
-	op, err := f.StartOperation(f.ctx, ana("mended"), order)
+	op, err := f.operations.Start(f.ctx, ana("mended"), order)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (f *fixture) startOperation(order outbox.OperationOrder) outbox.Operation {
 func (f *fixture) stepOperation(id int64) {
 	f.tb.Helper()
 	for {
-		changed, err := f.StepOperation(f.ctx, id)
+		changed, err := f.operations.StepOne(f.ctx, id)
 		if err != nil {
 			f.tb.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func (f *fixture) stepOperation(id int64) {
 
 func (f *fixture) operation(id int64) outbox.OperationDetail {
 	f.tb.Helper()
-	d, err := f.Operation(f.ctx, id)
+	d, err := f.operations.Get(f.ctx, id)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -74,14 +74,14 @@ func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 	f.killed("a", 3)
 	f.append("a-01", 5)
 	f.unchanged(func() {
-		p, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+		p, err := f.operations.Preview(f.ctx, outbox.Selection{})
 		want := outbox.OperationPreview{Rows: 3, Heads: 3, Released: 11, GroupsTotal: 1,
 			Campaigns: outbox.PreviewCampaigns{Total: 3, Named: []string{"a-01", "a-00", "a-02"}},
 			Groups:    []outbox.PreviewGroup{{Fingerprint: "no such thing", Example: "no such thing", Rows: 3}}}
 		if diff := cmp.Diff(want, p); diff != "" || err != nil {
 			t.Errorf("preview (-want +got): %s%v", diff, err)
 		}
-		p, err = f.PreviewOperation(f.ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
+		p, err = f.operations.Preview(f.ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
 		if err != nil || p.Rows != 1 || p.Released != 2 || p.Refused != 2 {
 			t.Errorf("preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
 		}
@@ -95,7 +95,7 @@ func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 	if err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.clock.now(), StartedAt: f.clock.now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+	p, err := f.operations.Preview(f.ctx, outbox.Selection{})
 	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
 		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
 	}
@@ -106,22 +106,22 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	f := open(t, maxAttempts(1))
 	f.killed("a", 2)
 	f.unchanged(func() {
-		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
+		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
 		refused(t, err, outbox.ErrConflict, "changed since you looked", "2 dead rows are selected now, not 3")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
 		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
 		refused(t, err, outbox.ErrConflict, "nothing to requeue")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
 		refused(t, err, outbox.ErrNotFound, "unknown")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
 		refused(t, err, outbox.ErrInvalid, "row 1 needs a campaign_id")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
 		refused(t, err, outbox.ErrInvalid, "the limit is 10000")
 	})
 	f.append("a-00", 103)
 	f.unchanged(func() {
-		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
+		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
 	// Events keep coming; a few more are no other act.
@@ -134,7 +134,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	f.killed("a", 2)
 	f.append("a-00", 996)
 	f.unchanged(func() {
-		if p, err := f.PreviewOperation(f.ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
+		if p, err := f.operations.Preview(f.ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
 			t.Errorf("preview is %+v, %v, want no phrase at 1,000 released", p, err)
 		}
 	})
@@ -143,7 +143,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 		for _, phrase := range []string{"", "requeue 1 rows", "Requeue 2 rows"} {
 			o := ana("")
 			o.Confirm = phrase
-			_, err := f.StartOperation(f.ctx, o, outbox.OperationOrder{})
+			_, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{})
 			if r := refused(t, err, outbox.ErrInvalid, "releases 1001", "type: requeue 2 rows"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q, want confirm", r.Field)
 			}
@@ -151,7 +151,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	})
 	o := ana("mended")
 	o.Confirm = "requeue 2 rows"
-	if _, err := f.StartOperation(f.ctx, o, outbox.OperationOrder{}); err != nil {
+	if _, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -166,7 +166,7 @@ func TestStartOperation_onceForOneKey(t *testing.T) {
 	ids := make([]int64, 4)
 	for i := range ids {
 		starts.Go(func() {
-			op, err := f.StartOperation(f.ctx, o, outbox.OperationOrder{Canary: true})
+			op, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{Canary: true})
 			ids[i] = op.ID
 			if err != nil {
 				t.Error(err)
@@ -195,7 +195,7 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 	if third.Totals.Chosen != 1 {
 		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
 	}
-	_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "not part of a running operation already")
 }
 
@@ -206,7 +206,7 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 	var starts sync.WaitGroup
 	for _, s := range []*fixture{f, f.beside(), f.beside()} {
 		starts.Go(func() {
-			if _, err := s.StartOperation(s.ctx, ana(""), outbox.OperationOrder{}); err != nil {
+			if _, err := s.operations.Start(s.ctx, ana(""), outbox.OperationOrder{}); err != nil {
 				refused(t, err, outbox.ErrConflict)
 			}
 		})
@@ -223,13 +223,13 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t, mode(outbox.ModeShadow))
-	_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "shadow_only")
 	f = open(t, mode(outbox.ModeInline)) // where workers apply what has a row
-	_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "dead row")
 	f = open(t, readOnly)
-	_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+	_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrReadOnly)
 }
 
@@ -239,11 +239,11 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 	f.killed("a", 2)
 	op := f.startOperation(outbox.OperationOrder{Canary: true})
 	f.unchanged(func() {
-		_, err := f.AcknowledgeOperation(f.ctx, ana(""), op.ID, "")
+		_, err := f.operations.Acknowledge(f.ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "still running")
-		_, err = f.AcknowledgeOperation(f.ctx, ana(""), 99, "")
+		_, err = f.operations.Acknowledge(f.ctx, ana(""), 99, "")
 		refused(t, err, outbox.ErrNotFound, "there is no operation 99")
-		_, err = f.CancelOperation(f.ctx, ana(""), op.ID, outbox.OperationDone)
+		_, err = f.operations.Cancel(f.ctx, ana(""), op.ID, outbox.OperationDone)
 		refused(t, err, outbox.ErrConflict, "it is running, not done", "operation start by ana")
 	})
 	f.stepOperation(op.ID)
@@ -255,7 +255,7 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 		t.Fatalf("operation is %s with %+v, want it done", d.Status, d.Totals)
 	}
 	f.unchanged(func() {
-		_, err := f.CancelOperation(f.ctx, ana(""), op.ID, "")
+		_, err := f.operations.Cancel(f.ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "is done already")
 	})
 	f.clock.advance(2 * time.Second)
@@ -263,12 +263,12 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 	if want := (outbox.OperationCounts{Unacknowledged: 1}); err != nil || summary.Operations != want {
 		t.Errorf("summary says %+v, %v, want %+v", summary.Operations, err, want)
 	}
-	got, err := f.AcknowledgeOperation(f.ctx, ana("seen"), op.ID, outbox.OperationDone)
+	got, err := f.operations.Acknowledge(f.ctx, ana("seen"), op.ID, outbox.OperationDone)
 	if err != nil || got.AcknowledgedBy != "ana" || got.AcknowledgedAt == nil {
 		t.Errorf("acknowledged: %+v, %v", got, err)
 	}
 	f.unchanged(func() {
-		_, err := f.AcknowledgeOperation(f.ctx, ana(""), op.ID, "")
+		_, err := f.operations.Acknowledge(f.ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "was acknowledged by ana 0 s ago")
 	})
 	if acts := f.actsOf("operation_acknowledge"); len(acts) != 1 {
@@ -282,16 +282,16 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	for _, id := range f.killed("a", 3) {
 		f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
 	}
-	if _, err := f.CancelOperation(f.ctx, ana(""), 2, ""); err != nil {
+	if _, err := f.operations.Cancel(f.ctx, ana(""), 2, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.AcknowledgeOperation(f.ctx, ana(""), 2, ""); err != nil {
+	if _, err := f.operations.Acknowledge(f.ctx, ana(""), 2, ""); err != nil {
 		t.Fatal(err)
 	}
 	ids := func(filter outbox.OperationFilter) (all []int64) {
 		t.Helper()
 		for {
-			page, err := f.Operations(f.ctx, filter)
+			page, err := f.operations.List(f.ctx, filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,7 +317,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
 		}
 	}
-	_, err := f.Operations(f.ctx, outbox.OperationFilter{Cursor: "?"})
+	_, err := f.operations.List(f.ctx, outbox.OperationFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
@@ -331,7 +331,7 @@ func TestOperationRows_arePaged(t *testing.T) {
 		var got []string
 		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
 		for {
-			page, err := f.OperationRows(f.ctx, op.ID, filter)
+			page, err := f.operations.Rows(f.ctx, op.ID, filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,9 +347,9 @@ func TestOperationRows_arePaged(t *testing.T) {
 			t.Errorf("rows that are %q are of %q, want %q", status, got, want)
 		}
 	}
-	_, err := f.OperationRows(f.ctx, 77, outbox.OperationRowFilter{})
+	_, err := f.operations.Rows(f.ctx, 77, outbox.OperationRowFilter{})
 	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
-	_, err = f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
+	_, err = f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
@@ -368,7 +368,7 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 		f.drain()
 	}
 	f.stepOperation(op.ID)
-	page, err := f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{})
+	page, err := f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	}
 	f.fail("no such thing", "a-01")
 	f.stepOperation(op.ID)
-	page, err := f.OperationRows(f.ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
+	page, err := f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again meanwhile; last act: requeue by ben" {
 		t.Errorf("skipped are %+v, %v", page.Items, err)
 	}
@@ -419,11 +419,11 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	}
 	stepped := make(chan error, 1)
 	go func() {
-		_, err := f.StepOperation(f.ctx, op.ID)
+		_, err := f.operations.StepOne(f.ctx, op.ID)
 		stepped <- err
 	}()
 	f.waiting(1)
-	if changed, err := other.StepOperation(f.ctx, op.ID); changed || err != nil {
+	if changed, err := other.operations.StepOne(f.ctx, op.ID); changed || err != nil {
 		t.Errorf("a second step while one is under way: %t, %v", changed, err)
 	}
 	if _, err := holder.Exec(f.ctx, `rollback`); err != nil {
@@ -454,7 +454,7 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	started := make(chan error, 1)
 	go func() {
 		var err error
-		op, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		op, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 		started <- err
 	}()
 	f.waiting(1)
@@ -484,7 +484,7 @@ values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	}
 	started := make(chan error, 1)
 	go func() {
-		_, err := f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 		started <- err
 	}()
 	f.waiting(1)
@@ -533,7 +533,7 @@ func TestOperation_auditSaysWhatItChose(t *testing.T) {
 // useOperations calls everything about operations, for the tests of plans.
 func (f *fixture) useOperations(must func(...error)) {
 	f.raw(`update campaigns set due_at = null`)
-	_, err := f.PreviewOperation(f.ctx, outbox.Selection{})
+	_, err := f.operations.Preview(f.ctx, outbox.Selection{})
 	must(err)
 	ids := f.killed("op", 4)
 	named := func(i int) outbox.OperationOrder {
@@ -541,10 +541,10 @@ func (f *fixture) useOperations(must func(...error)) {
 	}
 	end := func(id int64) {
 		f.stepOperation(id)
-		_, err := f.AcknowledgeOperation(f.ctx, ana(""), id, "")
+		_, err := f.operations.Acknowledge(f.ctx, ana(""), id, "")
 		must(err)
 	}
-	_, err = f.RunningOperations(f.ctx)
+	_, err = f.operations.Running(f.ctx)
 	must(err)
 	failing := f.startOperation(named(0))
 	f.stepOperation(failing.ID)
@@ -563,12 +563,12 @@ func (f *fixture) useOperations(must func(...error)) {
 	must(err)
 	end(changed.ID)
 	cancelled := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
-	_, err = f.CancelOperation(f.ctx, ana(""), cancelled.ID, "")
+	_, err = f.operations.Cancel(f.ctx, ana(""), cancelled.ID, "")
 	must(err)
-	_, err = f.Operations(f.ctx, outbox.OperationFilter{})
+	_, err = f.operations.List(f.ctx, outbox.OperationFilter{})
 	must(err)
-	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{})
+	_, err = f.operations.Rows(f.ctx, cancelled.ID, outbox.OperationRowFilter{})
 	must(err)
-	_, err = f.OperationRows(f.ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
+	_, err = f.operations.Rows(f.ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
 	must(err)
 }

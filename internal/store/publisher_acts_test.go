@@ -38,7 +38,7 @@ func withReason(o outbox.Order) outbox.Order {
 }
 
 func init() {
-	operations = append(operations,
+	rowActs = append(rowActs,
 		operation{"publisher_pause", activePair,
 			func(f *fixture, o outbox.Order) (any, error) { return f.PausePublisher(f.ctx, o, archive) },
 			func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
@@ -342,7 +342,7 @@ func TestPublisherActs_needAReasonWhereEveryActDoes(t *testing.T) {
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	failedPair(f)
 	f.unchanged(func() {
-		for _, op := range operations {
+		for _, op := range rowActs {
 			if !strings.HasPrefix(op.action, "publisher_") || op.action == "publisher_skip" {
 				continue
 			}

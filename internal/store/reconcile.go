@@ -26,7 +26,7 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (
 
 func (s *Store) replayCampaign(ctx context.Context, a *Act) (outbox.Repaired, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Repaired, error) {
-		c, err := t.existingCampaign(a.CampaignID)
+		c, err := t.ExistingCampaign(a.CampaignID)
 		if err != nil {
 			return outbox.Repaired{}, err
 		}
@@ -49,13 +49,13 @@ func (s *Store) replayCampaign(ctx context.Context, a *Act) (outbox.Repaired, er
 var errHeld = errors.New("lease held")
 
 // free refuses while another holds the campaign's lease.
-func (c *campaignRow) free(now int64) error {
-	if c.leaseOwner == "" || c.leaseExpiry <= now {
+func (c *CampaignRow) free(now int64) error {
+	if c.LeaseOwner == "" || c.LeaseExpiry <= now {
 		return nil
 	}
-	refusal := outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.leaseOwner, c.id)
-	if outbox.IsRun(c.leaseOwner) {
-		refusal = outbox.Conflict("%s works on campaign %q right now; try again in a moment", c.leaseOwner, c.id)
+	refusal := outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.LeaseOwner, c.ID)
+	if outbox.IsRun(c.LeaseOwner) {
+		refusal = outbox.Conflict("%s works on campaign %q right now; try again in a moment", c.LeaseOwner, c.ID)
 	}
 	refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, errHeld)
 	return refusal
@@ -256,13 +256,13 @@ func (s *Store) reconcileTogether(ctx context.Context, after string, limit int, 
 	if found, err = s.repairEach(ctx, suspects); err != nil {
 		return "", found, err
 	}
-	return p.rows[len(p.rows)-1].id, found, ctx.Err()
+	return p.rows[len(p.rows)-1].ID, found, ctx.Err()
 }
 
 // repairEach repairs campaigns, except those that turn out to be held or sound.
-func (s *Store) repairEach(ctx context.Context, suspects []*campaignRow) (found []Found, err error) {
+func (s *Store) repairEach(ctx context.Context, suspects []*CampaignRow) (found []Found, err error) {
 	for _, c := range suspects {
-		f, err := s.repairFree(ctx, c.id)
+		f, err := s.repairFree(ctx, c.ID)
 		if err != nil && !errors.Is(err, errHeld) { // a worker that holds it will notice
 			return found, err
 		}
@@ -271,7 +271,7 @@ func (s *Store) repairEach(ctx context.Context, suspects []*campaignRow) (found 
 		}
 	}
 	if len(found) > 0 {
-		s.wakeUp()
+		s.WakeUp()
 	}
 	return found, nil
 }
@@ -291,7 +291,7 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 	var held error
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
-		c, err := t.existingCampaign(id)
+		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
@@ -300,8 +300,8 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 		if err := s.shorten(t, c, now); err != nil {
 			return err
 		}
-		f.Mistimed = *c != before || c.due.Valid && c.mistimed(now+clockTolerance)
-		f.Drifted = !c.due.Valid && c.mistimed(now)
+		f.Mistimed = *c != before || c.Due.Valid && c.mistimed(now+clockTolerance)
+		f.Drifted = !c.Due.Valid && c.mistimed(now)
 		if held = c.free(now); held == nil {
 			f.Repaired, err = s.repairCampaign(t, c, now)
 			f.Drifted = f.Drifted || !s.leftBehind(before, f.Repaired) && (f.Repaired.Campaigns > 0 || c.drifted(before))
@@ -310,7 +310,7 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 			return err
 		}
 		f.Repaired.Campaigns = 1
-		c.schedule(now)
+		c.Schedule(now)
 		return t.save(c, now)
 	})
 	return f, cmp.Or(err, held)
@@ -319,10 +319,10 @@ func (s *Store) repairFree(ctx context.Context, id string) (f Found, err error) 
 // leftBehind reports whether what was repaired is what a process leaves that
 // dies: a lease, inline events, or rows of events that it applied and did not come
 // to settle.
-func (s *Store) leftBehind(before campaignRow, r outbox.Repaired) bool {
+func (s *Store) leftBehind(before CampaignRow, r outbox.Repaired) bool {
 	arriving := s.options.Mode == outbox.ModeInline && before.bare()
-	unsettled := before.crashes > 0 && r.Removed > 0 && r.Inserted == 0 && r.Diverged == 0
-	return before.leaseOwner != "" || arriving || unsettled
+	unsettled := before.Crashes > 0 && r.Removed > 0 && r.Inserted == 0 && r.Diverged == 0
+	return before.LeaseOwner != "" || arriving || unsettled
 }
 
 // clockTolerance is how far, in microseconds, the clocks of instances may be
@@ -331,10 +331,10 @@ const clockTolerance = 1_000_000
 
 // overdrawn reports whether a lease or the wait of a failed head ends later than
 // the settings allow from now.
-func (s *Store) overdrawn(c *campaignRow, now int64) (lease, wait bool) {
+func (s *Store) overdrawn(c *CampaignRow, now int64) (lease, wait bool) {
 	now += clockTolerance
-	return c.leaseOwner != "" && c.leaseExpiry > now+s.options.Lease.Microseconds(),
-		outbox.Status(c.headStatus.String) == outbox.Failed && c.headNext.Int64 > now+s.options.Retry.Longest().Microseconds()
+	return c.LeaseOwner != "" && c.LeaseExpiry > now+s.options.Lease.Microseconds(),
+		outbox.Status(c.HeadStatus.String) == outbox.Failed && c.HeadNext.Int64 > now+s.options.Retry.Longest().Microseconds()
 }
 
 const waitRow = `
@@ -345,18 +345,18 @@ where campaign_id = $1
 
 // shorten makes a lease and the wait of a failed head as long as the settings
 // allow from now, when a clock that was ahead made them longer.
-func (s *Store) shorten(t *Tx, c *campaignRow, now int64) error {
+func (s *Store) shorten(t *Tx, c *CampaignRow, now int64) error {
 	lease, wait := s.overdrawn(c, now)
 	if lease {
-		c.leaseExpiry = now + s.options.Lease.Microseconds()
+		c.LeaseExpiry = now + s.options.Lease.Microseconds()
 	}
 	if wait {
 		var attempts int
-		if _, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, c.head.Int64); err != nil {
+		if _, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, c.Head.Int64); err != nil {
 			return err
 		}
-		c.headNext.Int64 = now + s.options.Retry.Delay(attempts).Microseconds()
-		if _, err := t.Exec(waitRow, c.id, c.head.Int64, c.headNext.Int64, now); err != nil {
+		c.HeadNext.Int64 = now + s.options.Retry.Delay(attempts).Microseconds()
+		if _, err := t.Exec(waitRow, c.ID, c.Head.Int64, c.HeadNext.Int64, now); err != nil {
 			return err
 		}
 	}
@@ -365,12 +365,12 @@ func (s *Store) shorten(t *Tx, c *campaignRow, now int64) error {
 
 // amiss reports whether the campaign's row alone shows that something is wrong:
 // it waits longer than it may, or has fewer or more rows than events to apply.
-func (s *Store) amiss(c *campaignRow) bool {
+func (s *Store) amiss(c *CampaignRow) bool {
 	now := s.Now()
 	lease, wait := s.overdrawn(c, now)
 	return lease || wait || c.mistimed(now+clockTolerance) ||
-		c.leaseOwner == "" && c.diverged == "" &&
-			(c.oldest.Valid != (c.highWater > c.applied) || s.options.Mode.Enqueues() && c.counts.Total() != c.highWater-c.applied)
+		c.LeaseOwner == "" && c.Diverged == "" &&
+			(c.Oldest.Valid != (c.HighWater > c.Applied) || s.options.Mode.Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
 }
 
 func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
@@ -387,7 +387,7 @@ type tally struct {
 // page is some consecutive campaigns: what their rows in campaigns say and what
 // was counted, in one snapshot, and their watermarks at a later moment.
 type page struct {
-	rows    []*campaignRow
+	rows    []*CampaignRow
 	tallies map[string]*tally // of those that were counted
 	marks   map[string]Watermark
 }
@@ -411,23 +411,23 @@ func (s *Store) readPage(ctx context.Context, after string, limit int, count cou
 	}
 	ids := make([]string, len(p.rows))
 	for i, c := range p.rows {
-		ids[i] = c.id
+		ids[i] = c.ID
 	}
 	p.marks, err = s.Watermarks(ctx, ids)
 	return p, err
 }
 
 // drifted reports whether a campaign's row is not what was counted.
-func (p *page) drifted(c *campaignRow) bool {
-	k := p.tallies[c.id]
-	return k != nil && (k.counts != c.counts || k.first != c.head.Int64 || k.last > c.highWater)
+func (p *page) drifted(c *CampaignRow) bool {
+	k := p.tallies[c.ID]
+	return k != nil && (k.counts != c.Counts || k.first != c.Head.Int64 || k.last > c.HighWater)
 }
 
 // drifted reports whether a repair found that the campaign's row, as it was
 // before, did not tell what its rows are, or where the journal ends.
-func (c *campaignRow) drifted(before campaignRow) bool {
-	return c.highWater != before.highWater || c.counts != before.counts || c.head != before.head || c.headStatus != before.headStatus ||
-		c.headNext != before.headNext || c.oldest != before.oldest || c.skips != before.skips
+func (c *CampaignRow) drifted(before CampaignRow) bool {
+	return c.HighWater != before.HighWater || c.Counts != before.Counts || c.Head != before.Head || c.HeadStatus != before.HeadStatus ||
+		c.HeadNext != before.HeadNext || c.Oldest != before.Oldest || c.Skips != before.Skips
 }
 
 const (
@@ -449,18 +449,18 @@ group by campaign_id`
 // tallyPage counts the rows of all campaigns of the page.
 func (t *Tx) tallyPage(p *page) error {
 	for _, c := range p.rows {
-		p.tallies[c.id] = new(tally)
+		p.tallies[c.ID] = new(tally)
 	}
-	return t.Each(p.addTally, talliesBetween, p.rows[0].id, p.rows[len(p.rows)-1].id)
+	return t.Each(p.addTally, talliesBetween, p.rows[0].ID, p.rows[len(p.rows)-1].ID)
 }
 
 // tallySmall counts the rows of the campaigns that have at most recountLimit.
 func (t *Tx) tallySmall(p *page) error {
 	var b sqldb.Batch
 	for _, c := range p.rows {
-		if c.counts.Total() <= recountLimit {
-			p.tallies[c.id] = new(tally)
-			b.Each(p.addTally, tallyOf, c.id)
+		if c.Counts.Total() <= recountLimit {
+			p.tallies[c.ID] = new(tally)
+			b.Each(p.addTally, tallyOf, c.ID)
 		}
 	}
 	return t.RunAll(&b)
@@ -486,10 +486,10 @@ order by campaign_id
 limit $2`
 
 // campaignPage reads the next campaigns after an id, in the order of ids.
-func (t *Tx) campaignPage(after string, limit int) (page []*campaignRow, err error) {
+func (t *Tx) campaignPage(after string, limit int) (page []*CampaignRow, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
-		c := new(campaignRow)
-		err := rows.Scan(c.dest()...)
+		c := new(CampaignRow)
+		err := rows.Scan(c.Dest()...)
 		page = append(page, c)
 		return err
 	}, selectCampaignPage, after, limit)
@@ -500,7 +500,7 @@ func (t *Tx) campaignPage(after string, limit int) (page []*campaignRow, err err
 // journal is read first: a watermark may be ahead of what its page says, and
 // never behind. Campaigns that cannot be read are passed over; the error is
 // Damaged then, and names each.
-func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow, map[string]Watermark) error) error {
+func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*CampaignRow, map[string]Watermark) error) error {
 	var failed error // to visit
 	page := func(after string, limit int) (last string, err error) {
 		p, err := s.readPage(ctx, after, limit, func(*Tx, *page) error { return nil })
@@ -510,7 +510,7 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 		if failed = cmp.Or(visit(p.rows, p.marks), ctx.Err()); failed != nil {
 			return "", sqldb.ErrEnough
 		}
-		return p.rows[len(p.rows)-1].id, nil
+		return p.rows[len(p.rows)-1].ID, nil
 	}
 	var damaged []error
 	for after := ""; ; {
@@ -534,24 +534,24 @@ func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*campaignRow,
 
 // suspects lists the campaigns of a page whose row, rows and watermark do not
 // add up. It reads little and locks nothing.
-func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
+func (s *Store) suspects(ctx context.Context, p *page) ([]*CampaignRow, error) {
 	odd, err := s.skipSuspects(ctx, p.rows, p.marks)
 	if err != nil {
 		return nil, err
 	}
-	var found []*campaignRow
+	var found []*CampaignRow
 	var b sqldb.Batch
 	for _, c := range p.rows {
-		w := p.marks[c.id]
+		w := p.marks[c.ID]
 		switch {
 		case s.arriving(c):
 		case s.amiss(c):
 			found = append(found, c)
-		case c.leaseOwner != "" && c.leaseExpiry > s.Now():
+		case c.LeaseOwner != "" && c.LeaseExpiry > s.Now():
 		case p.drifted(c):
 			found = append(found, c)
-		case c.diverged == w.strange() && w.AppliedSeq > c.highWater:
-		case c.diverged != "" && w.AppliedSeq == 0, c.diverged == "" && (odd[c.id] || s.disagrees(c, w)):
+		case c.Diverged == w.strange() && w.AppliedSeq > c.HighWater:
+		case c.Diverged != "" && w.AppliedSeq == 0, c.Diverged == "" && (odd[c.ID] || s.disagrees(c, w)):
 			found = append(found, c)
 		case w.AppliedSeq > 0:
 			at := len(found)
@@ -559,15 +559,15 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*campaignRow, error) {
 			b.Each(func(row sqldb.Row) error {
 				var hash string
 				err := row.Scan(&hash)
-				if hash == w.AppliedHash && c.diverged == "" || hash != w.AppliedHash && c.diverged == w.strange() {
+				if hash == w.AppliedHash && c.Diverged == "" || hash != w.AppliedHash && c.Diverged == w.strange() {
 					found[at] = nil // built from the event that the journal has, or still not
 				}
 				return err
-			}, selectChainHash, c.id, w.AppliedSeq)
+			}, selectChainHash, c.ID, w.AppliedSeq)
 		}
 	}
 	err = s.journal.Read(ctx, func(t *Tx) error { return t.RunAll(&b) })
-	return slices.DeleteFunc(found, func(c *campaignRow) bool { return c == nil }), err
+	return slices.DeleteFunc(found, func(c *CampaignRow) bool { return c == nil }), err
 }
 
 // InlineWait is how long a request applies what it has appended at the most.
@@ -575,19 +575,19 @@ const InlineWait = 10 * time.Second
 
 // arriving reports whether the requests that appended what the campaign owes may
 // still be about to apply it: those of a process that was there before are not.
-func (s *Store) arriving(c *campaignRow) bool {
-	age := s.Now() - c.oldest.Int64
-	return s.options.Mode == outbox.ModeInline && c.bare() && c.oldest.Int64 > s.opened &&
+func (s *Store) arriving(c *CampaignRow) bool {
+	age := s.Now() - c.Oldest.Int64
+	return s.options.Mode == outbox.ModeInline && c.bare() && c.Oldest.Int64 > s.opened &&
 		age > -clockTolerance && age < InlineWait.Microseconds()
 }
 
 // disagrees reports whether a campaign's row says something else than its
 // watermark.
-func (s *Store) disagrees(c *campaignRow, w Watermark) bool {
-	waiting := c.highWater - w.AppliedSeq
-	return w.AppliedSeq > c.highWater || c.applied != w.AppliedSeq || w.FenceEpoch > c.leaseEpoch ||
-		c.counts.Total() != waiting ||
-		c.counts.Total() > 0 && c.head.Int64 != w.AppliedSeq+1
+func (s *Store) disagrees(c *CampaignRow, w Watermark) bool {
+	waiting := c.HighWater - w.AppliedSeq
+	return w.AppliedSeq > c.HighWater || c.Applied != w.AppliedSeq || w.FenceEpoch > c.LeaseEpoch ||
+		c.Counts.Total() != waiting ||
+		c.Counts.Total() > 0 && c.Head.Int64 != w.AppliedSeq+1
 }
 
 const selectChainHash = `
@@ -605,15 +605,15 @@ func (w Watermark) strange() string {
 
 // divergence says how a watermark contradicts the journal; empty when it does
 // not.
-func (t *Tx) divergence(c *campaignRow, w Watermark) (string, error) {
+func (t *Tx) divergence(c *CampaignRow, w Watermark) (string, error) {
 	if w.AppliedSeq == 0 {
 		return "", nil
 	}
-	if w.AppliedSeq > c.highWater {
+	if w.AppliedSeq > c.HighWater {
 		return w.strange(), nil
 	}
 	var hash string
-	found, err := t.One([]any{&hash}, selectChainHash, c.id, w.AppliedSeq)
+	found, err := t.One([]any{&hash}, selectChainHash, c.ID, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
 		return w.strange(), nil
 	}
@@ -629,7 +629,7 @@ func (s *Store) Divergence(ctx context.Context, campaign string, w Watermark) (r
 		if err != nil {
 			return err
 		}
-		c.id = campaign
+		c.ID = campaign
 		reason, err = t.divergence(c, w)
 		return err
 	})
@@ -666,10 +666,10 @@ where campaign_id = $1
 // the lease: the watermark cannot move as long as this transaction keeps
 // everybody from claiming. An expired lease is ended first, in both databases,
 // so that its holder, should it wake, changes nothing.
-func (s *Store) repairCampaign(t *Tx, c *campaignRow, now int64) (outbox.Repaired, error) {
+func (s *Store) repairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaired, error) {
 	var r outbox.Repaired
 	before := *c
-	if c.leaseOwner != "" || c.counts.Processing > 0 {
+	if c.LeaseOwner != "" || c.Counts.Processing > 0 {
 		if err := s.endLease(t, c, now); err != nil {
 			return r, err
 		}
@@ -680,11 +680,11 @@ func (s *Store) repairCampaign(t *Tx, c *campaignRow, now int64) (outbox.Repaire
 	}
 	// A journal that remembers fewer claims than the projections have seen
 	// would be fenced until it has caught up.
-	c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch)
+	c.LeaseEpoch = max(c.LeaseEpoch, w.FenceEpoch)
 	if reason == "" {
 		r, err = s.repairRows(t, c, w, now)
 	} else {
-		if c.diverged == "" {
+		if c.Diverged == "" {
 			r = outbox.Repaired{Campaigns: 1, Diverged: 1}
 		}
 		err = t.recountWithHead(c)
@@ -692,25 +692,25 @@ func (s *Store) repairCampaign(t *Tx, c *campaignRow, now int64) (outbox.Repaire
 	if err != nil {
 		return r, err
 	}
-	c.diverged = reason
-	if before.diverged != "" && reason == "" {
+	c.Diverged = reason
+	if before.Diverged != "" && reason == "" {
 		r.Campaigns = 1
 	}
 	if *c == before {
 		return r, nil
 	}
-	c.schedule(now)
+	c.Schedule(now)
 	return r, t.save(c, now)
 }
 
 // judge reads where a campaign's projections are and how that contradicts the
 // journal, if it does. It counts the campaign's skips anew, which claims go by.
-func (s *Store) judge(t *Tx, c *campaignRow) (w Watermark, reason string, err error) {
-	w, marks, err := s.standingOf(context.Background(), c.id)
+func (s *Store) judge(t *Tx, c *CampaignRow) (w Watermark, reason string, err error) {
+	w, marks, err := s.standingOf(context.Background(), c.ID)
 	if err != nil {
 		return w, "", err
 	}
-	if w.AppliedSeq > c.highWater {
+	if w.AppliedSeq > c.HighWater {
 		err = t.endAtLastEvent(c)
 	}
 	if err == nil {
@@ -724,61 +724,61 @@ func (s *Store) judge(t *Tx, c *campaignRow) (w Watermark, reason string, err er
 			return w, "", err
 		}
 	}
-	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+	standing, err := t.standingSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return w, "", err
 	}
-	c.skips = int64(len(standing))
+	c.Skips = int64(len(standing))
 	return w, cmp.Or(reason, contradiction(standing, marks, w.AppliedSeq)), nil
 }
 
 // endAtLastEvent sets where a campaign's row says that the journal ends, when there
 // are later events.
-func (t *Tx) endAtLastEvent(c *campaignRow) error {
+func (t *Tx) endAtLastEvent(c *CampaignRow) error {
 	var seq int64
 	var hash string
-	if _, err := t.One([]any{&seq, &hash}, selectLastEvent, c.id); err != nil || seq <= c.highWater {
+	if _, err := t.One([]any{&seq, &hash}, selectLastEvent, c.ID); err != nil || seq <= c.HighWater {
 		return err
 	}
-	c.highWater, c.chainHash = seq, hash
+	c.HighWater, c.ChainHash = seq, hash
 	return nil
 }
 
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
-func (s *Store) endLease(t *Tx, c *campaignRow, now int64) error {
+func (s *Store) endLease(t *Tx, c *CampaignRow, now int64) error {
 	err := s.bar(c, func(*ApplyTx, Watermark) error { return nil })
 	if err != nil {
-		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
+		return fmt.Errorf("end the lease of campaign %q: %w", c.ID, err)
 	}
 	return t.dropLease(c, now)
 }
 
 // dropLease takes the lease away with the rows it held; its holder must be
 // fenced off.
-func (t *Tx) dropLease(c *campaignRow, now int64) error {
-	c.leaseOwner, c.leaseExpiry = "", 0
-	_, err := t.Exec(resetProcessing, c.id, now)
+func (t *Tx) dropLease(c *CampaignRow, now int64) error {
+	c.LeaseOwner, c.LeaseExpiry = "", 0
+	_, err := t.Exec(resetProcessing, c.ID, now)
 	if err == nil {
 		err = t.recountWithHead(c)
 	}
 	if err != nil {
-		return fmt.Errorf("end the lease of campaign %q: %w", c.id, err)
+		return fmt.Errorf("end the lease of campaign %q: %w", c.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) repairRows(t *Tx, c *campaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
-	if r.Removed, err = t.Exec(deleteStaleRows, c.id, w.AppliedSeq); err != nil {
-		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.id, err)
+func (s *Store) repairRows(t *Tx, c *CampaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
+	if r.Removed, err = t.Exec(deleteStaleRows, c.ID, w.AppliedSeq); err != nil {
+		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.ID, err)
 	}
-	stray, err := t.Exec(deleteStrayRows, c.id, c.highWater)
+	stray, err := t.Exec(deleteStrayRows, c.ID, c.HighWater)
 	if err != nil {
-		return r, fmt.Errorf("remove rows without an event of campaign %q: %w", c.id, err)
+		return r, fmt.Errorf("remove rows without an event of campaign %q: %w", c.ID, err)
 	}
 	r.Removed += stray
-	if r.Inserted, err = t.Exec(insertMissingRows, c.id, w.AppliedSeq, now); err != nil {
-		return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
+	if r.Inserted, err = t.Exec(insertMissingRows, c.ID, w.AppliedSeq, now); err != nil {
+		return r, fmt.Errorf("insert missing rows of campaign %q: %w", c.ID, err)
 	}
 	resettled, err := t.repairSkips(c, w, now)
 	if err != nil {
@@ -787,7 +787,7 @@ func (s *Store) repairRows(t *Tx, c *campaignRow, w Watermark, now int64) (r out
 	if r.Inserted+r.Removed > 0 || resettled {
 		r.Campaigns = 1
 	}
-	c.applied = w.AppliedSeq
+	c.Applied = w.AppliedSeq
 	return r, t.recountWithHead(c)
 }
 
@@ -798,29 +798,29 @@ func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
 		c, found, err := t.campaign(id)
-		if err != nil || !found || c.counts.Total() >= c.highWater-c.applied {
+		if err != nil || !found || c.Counts.Total() >= c.HighWater-c.Applied {
 			return err
 		}
 		if inserted, err = t.enqueueMissing(c, now); err != nil {
 			return err
 		}
-		c.schedule(now)
+		c.Schedule(now)
 		return t.save(c, now)
 	})
 	if err != nil {
 		return fmt.Errorf("give events that are not applied their rows: %w", err)
 	}
 	if inserted > 0 {
-		s.wakeUp()
+		s.WakeUp()
 	}
 	return nil
 }
 
 // enqueueMissing gives the events that are not applied and have no row one, due
 // now.
-func (t *Tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err error) {
-	if inserted, err = t.Exec(insertMissingRows, c.id, c.applied, now); err != nil {
-		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.id, err)
+func (t *Tx) enqueueMissing(c *CampaignRow, now int64) (inserted int64, err error) {
+	if inserted, err = t.Exec(insertMissingRows, c.ID, c.Applied, now); err != nil {
+		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.ID, err)
 	}
 	if err := t.recount(c); err != nil {
 		return 0, err
@@ -832,15 +832,15 @@ func (t *Tx) enqueueMissing(c *campaignRow, now int64) (inserted int64, err erro
 // have a row.
 func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	gaps := []outbox.Gap{}
-	err := s.eachCampaignPage(ctx, func(page []*campaignRow, marks map[string]Watermark) error {
+	err := s.eachCampaignPage(ctx, func(page []*CampaignRow, marks map[string]Watermark) error {
 		for _, c := range page {
-			applied := marks[c.id].AppliedSeq
+			applied := marks[c.ID].AppliedSeq
 			missing, err := s.missingRows(ctx, c, applied)
 			if err != nil {
-				return &CampaignError{c.id, err}
+				return &CampaignError{c.ID, err}
 			}
 			if missing > 0 {
-				gaps = append(gaps, outbox.Gap{CampaignID: c.id, AppliedSeq: applied, HighWaterSeq: c.highWater, Missing: missing})
+				gaps = append(gaps, outbox.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})
 			}
 		}
 		return nil
@@ -855,21 +855,21 @@ func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 // below it, of a wave that is not settled yet, do not make up for them. A
 // worker may apply and settle between the two reads, so a finding counts only
 // when the watermark has not moved meanwhile.
-func (s *Store) missingRows(ctx context.Context, c *campaignRow, applied int64) (int64, error) {
+func (s *Store) missingRows(ctx context.Context, c *CampaignRow, applied int64) (int64, error) {
 	for {
-		waiting := c.highWater - applied
+		waiting := c.HighWater - applied
 		if waiting <= 0 {
 			return 0, nil
 		}
 		var rows int64
 		err := s.journal.Read(ctx, func(t *Tx) error {
-			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.id, applied, c.highWater)
+			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
 			return err
 		})
 		if err != nil || rows >= waiting {
 			return 0, err
 		}
-		w, err := s.watermarkOf(ctx, c.id)
+		w, err := s.watermarkOf(ctx, c.ID)
 		if err != nil || w.AppliedSeq == applied {
 			return waiting - rows, err
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	operations = append(operations,
+	rowActs = append(rowActs,
 		operation{"note_errors", deadHead,
 			func(f *fixture, o outbox.Order) (any, error) {
 				return f.NoteGroup(f.ctx, o, "no such thing", "the disk was full")
@@ -43,7 +43,7 @@ var otherActs = []outbox.Action{outbox.ActReveal, outbox.ActTokenCreate, outbox.
 func TestOperations_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	for _, action := range outbox.AuditedActions() {
-		tested := slices.ContainsFunc(operations, func(o operation) bool { return o.action == string(action) })
+		tested := slices.ContainsFunc(rowActs, func(o operation) bool { return o.action == string(action) })
 		if !tested && !slices.Contains(otherActs, action) {
 			t.Errorf("no test does %s", action)
 		}

@@ -17,14 +17,32 @@ where campaign_id = $1
   and seq = $2
   and status = 'dead'`
 
+// Frozen is a dead row as it was once.
+type Frozen struct {
+	outbox.RowKey
+	Updated  int64 // in microseconds
+	Attempts int64
+}
+
+const requeueFrozen = requeueRow + `
+  and updated_at = $4
+  and attempt_count = $5`
+
+// RequeueFrozen adds the statement to a batch that requeues a dead row which is
+// still as it was; done becomes 1, or 0 when it is not. The caller brings the
+// campaign's row up to that.
+func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
+	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, was.Updated, was.Attempts)
+}
+
 // RequeueRow sets one dead row back to pending with no attempts, due now. A
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActRequeue, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
+	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Dead {
-			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.require(o, row.BlockedBehind); err != nil {
 			return err
@@ -38,7 +56,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 
 // changeRow is an act on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *campaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
 		if err == nil {
@@ -58,36 +76,36 @@ func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *campaig
 }
 
 // requeue returns false when the row is not dead any more.
-func (t *Tx) requeue(c *campaignRow, seq, now int64) (bool, error) {
-	n, err := t.Exec(requeueRow, c.id, seq, now)
+func (t *Tx) requeue(c *CampaignRow, seq, now int64) (bool, error) {
+	n, err := t.Exec(requeueRow, c.ID, seq, now)
 	if err != nil {
-		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.id, seq, err)
+		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.ID, seq, err)
 	}
-	c.counts.Dead -= n
-	c.counts.Pending += n
+	c.Counts.Dead -= n
+	c.Counts.Pending += n
 	return n > 0, nil
 }
 
-func (t *Tx) finishRequeue(c *campaignRow, now int64) error {
-	c.crashes, c.suspect = 0, 0
+func (t *Tx) finishRequeue(c *CampaignRow, now int64) error {
+	c.Crashes, c.Suspect = 0, 0
 	return t.saveFromHead(c, now)
 }
 
 // rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
-func (t *Tx) rowForChange(campaign string, seq, now int64) (*campaignRow, outbox.Row, error) {
-	c, err := t.existingCampaign(campaign)
+func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox.Row, error) {
+	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Row{}, err
 	}
-	row, found, err := t.row(campaign, seq)
+	row, found, err := t.Row(campaign, seq)
 	if err != nil {
 		return nil, row, err
 	}
 	if !found {
-		if seq >= 1 && seq <= c.applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied%s", campaign, seq, t.lastAct(campaign, seq, now))
+		if seq >= 1 && seq <= c.Applied {
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied%s", campaign, seq, t.LastAct(campaign, seq, now))
 		}
-		if seq >= 1 && seq <= c.highWater {
+		if seq >= 1 && seq <= c.HighWater {
 			return nil, row, outbox.NotFound("campaign %q seq %d has no row although it is not applied; replay gives it one", campaign, seq)
 		}
 		return nil, row, t.missingEvent(campaign, seq)
@@ -118,13 +136,13 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done { // and not by another since it was chosen
 				countRequeue(&result, c, row.seq)
-				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
+				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.ID, Seq: row.seq})
 			}
 		}
 		if err := s.RequireReason(o, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
-		if err := confirmRequeue(o, result.Requeued, result.Released); err != nil {
+		if err := ConfirmRequeue(o, result.Requeued, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
@@ -137,8 +155,8 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 	})
 }
 
-// confirmRequeue refuses a requeue of many rows without its phrase.
-func confirmRequeue(o outbox.Order, rows, released int64) error {
+// ConfirmRequeue refuses a requeue of many rows without its phrase.
+func ConfirmRequeue(o outbox.Order, rows, released int64) error {
 	phrase := outbox.RequeuePhrase(rows, released)
 	if phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
 		return outbox.Unconfirmed(phrase, "this requeues %d rows and releases %d", rows, released)
@@ -181,7 +199,7 @@ func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 		limit = 100
 	}
 	if f.CampaignID != "" {
-		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
 			return nil, err
 		}
 	}
@@ -196,20 +214,20 @@ func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 }
 
 // campaignsOf reads the campaigns that rows belong to.
-func (t *Tx) campaignsOf(rows []rowKey) (map[string]*campaignRow, error) {
+func (t *Tx) campaignsOf(rows []rowKey) (map[string]*CampaignRow, error) {
 	ids := make([]string, len(rows))
 	for i, row := range rows {
 		ids[i] = row.campaign
 	}
-	return t.campaigns(ids)
+	return t.Campaigns(ids)
 }
 
 // countRequeue counts one row and what requeueing it releases.
-func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
+func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 	r.Requeued++
-	if c.head.Int64 == seq {
+	if c.Head.Int64 == seq {
 		r.Heads++
-		r.Released += c.counts.Total() - 1
+		r.Released += c.Counts.Total() - 1
 	}
 }
 
@@ -218,9 +236,9 @@ func countRequeue(r *outbox.Requeued, c *campaignRow, seq int64) {
 // not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActRetry, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
+	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
-			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.lastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.require(o, 0); err != nil {
 			return err
@@ -238,16 +256,16 @@ where campaign_id = $1
   and status = 'failed'`
 
 // retryHead makes the head of a campaign due now if it is failed.
-func (t *Tx) retryHead(c *campaignRow, now int64) (bool, error) {
-	n, err := t.Exec(retryRow, c.id, c.head.Int64, now)
+func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
+	n, err := t.Exec(retryRow, c.ID, c.Head.Int64, now)
 	if err != nil {
-		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.id, c.head.Int64, err)
+		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.ID, c.Head.Int64, err)
 	}
 	if n == 0 {
 		return false, nil
 	}
-	c.headNext.Int64 = now
-	c.schedule(now)
+	c.HeadNext.Int64 = now
+	c.Schedule(now)
 	return true, t.save(c, now)
 }
 
@@ -270,7 +288,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 		}
 		for _, row := range chosen {
 			c := campaigns[row.campaign]
-			if c.head.Int64 != row.seq { // it was settled since it was chosen
+			if c.Head.Int64 != row.seq { // it was settled since it was chosen
 				continue
 			}
 			done, err := t.retryHead(c, now)
@@ -279,7 +297,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 			}
 			if done {
 				result.Retried++
-				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.id, Seq: row.seq})
+				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.ID, Seq: row.seq})
 			}
 		}
 		a.After = result
@@ -290,12 +308,12 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 // PauseCampaign stops a campaign: no worker claims it until it is resumed. A
 // wave under way ends first. One that is paused already is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActPause, CampaignID: id}, func(t *Tx, c *campaignRow, now int64) error {
-		if c.pausedAt.Valid {
-			return outbox.Conflict("campaign %q is paused already%s", id, t.lastAct(id, 0, now))
+	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+		if c.PausedAt.Valid {
+			return outbox.Conflict("campaign %q is paused already%s", id, t.LastAct(id, 0, now))
 		}
-		c.pausedAt = sql.NullInt64{Int64: now, Valid: true}
-		c.pausedBy, c.pausedWhy = o.By.Name, o.Reason
+		c.PausedAt = sql.NullInt64{Int64: now, Valid: true}
+		c.PausedBy, c.PausedWhy = o.By.Name, o.Reason
 		return nil
 	})
 }
@@ -303,20 +321,20 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (o
 // ResumeCampaign lets a paused campaign go on. One that is not paused is
 // outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActResume, CampaignID: id}, func(t *Tx, c *campaignRow, now int64) error {
-		if !c.pausedAt.Valid {
-			return outbox.Conflict("campaign %q is not paused%s", id, t.lastAct(id, 0, now))
+	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+		if !c.PausedAt.Valid {
+			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAct(id, 0, now))
 		}
-		c.pausedAt, c.pausedBy, c.pausedWhy = sql.NullInt64{}, "", ""
+		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
 		return nil
 	})
 }
 
 // setPaused is an act that stops a campaign that is as the operator expects it,
 // or lets it go on.
-func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *campaignRow, int64) error) (outbox.Campaign, error) {
+func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
-		c, err := t.existingCampaign(a.CampaignID)
+		c, err := t.ExistingCampaign(a.CampaignID)
 		if err == nil {
 			err = t.expectCampaign(a.Order, c, now)
 		}
@@ -326,12 +344,12 @@ func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *campaig
 		if err := s.require(a.Order, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
-		a.Before = map[string]bool{"paused": c.pausedAt.Valid}
+		a.Before = map[string]bool{"paused": c.PausedAt.Valid}
 		if err := change(t, c, now); err != nil {
 			return outbox.Campaign{}, err
 		}
-		a.After = map[string]bool{"paused": c.pausedAt.Valid}
-		c.schedule(now)
-		return c.view(), t.save(c, now)
+		a.After = map[string]bool{"paused": c.PausedAt.Valid}
+		c.Schedule(now)
+		return c.View(), t.save(c, now)
 	})
 }

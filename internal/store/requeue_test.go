@@ -123,7 +123,7 @@ func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows; from 3 on an act needs a reason here")
 		_, err = f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{})
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
-		_, err = f.StartOperation(f.ctx, ana(""), outbox.OperationOrder{})
+		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
 	})
 	if _, err := f.RequeueRow(f.ctx, ana("mended"), "many", 1); err != nil {

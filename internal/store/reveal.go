@@ -47,7 +47,7 @@ func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (o
 		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
 			return err
 		}
-		row, found, err := t.row(campaign, seq)
+		row, found, err := t.Row(campaign, seq)
 		if err != nil || !found {
 			return err
 		}

@@ -22,7 +22,8 @@ func scanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 	return r, err
 }
 
-func (t *Tx) row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
+// Row reads one row; found is false when there is none.
+func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		found = true
 		r, err = scanRow(rows)
@@ -34,10 +35,10 @@ func (t *Tx) row(campaign string, seq int64) (r outbox.Row, found bool, err erro
 	return r, found, err
 }
 
-func describeHead(r *outbox.Row, c *campaignRow) {
-	r.IsHead = c.head.Valid && c.head.Int64 == r.Seq
+func describeHead(r *outbox.Row, c *CampaignRow) {
+	r.IsHead = c.Head.Valid && c.Head.Int64 == r.Seq
 	if r.IsHead {
-		r.BlockedBehind = c.counts.Total() - 1
+		r.BlockedBehind = c.Counts.Total() - 1
 	}
 }
 
@@ -57,7 +58,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if err != nil {
 			return err
 		}
-		d.Row, d.Campaign = row, c.view()
+		d.Row, d.Campaign = row, c.View()
 		if d.Event, d.Sizes, _, err = t.eventWithin(campaign, seq, limit); err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}
-		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).Read(t.Tx, sqldb.Place{}, 20)
+		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
 		d.Acts = acts.Items
 		return err
 	})
@@ -92,23 +93,23 @@ where campaign_id = $1
 )
 
 // neighbours reads what stands before and behind a row in its campaign.
-func (t *Tx) neighbours(d *outbox.RowDetail, c *campaignRow) error {
+func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
 	var b sqldb.Batch
 	one := func(into *int64, query string) {
-		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.id, d.Row.Seq)
+		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.ID, d.Row.Seq)
 	}
 	one(&d.Previous, rowBefore)
 	one(&d.Next, rowAfter)
 	d.Queue = []outbox.Row{}
 	b.Each(func(row sqldb.Row) error {
-		var of campaignRow
-		r, err := scanRow(row, &of.head, &of.counts.Pending, &of.counts.Processing, &of.counts.Failed, &of.counts.Dead)
+		var of CampaignRow
+		r, err := scanRow(row, &of.Head, &of.Counts.Pending, &of.Counts.Processing, &of.Counts.Failed, &of.Counts.Dead)
 		describeHead(&r, c)
 		d.Queue = append(d.Queue, r)
 		return err
-	}, rowsOfCampaign.Up, "", int64(0), c.id, queueShown)
+	}, rowsOfCampaign.Up, "", int64(0), c.ID, queueShown)
 	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.id, d.Row.Seq, err)
+		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.ID, d.Row.Seq, err)
 	}
 	return nil
 }
@@ -149,7 +150,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		return t.countMatching(&page, f)
@@ -171,13 +172,16 @@ func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[
 	return sqldb.InPages(ctx, s.journal.DB, rowList(f), f.Cursor)
 }
 
-const selectListed = `
+// SelectListed begins a query for rows as lists show them: from the outbox as o
+// joined with campaigns as c. ScanListed reads what it finds.
+const SelectListed = `
 select ` + rowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
 from `
 
-func scanListed(rows sqldb.Row) (outbox.Row, error) {
-	var c campaignRow
-	r, err := scanRow(rows, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
+// ScanListed reads a row of SelectListed.
+func ScanListed(rows sqldb.Row) (outbox.Row, error) {
+	var c CampaignRow
+	r, err := scanRow(rows, &c.Head, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead)
 	describeHead(&r, &c)
 	return r, err
 }
@@ -185,21 +189,21 @@ func scanListed(rows sqldb.Row) (outbox.Row, error) {
 var (
 	// Partial indexes serve only queries that repeat their condition to the
 	// letter: the status on SQLite, that it was tried on PostgreSQL.
-	rowsDead = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsDead = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'dead'
   and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
 order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit $4`)
 
-	rowsFailed = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsFailed = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'failed'
   and o.attempt_count > 0
   and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
 order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit $4`)
 
-	rowsOfCampaign = sqldb.BothWays(selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	rowsOfCampaign = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.campaign_id = $3
   and o.seq {>} $2
   and o.campaign_id {>=} $1
@@ -207,7 +211,7 @@ order by o.seq{desc}
 limit $4`)
 
 	// The page is chosen first, so that no plan walks the campaigns beside it.
-	rowsAll = sqldb.BothWays(selectListed + `(
+	rowsAll = sqldb.BothWays(SelectListed + `(
   select ` + rowColumns + `
   from projection_apply_outbox o
   where (o.campaign_id, o.seq) {>} ($1, $2)
@@ -218,7 +222,7 @@ join campaigns c on c.campaign_id = o.campaign_id
 order by o.campaign_id{desc}, o.seq{desc}`)
 
 	// Rows in processing exist only in campaigns that say so, at their head.
-	rowsProcessing = sqldb.BothWays(selectListed + `campaigns c cross join projection_apply_outbox o
+	rowsProcessing = sqldb.BothWays(SelectListed + `campaigns c cross join projection_apply_outbox o
 where c.processing > 0
   and c.campaign_id {>=} $1
   and o.campaign_id = c.campaign_id
@@ -230,7 +234,7 @@ limit $3`)
 
 func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 	l := &sqldb.List[outbox.Row]{
-		Name: "seq", Query: rowsAll, Scan: scanListed, Down: f.Reverse,
+		Name: "seq", Query: rowsAll, Scan: ScanListed, Down: f.Reverse,
 		Low: []any{"", int64(sqldb.FarPast)}, High: []any{sqldb.BeyondTexts, int64(sqldb.FarFuture)},
 		Key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
 	}
@@ -306,7 +310,7 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
 		c, found, err := t.campaign(f.CampaignID)
 		if err == nil && found {
-			sqldb.Exactly(page, countOf(c.counts, f.Status))
+			sqldb.Exactly(page, countOf(c.Counts, f.Status))
 		}
 		return err
 	case f.Q != "" && f.Shown != nil:
@@ -321,13 +325,13 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	case f.Status == outbox.Failed:
 		query = countFailed
 	}
-	return sqldb.CountInto(t.Tx, page, query, args...)
+	return sqldb.CountInto(t, page, query, args...)
 }
 
 // countShown counts the rows that f selects by what readers are shown of them,
 // which no query knows.
 func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
-	all, err := rowList(f).Read(t.Tx, sqldb.Place{}, sqldb.CountMost)
+	all, err := rowList(f).Read(t, sqldb.Place{}, sqldb.CountMost)
 	if err == nil {
 		page.TotalCapped = all.Ending != sqldb.AtEnd
 		sqldb.Exactly(page, int64(len(all.Items)))

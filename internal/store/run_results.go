@@ -82,7 +82,7 @@ func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.P
 			return err
 		}
 		var err error
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) 
 			return err
 		}
 		var err error
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(limit, 200))
 		return err
 	})
 	if err != nil {

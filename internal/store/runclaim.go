@@ -97,7 +97,7 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 			return err
 		}
 		now := s.Now()
-		rows, err := t.campaigns(ids)
+		rows, err := t.Campaigns(ids)
 		if err != nil {
 			return err
 		}
@@ -107,17 +107,17 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 			if c == nil {
 				continue
 			}
-			if c.heldAgainst(w, now) && !(impatient && !outbox.IsRun(c.leaseOwner)) {
+			if c.heldAgainst(w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
 				held = append(held, id)
 				continue
 			}
 			if err := s.seize(t, c, w, now); err != nil {
 				return err
 			}
-			c.leaseOwner, c.leaseEpoch, c.leaseExpiry = w.ID, max(c.leaseEpoch, marks[id].FenceEpoch)+1, now+lease.Microseconds()
-			c.schedule(now)
-			c.saveInto(&saves, now)
-			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.leaseEpoch, Unskipped: c.skips == 0}, HighWater: c.highWater, Diverged: c.diverged})
+			c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, max(c.LeaseEpoch, marks[id].FenceEpoch)+1, now+lease.Microseconds()
+			c.Schedule(now)
+			c.SaveInto(&saves, now)
+			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.LeaseEpoch, Unskipped: c.Skips == 0}, HighWater: c.HighWater, Diverged: c.Diverged})
 		}
 		return t.Finish(&saves)
 	})
@@ -126,31 +126,31 @@ func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []str
 
 // heldAgainst reports whether another has a lease that still lasts. A process
 // that works on the same run is one that was given up.
-func (c *campaignRow) heldAgainst(w Worker, now int64) bool {
-	return c.leaseOwner != "" && c.leaseOwner != w.ID && c.leaseExpiry > now && !outbox.SameRun(c.leaseOwner, w.ID)
+func (c *CampaignRow) heldAgainst(w Worker, now int64) bool {
+	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !outbox.SameRun(c.LeaseOwner, w.ID)
 }
 
 // seize ends the lease of a campaign, if there is one. One that ran out is
 // evidence against the rows it held; one that is taken away is not: then the
 // rows are as though they had been given back untried.
-func (s *Store) seize(t *Tx, c *campaignRow, w Worker, now int64) error {
-	held := c.counts.Processing
-	if c.leaseOwner == "" || held == 0 {
+func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
+	held := c.Counts.Processing
+	if c.LeaseOwner == "" || held == 0 {
 		return nil
 	}
-	if c.leaseExpiry <= now {
+	if c.LeaseExpiry <= now {
 		return s.takeOver(t, c, w, now)
 	}
 	if c.suspected() { // the attempt was counted before it began
-		if _, err := t.Exec(countAttempt, c.id, c.head.Int64, -1); err != nil {
-			return fmt.Errorf("take back an attempt at campaign %q: %w", c.id, err)
+		if _, err := t.Exec(countAttempt, c.ID, c.Head.Int64, -1); err != nil {
+			return fmt.Errorf("take back an attempt at campaign %q: %w", c.ID, err)
 		}
 	}
-	back, err := t.Exec(unmarkRows, c.id, c.head.Int64, c.head.Int64+held-1, c.leaseEpoch, now)
+	back, err := t.Exec(unmarkRows, c.ID, c.Head.Int64, c.Head.Int64+held-1, c.LeaseEpoch, now)
 	if err != nil {
-		return fmt.Errorf("take rows of campaign %q away: %w", c.id, err)
+		return fmt.Errorf("take rows of campaign %q away: %w", c.ID, err)
 	}
-	c.counts.Pending, c.counts.Processing = c.counts.Pending+back, held-back
+	c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+back, held-back
 	if back != held {
 		if err := t.dropLease(c, now); err != nil {
 			return err
@@ -240,13 +240,13 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		}
 		var saves sqldb.Batch
 		for _, h := range held {
-			lost = without(lost, h.c.id)
-			if err := s.releaseFromRun(t, h.c, marks[h.c.id], now); err != nil {
-				return fmt.Errorf("campaign %q: %w", h.c.id, err)
+			lost = without(lost, h.c.ID)
+			if err := s.releaseFromRun(t, h.c, marks[h.c.ID], now); err != nil {
+				return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 			}
-			h.c.schedule(now)
-			h.c.saveInto(&saves, now)
-			wake = wake || h.c.due.Valid
+			h.c.Schedule(now)
+			h.c.SaveInto(&saves, now)
+			wake = wake || h.c.Due.Valid
 		}
 		return t.Finish(&saves)
 	})
@@ -254,7 +254,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
 	if wake {
-		s.wakeUp()
+		s.WakeUp()
 	}
 	return lost, nil
 }
@@ -266,12 +266,12 @@ func without(ids []string, id string) []string {
 // releaseFromRun ends a run's lease. Most campaigns are as they were claimed;
 // what a worker has applied before it was fenced off, or the run has changed, is
 // looked at like in any repair.
-func (s *Store) releaseFromRun(t *Tx, c *campaignRow, w Watermark, now int64) error {
-	c.leaseOwner, c.leaseExpiry = "", 0
-	if c.diverged == "" && c.applied == w.AppliedSeq && c.counts.Processing == 0 && !c.bare() {
+func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w Watermark, now int64) error {
+	c.LeaseOwner, c.LeaseExpiry = "", 0
+	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.bare() {
 		return nil
 	}
-	if c.counts.Processing > 0 {
+	if c.Counts.Processing > 0 {
 		if err := t.dropLease(c, now); err != nil {
 			return err
 		}
@@ -279,8 +279,8 @@ func (s *Store) releaseFromRun(t *Tx, c *campaignRow, w Watermark, now int64) er
 	if _, err := s.repairCampaign(t, c, now); err != nil {
 		return err
 	}
-	if c.applied >= c.suspect {
-		c.crashes, c.suspect = 0, 0
+	if c.Applied >= c.Suspect {
+		c.Crashes, c.Suspect = 0, 0
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (s *Store) endRunClaims(t *Tx, run, now int64) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	campaigns, err := t.campaigns(ids)
+	campaigns, err := t.Campaigns(ids)
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func (s *Store) endRunClaims(t *Tx, run, now int64) error {
 		if err := s.endLease(t, c, now); err != nil {
 			return err
 		}
-		c.schedule(now)
+		c.Schedule(now)
 		if err := t.save(c, now); err != nil {
 			return err
 		}

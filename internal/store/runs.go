@@ -271,7 +271,7 @@ func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *Store) tellOfLeftovers(results []Result) {
 // settling is a result whose campaign is still held by the worker.
 type settling struct {
 	Result
-	c      *campaignRow
+	c      *CampaignRow
 	from   int64 // what was applied before
 	gone   int64 // rows deleted
 	closed *span // that ends with this settlement
@@ -95,7 +95,7 @@ func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) 
 	}
 	for _, h := range held {
 		if err := s.settleRows(t, h, w, now, settled); err != nil {
-			return fmt.Errorf("campaign %q: %w", h.c.id, err)
+			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 		}
 		h.release()
 		h.closed = h.c.noteApplied(h.from, w, now)
@@ -110,14 +110,14 @@ func (t *Tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	for i, r := range results {
 		ids[i] = r.Claim.CampaignID
 	}
-	campaigns, err := t.campaigns(ids)
+	campaigns, err := t.Campaigns(ids)
 	if err != nil {
 		return nil, err
 	}
 	held := make([]*settling, 0, len(results))
 	for _, r := range results {
-		if c := campaigns[r.Claim.CampaignID]; c != nil && c.leaseOwner == w.ID && c.leaseEpoch == r.Claim.Epoch {
-			held = append(held, &settling{Result: r, c: c, from: c.applied})
+		if c := campaigns[r.Claim.CampaignID]; c != nil && c.LeaseOwner == w.ID && c.LeaseEpoch == r.Claim.Epoch {
+			held = append(held, &settling{Result: r, c: c, from: c.Applied})
 		}
 	}
 	return held, nil
@@ -127,7 +127,7 @@ func (t *Tx) deleteApplied(held []*settling) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
-			b.Exec(sqldb.Into(&h.gone), deleteApplied, h.c.id, h.Claim.First, done, h.Claim.Epoch)
+			b.Exec(sqldb.Into(&h.gone), deleteApplied, h.c.ID, h.Claim.First, done, h.Claim.Epoch)
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
@@ -139,30 +139,30 @@ func (t *Tx) deleteApplied(held []*settling) error {
 // release gives the lease back; the epoch stays.
 func (h *settling) release() {
 	c := h.c
-	c.applied = max(c.applied, h.Applied)
-	if c.applied >= c.suspect {
-		c.crashes, c.suspect = 0, 0
+	c.Applied = max(c.Applied, h.Applied)
+	if c.Applied >= c.Suspect {
+		c.Crashes, c.Suspect = 0, 0
 	}
 	if h.Diverged != "" {
-		c.diverged = h.Diverged
+		c.Diverged = h.Diverged
 	}
-	c.leaseOwner, c.leaseExpiry = "", 0
+	c.LeaseOwner, c.LeaseExpiry = "", 0
 }
 
 // saveAllFromHead is saveFromHead for a whole wave.
 func (t *Tx) saveAllFromHead(held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
-		h.c.headInto(&b, h.Claim.First)
+		h.c.HeadInto(&b, h.Claim.First)
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read heads: %w", err)
 	}
 	for _, h := range held {
 		if h.closed != nil {
-			h.closed.insertInto(&b, h.c.id)
+			h.closed.insertInto(&b, h.c.ID)
 		}
-		h.c.schedule(now)
+		h.c.Schedule(now)
 		h.c.saveAppliedInto(&b, now)
 	}
 	if err := t.Finish(&b); err != nil {
@@ -188,26 +188,26 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 	done := min(r.Applied, held.Last)
 	settled.Applied += gone
 	rest := max(done+1, held.First)
-	c.counts.Processing -= gone
+	c.Counts.Processing -= gone
 	if r.Failure != nil && rest <= held.Last {
 		if err := s.failHead(t, h, rest, w, now, settled); err != nil {
 			return err
 		}
 		rest++
 	} else if held.Counted && rest <= held.Last {
-		if _, err := t.Exec(countAttempt, c.id, held.First, -1); err != nil {
+		if _, err := t.Exec(countAttempt, c.ID, held.First, -1); err != nil {
 			return fmt.Errorf("take back an attempt: %w", err)
 		}
 	}
 	if rest <= held.Last {
-		back, err := t.Exec(unmarkRows, c.id, rest, held.Last, held.Epoch, now)
+		back, err := t.Exec(unmarkRows, c.ID, rest, held.Last, held.Epoch, now)
 		if err != nil {
 			return fmt.Errorf("give back rows: %w", err)
 		}
-		c.counts.Processing -= back
-		c.counts.Pending += back
+		c.Counts.Processing -= back
+		c.Counts.Pending += back
 	}
-	if c.counts.Processing != 0 {
+	if c.Counts.Processing != 0 {
 		return t.recount(c)
 	}
 	if r.Applied > held.Last { // a worker that was fenced before it could settle got further
@@ -220,12 +220,12 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 // it and those behind it get theirs.
 func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c := h.c
-	settled.Applied += max(0, h.Applied-c.applied)
-	c.applied = max(c.applied, h.Applied)
-	if err := t.dropApplied(c, c.applied); err != nil || h.Failure == nil {
+	settled.Applied += max(0, h.Applied-c.Applied)
+	c.Applied = max(c.Applied, h.Applied)
+	if err := t.dropApplied(c, c.Applied); err != nil || h.Failure == nil {
 		return err
 	}
-	if _, err := t.enqueueMissing(c, now); err != nil || c.head.Int64 != h.Applied+1 {
+	if _, err := t.enqueueMissing(c, now); err != nil || c.Head.Int64 != h.Applied+1 {
 		return err
 	}
 	return s.failHead(t, h, h.Applied+1, w, now, settled)
@@ -237,14 +237,14 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 	if h.Claim.Counted {
 		counted = 0
 	}
-	before := c.headStatus.String
+	before := c.HeadStatus.String
 	if err := s.recordFailure(t, c, seq, *h.Failure, w, counted, now); err != nil {
 		return err
 	}
 	*c.count(before)--
-	*c.count(c.headStatus.String)++
+	*c.count(c.HeadStatus.String)++
 	settled.Failed++
-	if c.headStatus.String == string(outbox.Dead) {
+	if c.HeadStatus.String == string(outbox.Dead) {
 		settled.Died++
 	}
 	return nil
@@ -253,11 +253,11 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 // dropApplied removes the rows of events that were applied without a claim
 // that holds them: on the request path, when they got rows meanwhile, or under a
 // claim whose lease was lost.
-func (t *Tx) dropApplied(c *campaignRow, applied int64) error {
-	if c.counts.Total() == 0 {
+func (t *Tx) dropApplied(c *CampaignRow, applied int64) error {
+	if c.Counts.Total() == 0 {
 		return nil
 	}
-	if _, err := t.Exec(deleteStaleRows, c.id, applied); err != nil {
+	if _, err := t.Exec(deleteStaleRows, c.ID, applied); err != nil {
 		return fmt.Errorf("remove applied rows: %w", err)
 	}
 	return t.recount(c)
@@ -277,16 +277,16 @@ on conflict (campaign_id, seq, at, attempt) do nothing`
 // lastErrorLimit bounds the error kept on the row itself, in bytes; the
 // attempt keeps up to errorLimit.
 const (
-	lastErrorLimit = 1 << 10
+	LastErrorLimit = 1 << 10
 	errorLimit     = 64 << 10
 )
 
 // recordFailure writes a failed attempt to the row and the history, and sets
 // the head's new status and time in c. counted is what to add to the attempt count: 0
 // when it was added before the attempt began.
-func (s *Store) recordFailure(t *Tx, c *campaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
+func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
 	var attempts int
-	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.id, seq)
+	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, seq)
 	if err != nil {
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
@@ -295,37 +295,48 @@ func (s *Store) recordFailure(t *Tx, c *campaignRow, seq int64, f Failure, w Wor
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
-		if dies, err = t.failedAgain(c.id, seq, f, now); err != nil {
+		if dies, err = s.failed(t, c.ID, seq, f, now); err != nil {
 			return err
 		}
 	}
 	if dies && !f.SetAside {
 		status, died, next = outbox.Dead, 1, now
 	}
-	if _, err := t.Exec(failRow, c.id, seq, string(status), attempts, next, sqldb.Clip(f.Message, lastErrorLimit), f.Fingerprint, now); err != nil {
+	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.Exec(insertAttempt, c.id, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, errorLimit), f.Fingerprint,
+	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, errorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
-	c.headStatus = sql.NullString{String: string(status), Valid: true}
-	c.headNext = sql.NullInt64{Int64: next, Valid: true}
+	c.HeadStatus = sql.NullString{String: string(status), Valid: true}
+	c.HeadNext = sql.NullInt64{Int64: next, Valid: true}
 	return nil
 }
 
+// failed tells those around the store of a failure, and reports whether one of
+// them ends the row's attempts by it.
+func (s *Store) failed(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error) {
+	for _, tell := range s.onFailure {
+		if dies, err = tell(t, campaign, seq, f, now); dies || err != nil {
+			return dies, err
+		}
+	}
+	return false, nil
+}
+
 // recount sets the counts of a campaign from its rows.
-func (t *Tx) recount(c *campaignRow) error {
-	counts, err := t.countRows(c.id)
+func (t *Tx) recount(c *CampaignRow) error {
+	counts, err := t.countRows(c.ID)
 	if err != nil {
 		return err
 	}
-	c.counts = counts
+	c.Counts = counts
 	return nil
 }
 
 // recountWithHead is recount, and reads the head anew.
-func (t *Tx) recountWithHead(c *campaignRow) error {
+func (t *Tx) recountWithHead(c *CampaignRow) error {
 	if err := t.recount(c); err != nil {
 		return err
 	}
@@ -334,7 +345,7 @@ func (t *Tx) recountWithHead(c *campaignRow) error {
 
 func (t *Tx) countRows(campaign string) (outbox.Counts, error) {
 	var counts outbox.Counts
-	c := campaignRow{}
+	c := CampaignRow{}
 	err := t.Each(func(rows sqldb.Row) error {
 		var status string
 		var n int64
@@ -345,5 +356,5 @@ func (t *Tx) countRows(campaign string) (outbox.Counts, error) {
 	if err != nil {
 		return counts, fmt.Errorf("count the rows of campaign %q: %w", campaign, err)
 	}
-	return c.counts, nil
+	return c.Counts, nil
 }

@@ -111,11 +111,11 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) error {
-		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
 			return err
 		}
 		var err error
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -151,12 +151,12 @@ where campaign_id = $1
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActSkip, CampaignID: campaign, Seq: seq}
 	row, err := whenFree(ctx, func() (outbox.Row, error) {
-		return s.changeRow(ctx, a, func(t *Tx, c *campaignRow, row outbox.Row, now int64) error {
+		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
 			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
-				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.lastAct(campaign, seq, now))
+				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.LastAct(campaign, seq, now))
 			}
 			if err := t.refuseSkipped(row); err != nil {
 				return err
@@ -192,57 +192,57 @@ func confirmSkip(o outbox.Order, campaign string, seq int64) error {
 }
 
 // placeOf says where a row stands that is not the one to act on.
-func placeOf(row outbox.Row, c *campaignRow) string {
+func placeOf(row outbox.Row, c *CampaignRow) string {
 	if row.IsHead {
 		return string(row.Status)
 	}
-	return fmt.Sprintf("%s and waits behind event %d", row.Status, c.head.Int64)
+	return fmt.Sprintf("%s and waits behind event %d", row.Status, c.Head.Int64)
 }
 
 // barForSkip fences off whoever claimed the campaign so far. An event that one
 // of them has applied can no longer be skipped.
-func (s *Store) barForSkip(c *campaignRow, seq, now int64) error {
+func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
 	if err := c.free(now); err != nil {
 		return err
 	}
 	err := s.bar(c, func(_ *ApplyTx, w Watermark) error {
 		if w.AppliedSeq >= seq {
-			return outbox.Conflict("event %d of campaign %q is applied already; replay removes the row that is left of it", seq, c.id)
+			return outbox.Conflict("event %d of campaign %q is applied already; replay removes the row that is left of it", seq, c.ID)
 		}
 		return nil
 	})
-	c.leaseOwner, c.leaseExpiry = "", 0
+	c.LeaseOwner, c.LeaseExpiry = "", 0
 	return err
 }
 
 // bar keeps everybody who claimed the campaign so far from changing its
 // projections, also one that wakes much later: it raises the fence above their
 // epochs. change happens in the same transaction, with the watermark locked.
-func (s *Store) bar(c *campaignRow, change func(*ApplyTx, Watermark) error) error {
+func (s *Store) bar(c *CampaignRow, change func(*ApplyTx, Watermark) error) error {
 	return s.Apply(context.Background(), func(a *ApplyTx) error {
-		w, err := a.Watermark(c.id)
+		w, err := a.Watermark(c.ID)
 		if err != nil {
 			return err
 		}
-		c.leaseEpoch = max(c.leaseEpoch, w.FenceEpoch) + 1
-		if err := a.Fence(c.id, c.leaseEpoch); err != nil {
+		c.LeaseEpoch = max(c.LeaseEpoch, w.FenceEpoch) + 1
+		if err := a.Fence(c.ID, c.LeaseEpoch); err != nil {
 			return err
 		}
 		return change(a, w)
 	})
 }
 
-func (t *Tx) skip(c *campaignRow, row outbox.Row, o outbox.Order, now int64) error {
-	if _, err := t.Exec(insertSkip, c.id, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
-		return fmt.Errorf("skip campaign %q seq %d: %w", c.id, row.Seq, err)
+func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Order, now int64) error {
+	if _, err := t.Exec(insertSkip, c.ID, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
+		return fmt.Errorf("skip campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
-	n, err := t.Exec(releaseSkipped, c.id, row.Seq, now)
+	n, err := t.Exec(releaseSkipped, c.ID, row.Seq, now)
 	if err != nil {
-		return fmt.Errorf("release campaign %q seq %d: %w", c.id, row.Seq, err)
+		return fmt.Errorf("release campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
 	*c.count(string(row.Status)) -= n
-	c.counts.Pending += n
-	c.skips++
+	c.Counts.Pending += n
+	c.Skips++
 	return t.finishRequeue(c, now)
 }
 
@@ -258,8 +258,8 @@ where campaign_id = $1
 func (t *Tx) settleSkips(held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
-		if h.c.skips > 0 {
-			b.Exec(nil, passSkips, h.c.id, h.Applied, now)
+		if h.c.Skips > 0 {
+			b.Exec(nil, passSkips, h.c.ID, h.Applied, now)
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
@@ -318,12 +318,12 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 
 // skipToUndo reads the standing skip of an event, in a campaign that is as
 // expected and that nobody works on.
-func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*campaignRow, outbox.Skip, error) {
-	c, err := t.existingCampaign(campaign)
+func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*CampaignRow, outbox.Skip, error) {
+	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Skip{}, err
 	}
-	if seq < 1 || seq > c.highWater {
+	if seq < 1 || seq > c.HighWater {
 		return nil, outbox.Skip{}, t.missingEvent(campaign, seq)
 	}
 	skips, err := t.standingSkips(campaign, seq, seq)
@@ -331,7 +331,7 @@ func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*campa
 		return nil, outbox.Skip{}, err
 	}
 	if len(skips) == 0 {
-		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.lastAct(campaign, seq, now))
+		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAct(campaign, seq, now))
 	}
 	if err := t.expectCampaign(o, c, now); err != nil {
 		return nil, outbox.Skip{}, err
@@ -374,12 +374,12 @@ set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attem
 
 // takeBack sets the watermark back by one if it is on the skipped event, and
 // gives the event its row back. It reports whether it has set it back.
-func (s *Store) takeBack(t *Tx, c *campaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
-	hashes, err := t.chainHashes(c.id, skip.Seq)
+func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+	hashes, err := t.chainHashes(c.ID, skip.Seq)
 	if err != nil {
 		return false, err
 	}
-	skipped, err := t.standingSkips(c.id, skip.Seq+1, math.MaxInt64)
+	skipped, err := t.standingSkips(c.ID, skip.Seq+1, math.MaxInt64)
 	if err != nil {
 		return false, err
 	}
@@ -391,7 +391,7 @@ func (s *Store) takeBack(t *Tx, c *campaignRow, skip outbox.Skip, now int64) (se
 		if !setBack {
 			return nil
 		}
-		return a.setBack(skip, hashes, c.leaseEpoch)
+		return a.setBack(skip, hashes, c.LeaseEpoch)
 	})
 	if err != nil {
 		return false, err
@@ -402,10 +402,10 @@ func (s *Store) takeBack(t *Tx, c *campaignRow, skip outbox.Skip, now int64) (se
 	if !setBack {
 		return false, nil
 	}
-	if _, err := t.Exec(giveBackRow, c.id, skip.Seq, now); err != nil {
-		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.id, skip.Seq, err)
+	if _, err := t.Exec(giveBackRow, c.ID, skip.Seq, now); err != nil {
+		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
 	}
-	c.applied = skip.Seq - 1
+	c.Applied = skip.Seq - 1
 	return true, t.recount(c)
 }
 
@@ -466,12 +466,12 @@ where campaign_id = $1
   and seq = $2
   and undone_at is null`
 
-func (t *Tx) undo(c *campaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
-	n, err := t.Exec(undoSkip, c.id, skip.Seq, now, o.By.Name, o.Reason)
+func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
+	n, err := t.Exec(undoSkip, c.ID, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
-		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.id, skip.Seq, err)
+		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.ID, skip.Seq, err)
 	}
-	c.skips -= n
+	c.Skips -= n
 	when := sqldb.At(now)
 	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
 	return skip, t.finishRequeue(c, now)

@@ -97,25 +97,25 @@ func unsettled(standing []outbox.Skip, applied int64) bool {
 // finishUnskips sets the watermark back over events whose skips have been taken
 // back since: then the projections are those of an earlier day than the journal,
 // as in a backup, which copies them first. It returns what stands afterwards.
-func (s *Store) finishUnskips(t *Tx, c *campaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
+func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
 	for {
-		skip, found, err := t.undoneSkip(c.id, w.AppliedSeq, marks[w.AppliedSeq])
+		skip, found, err := t.undoneSkip(c.ID, w.AppliedSeq, marks[w.AppliedSeq])
 		if err != nil || !found {
 			return w, marks, err
 		}
-		hashes, err := t.chainHashes(c.id, skip.Seq)
+		hashes, err := t.chainHashes(c.ID, skip.Seq)
 		if err == nil {
 			err = s.bar(c, func(a *ApplyTx, now Watermark) error {
 				if now.AppliedSeq != w.AppliedSeq {
-					return fmt.Errorf("the watermark of campaign %q moved: %w", c.id, outbox.ErrBusy)
+					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, outbox.ErrBusy)
 				}
-				return a.setBack(skip, hashes, c.leaseEpoch)
+				return a.setBack(skip, hashes, c.LeaseEpoch)
 			})
 		}
 		if err != nil {
 			return w, marks, err
 		}
-		if w, marks, err = s.standingOf(context.Background(), c.id); err != nil {
+		if w, marks, err = s.standingOf(context.Background(), c.ID); err != nil {
 			return w, marks, err
 		}
 	}
@@ -153,22 +153,22 @@ where campaign_id = $1
 
 // repairSkips makes the ledger say of each skip whether it is applied. It
 // reports whether anything was wrong.
-func (t *Tx) repairSkips(c *campaignRow, w Watermark, now int64) (bool, error) {
-	passed, err := t.Exec(passSkips, c.id, w.AppliedSeq, now)
+func (t *Tx) repairSkips(c *CampaignRow, w Watermark, now int64) (bool, error) {
+	passed, err := t.Exec(passSkips, c.ID, w.AppliedSeq, now)
 	if err != nil {
-		return false, fmt.Errorf("settle skips of campaign %q: %w", c.id, err)
+		return false, fmt.Errorf("settle skips of campaign %q: %w", c.ID, err)
 	}
-	reopened, err := t.Exec(reopenSkips, c.id, w.AppliedSeq)
+	reopened, err := t.Exec(reopenSkips, c.ID, w.AppliedSeq)
 	if err != nil {
-		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.id, err)
+		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.ID, err)
 	}
 	return passed+reopened > 0, nil
 }
 
 // skipSuspects names the campaigns of a page, in order of id, whose ledger of
 // skips and projections do not add up.
-func (s *Store) skipSuspects(ctx context.Context, page []*campaignRow, marks map[string]Watermark) (map[string]bool, error) {
-	first, last := page[0].id, page[len(page)-1].id
+func (s *Store) skipSuspects(ctx context.Context, page []*CampaignRow, marks map[string]Watermark) (map[string]bool, error) {
+	first, last := page[0].ID, page[len(page)-1].ID
 	standing := make(map[string][]outbox.Skip)
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
@@ -191,16 +191,16 @@ where campaign_id between $1 and $2
 	})
 	suspects := make(map[string]bool)
 	for _, c := range page {
-		applied := marks[c.id].AppliedSeq
-		suspects[c.id] = int64(len(standing[c.id])) != c.skips || contradiction(standing[c.id], passed[c.id], applied) != "" || unsettled(standing[c.id], applied)
+		applied := marks[c.ID].AppliedSeq
+		suspects[c.ID] = int64(len(standing[c.ID])) != c.Skips || contradiction(standing[c.ID], passed[c.ID], applied) != "" || unsettled(standing[c.ID], applied)
 	}
 	return suspects, err
 }
 
 // checkSkips compares the ledger of a campaign's skips with what its projections
 // passed over, and with what its row counts.
-func (t *Tx) checkSkips(f *finding, c *campaignRow, w Watermark, marks skipMarks) error {
-	standing, err := t.standingSkips(c.id, 1, math.MaxInt64)
+func (t *Tx) checkSkips(f *finding, c *CampaignRow, w Watermark, marks skipMarks) error {
+	standing, err := t.standingSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -211,8 +211,8 @@ func (t *Tx) checkSkips(f *finding, c *campaignRow, w Watermark, marks skipMarks
 			f.add("skips", k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
 		}
 	}
-	if f.skips != c.skips {
-		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.skips, f.skips)
+	if f.skips != c.Skips {
+		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
 	}
 	return nil
 }

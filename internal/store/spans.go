@@ -65,11 +65,11 @@ func (p span) follows(before span) bool {
 // noteApplied notes that w applied the events after from, up to what is applied
 // now. It returns the campaign's span before, when it is closed by that and is to
 // be kept.
-func (c *campaignRow) noteApplied(from int64, w Worker, now int64) (closed *span) {
-	if c.applied <= from {
+func (c *CampaignRow) noteApplied(from int64, w Worker, now int64) (closed *span) {
+	if c.Applied <= from {
 		return nil
 	}
-	p := span{first: from + 1, last: c.applied, began: now, ended: now, worker: strings.ReplaceAll(w.ID, " ", "_"), build: w.Build}
+	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: strings.ReplaceAll(w.ID, " ", "_"), build: w.Build}
 	if before, found := parseSpan(c.span); found && p.follows(before) {
 		p.first, p.began = before.first, before.began
 	} else if found {
@@ -110,14 +110,14 @@ where last_seq >= $2
 order by ended_at`
 
 // spansOf are the spans in which an event was applied, the oldest first.
-func (t *Tx) spansOf(c *campaignRow, seq int64) ([]span, error) {
+func (t *Tx) spansOf(c *CampaignRow, seq int64) ([]span, error) {
 	var spans []span
 	err := t.Each(func(row sqldb.Row) error {
 		var p span
 		err := row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
 		spans = append(spans, p)
 		return err
-	}, selectSpansOf, c.id, seq, spansSearched)
+	}, selectSpansOf, c.ID, seq, spansSearched)
 	if p, found := parseSpan(c.span); found && p.first <= seq && seq <= p.last {
 		spans = append(spans, p)
 	}

@@ -63,9 +63,12 @@ type Store struct {
 	holdings Snapshot[map[string]outbox.Holding]
 	groups   Snapshot[outbox.ErrorGroups]
 
-	// What the rooms around the store are told; see OnChange and OnSample.
-	onChange []func()
-	onSample []func(ctx context.Context, minute int64) error
+	// What the rooms around the store are told and asked; see OnChange, OnSample,
+	// OnFailure and OnSummary.
+	onChange  []func()
+	onSample  []func(ctx context.Context, minute int64) error
+	onFailure []func(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error)
+	onSummary []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
 
 	// histories are those of the hour and of the day.
 	histories [2]Snapshot[outbox.History]
@@ -222,6 +225,20 @@ func (s *Store) OnChange(forget func()) { s.onChange = append(s.onChange, forget
 // microseconds. It must not be called once the store is in use.
 func (s *Store) OnSample(sample func(ctx context.Context, minute int64) error) {
 	s.onSample = append(s.onSample, sample)
+}
+
+// OnFailure registers what is told, in the transaction that settles it, of a failed
+// attempt that the row would be tried again after. It reports whether the row dies
+// of it. It must not be called once the store is in use.
+func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error)) {
+	s.onFailure = append(s.onFailure, failed)
+}
+
+// OnSummary registers what adds to summaries: prepare is called before the journal
+// is read, and what it returns in the transaction that reads it. It must not be
+// called once the store is in use.
+func (s *Store) OnSummary(prepare func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error) {
+	s.onSummary = append(s.onSummary, prepare)
 }
 
 // changed makes whoever asks next see what an act did.

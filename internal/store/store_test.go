@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
@@ -67,6 +68,7 @@ func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 type fixture struct {
 	*store.Store
 	*publishing.Progress
+	operations  *operations.Operations
 	tb          testing.TB
 	ctx         context.Context
 	pair        dbtest.Pair
@@ -93,7 +95,7 @@ func openPair(tb testing.TB, p dbtest.Pair, c *clock, change ...func(*store.Opti
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fixture{Store: s, Progress: publishing.NewProgress(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
+	f := &fixture{Store: s, Progress: publishing.NewProgress(s), operations: operations.New(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
 	return f

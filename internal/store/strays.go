@@ -116,7 +116,7 @@ func (t *Tx) dropKnown(found map[string]stray, known map[string]bool) error {
 	if len(found) == 0 {
 		return nil
 	}
-	rows, err := t.campaigns(slices.Collect(maps.Keys(found)))
+	rows, err := t.Campaigns(slices.Collect(maps.Keys(found)))
 	maps.DeleteFunc(found, func(id string, _ stray) bool { return rows[id] != nil })
 	return err
 }
@@ -177,14 +177,14 @@ func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error
 	if err != nil || made == 0 {
 		return r, err
 	}
-	c, err := t.existingCampaign(id)
+	c, err := t.ExistingCampaign(id)
 	if err != nil {
 		return r, err
 	}
-	if _, err := t.One([]any{&c.highWater, &c.chainHash}, selectLastEvent, id); err != nil {
+	if _, err := t.One([]any{&c.HighWater, &c.ChainHash}, selectLastEvent, id); err != nil {
 		return r, err
 	}
-	if _, err := t.One([]any{&c.leaseEpoch}, selectLastEpoch, id); err != nil {
+	if _, err := t.One([]any{&c.LeaseEpoch}, selectLastEpoch, id); err != nil {
 		return r, err
 	}
 	if err := t.recount(c); err != nil {
@@ -194,7 +194,7 @@ func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error
 		return r, err
 	}
 	r.Campaigns = 1
-	c.schedule(now)
+	c.Schedule(now)
 	return r, t.save(c, now)
 }
 

@@ -116,6 +116,10 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
 	var behind []behindCursor
 	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
+	var additions []func(*Tx, *outbox.Summary) error
+	for _, prepare := range s.onSummary {
+		additions = append(additions, prepare(ctx, &sum))
+	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		var oldest, retryable sql.NullInt64
 		_, err := t.One([]any{&sum.Campaigns.Total,
@@ -137,8 +141,10 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		if sum.OldestRetryable, sum.Lag.RetryableSeconds, err = t.oldest(selectOldestRetryable, retryable, now); err != nil {
 			return err
 		}
-		if sum.Operations, err = t.operationCounts(); err != nil {
-			return err
+		for _, add := range additions {
+			if err := add(t, &sum); err != nil {
+				return err
+			}
 		}
 		if err := t.tellRuns(sum.Held, behind); err != nil {
 			return err

@@ -91,7 +91,7 @@ limit $1`
 func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
 	var all []outbox.Verification
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if _, err = t.existingCampaign(campaign); err != nil {
+		if _, err = t.ExistingCampaign(campaign); err != nil {
 			return err
 		}
 		all, err = t.verifications(verificationsOfCampaign, campaign)

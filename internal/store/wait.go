@@ -200,7 +200,7 @@ func (s *Store) mustFit(ctx context.Context, campaign string, w Watermark, seq i
 
 func (s *Store) mustExist(ctx context.Context, campaign string) error {
 	return s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.existingCampaign(campaign)
+		_, err := t.ExistingCampaign(campaign)
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
@@ -66,7 +67,7 @@ const (
 	// wakePause is the least time between two polls that appends wake.
 	wakePause = 10 * time.Millisecond
 	// savePause is the first wait before a position that could not be saved is
-	// saved again; it doubles up to faultPause.
+	// saved again; it doubles up to loop.FaultPause.
 	savePause = 100 * time.Millisecond
 )
 
@@ -265,7 +266,7 @@ func (d *delivery) excuse(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	d.log.Warn("the journal could not be read; it is tried again", "error", err)
-	_, err = d.wait(ctx, faultPause, nil)
+	_, err = d.wait(ctx, loop.FaultPause, nil)
 	return err
 }
 
@@ -379,7 +380,7 @@ func (d *delivery) advance(ctx context.Context, a publishing.Advance) error {
 	lease := d.lease
 	d.mu.Unlock()
 	a.Lease = d.Lease
-	for pause := savePause; ; pause = min(2*pause, faultPause) {
+	for pause := savePause; ; pause = min(2*pause, loop.FaultPause) {
 		began := time.Now()
 		acts, err := d.Progress.AdvancePublisher(ctx, &lease, a)
 		switch {

@@ -41,7 +41,7 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	if w.Mode == outbox.ModeShadow {
 		poll = w.Rehearse
 	}
-	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat, w.StepOperations}
+	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat}
 }
 
 // Versions are those of the worker's projections.

@@ -150,7 +150,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				return len(column[int](t, b.journal, `select 1 from instances`)) > 0
 			})
 			stop()
-			for _, step := range second.worker.TimedSteps() {
+			for _, step := range append(second.worker.TimedSteps(), second.operations.Step) {
 				if more, err := step(t.Context()); more || err != nil {
 					t.Errorf("a step of the second start had something to do: %v %v", more, err)
 				}

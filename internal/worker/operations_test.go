@@ -78,7 +78,7 @@ func (b *bench) failures(t *testing.T) int {
 
 func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Operation {
 	t.Helper()
-	op, err := b.StartOperation(t.Context(), operator, order)
+	op, err := b.operations.Start(t.Context(), operator, order)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Oper
 
 func (b *bench) step(t *testing.T) bool {
 	t.Helper()
-	moved, err := b.worker.StepOperations(context.Background())
+	moved, err := b.operations.Step(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (b *bench) settleOperation(t *testing.T, id int64) outbox.OperationDetail {
 
 func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
 	t.Helper()
-	d, err := b.Operation(t.Context(), id)
+	d, err := b.operations.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
 // resultRows lists the rows of an operation with a result.
 func (b *bench) resultRows(t *testing.T, id int64, result outbox.RowResult) []outbox.OperationRow {
 	t.Helper()
-	page, err := b.OperationRows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
+	page, err := b.operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	for _, driver := range benches {
 		drivers.Go(func() {
 			for range 30 {
-				if _, err := driver.worker.StepOperations(context.Background()); err != nil {
+				if _, err := driver.operations.Step(context.Background()); err != nil {
 					t.Error(err)
 				}
 				if _, err := driver.worker.Pass(context.Background()); err != nil {
@@ -390,7 +390,7 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	b, now := triage(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	b.step(t)
-	if _, err := b.CancelOperation(t.Context(), operator, op.ID, outbox.OperationRunning); err != nil {
+	if _, err := b.operations.Cancel(t.Context(), operator, op.ID, outbox.OperationRunning); err != nil {
 		t.Fatal(err)
 	}
 	d := b.settleOperation(t, op.ID)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
@@ -132,7 +133,7 @@ func (p *Publishing) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		}
-		pause.Reset(min(every(p.PollInterval)(ctx), p.Lease/3))
+		pause.Reset(min(loop.Every(p.PollInterval)(ctx), p.Lease/3))
 		select {
 		case <-pause.C:
 		case <-p.wake:
@@ -162,7 +163,7 @@ func (p *Publishing) start(ctx context.Context) (options publish.Options, ok boo
 			return options, true
 		}
 		p.Logger.Warn("publishers cannot start yet; it is tried again", "error", err)
-		timer := time.NewTimer(faultPause)
+		timer := time.NewTimer(loop.FaultPause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

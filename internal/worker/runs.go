@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -39,17 +40,14 @@ const runLoops = 2
 func (w *Worker) goRuns(ctx context.Context, loops *sync.WaitGroup) {
 	w.Store.OnRun(func() {
 		for range runLoops {
-			select {
-			case w.ran <- struct{}{}:
-			default:
-			}
+			w.ran.Raise()
 		}
 	})
 	for range runLoops {
-		loops.Go(func() { w.loop(ctx, "runs", every(w.PollInterval), w.ran, w.StepRuns) })
+		loops.Go(func() { w.loop(ctx, "runs", loop.Every(w.PollInterval), w.ran, w.StepRuns) })
 	}
 	if w.VerifyEvery > 0 && w.Mode != outbox.ModeShadow {
-		loops.Go(func() { w.loop(ctx, "verify", every(w.VerifyEvery), nil, exceptFirst(w.verifyNext())) })
+		loops.Go(func() { w.loop(ctx, "verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext())) })
 	}
 }
 

@@ -280,7 +280,7 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 
 func takeSteps(t *testing.T, b *bench) {
 	t.Helper()
-	for _, step := range b.worker.TimedSteps() {
+	for _, step := range append(b.worker.TimedSteps(), b.operations.Step) {
 		for more := true; more; {
 			var err error
 			if more, err = step(t.Context()); err != nil {

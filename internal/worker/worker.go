@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -52,20 +52,17 @@ type Config struct {
 // or in many: leases spread campaigns over them, and fencing keeps them apart.
 type Worker struct {
 	Config
-	who     store.Worker
-	wake    chan struct{}
-	steered chan struct{} // an operation was started
+	who  store.Worker
+	wake loop.Signal
 
 	troubles    troubles
 	quiet       quiet
 	nextSuspect atomic.Int64 // when suspects are looked for again, in nanoseconds since 1970
 
-	waves    atomic.Int64  // being worked on
-	lastWave atomic.Int64  // when the last one ended, in nanoseconds since 1970
-	runRate  *allowance    // nil when there is no limit
-	ran      chan struct{} // a run was started or cancelled
-
-	stepPause atomic.Int64 // until operations are looked at again, in nanoseconds; 0 when none was running
+	waves    atomic.Int64 // being worked on
+	lastWave atomic.Int64 // when the last one ended, in nanoseconds since 1970
+	runRate  *allowance   // nil when there is no limit
+	ran      loop.Signal  // a run was started or cancelled
 
 	applied, failed, fenced atomic.Int64
 
@@ -106,7 +103,7 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), ran: make(chan struct{}, runLoops)}
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1), ran: loop.NewSignal(runLoops)}
 	if c.RunRate > 0 {
 		w.runRate = newAllowance(c.RunRate)
 	}
@@ -123,10 +120,7 @@ func (w *Worker) ID() string { return w.who.ID }
 // Wake makes the worker look for due rows now instead of at the next poll. It
 // never blocks.
 func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Raise()
 }
 
 // reconcileInterval is how often both databases are compared.
@@ -143,21 +137,21 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.start(ctx)
 	var loops sync.WaitGroup
 	if w.Mode == outbox.ModeShadow {
-		loops.Go(func() { w.loop(ctx, "rehearse", every(w.PollInterval), w.wake, w.Rehearse) })
+		loops.Go(func() { w.loop(ctx, "rehearse", loop.Every(w.PollInterval), w.wake, w.Rehearse) })
 	} else {
 		for range w.Concurrency {
 			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
 		}
-		w.Store.OnOperation(w.steer)
-		loops.Go(func() { w.loop(ctx, "operations", w.untilStep, w.steered, w.StepOperations) })
 	}
 	w.goRuns(ctx, &loops)
-	loops.Go(func() { w.loop(ctx, "reconcile", every(reconcileInterval), nil, exceptFirst(w.reconcile)) })
-	loops.Go(func() { w.loop(ctx, "prune", every(pruneInterval), nil, exceptFirst(w.Store.PruneRuns)) })
-	loops.Go(func() { w.loop(ctx, "prune keys", every(pruneInterval), nil, exceptFirst(w.Store.PruneAppendKeys)) })
-	loops.Go(func() { w.loop(ctx, "self-check", every(selfCheckInterval), nil, w.selfCheck()) })
-	loops.Go(func() { w.loop(ctx, "heartbeat", every(heartbeatInterval), nil, w.heartbeat) })
-	loops.Go(func() { w.loop(ctx, "sample", untilNextMinute, nil, w.sample) })
+	loops.Go(func() { w.loop(ctx, "reconcile", loop.Every(reconcileInterval), nil, loop.ExceptFirst(w.reconcile)) })
+	loops.Go(func() { w.loop(ctx, "prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Store.PruneRuns)) })
+	loops.Go(func() {
+		w.loop(ctx, "prune keys", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Store.PruneAppendKeys))
+	})
+	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
+	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(heartbeatInterval), nil, w.heartbeat) })
+	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, w.sample) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
 }
@@ -181,7 +175,7 @@ func (w *Worker) start(ctx context.Context) {
 			}
 			w.troubles.note(err)
 			w.tellStall(w.troubled())
-			pause := time.NewTimer(faultPause)
+			pause := time.NewTimer(loop.FaultPause)
 			select {
 			case <-ctx.Done():
 			case <-pause.C:
@@ -191,58 +185,9 @@ func (w *Worker) start(ctx context.Context) {
 	}
 }
 
-// faultPause is the least time between a step that failed and the next try.
-const faultPause = time.Second
-
-// loop calls step again and again: at once while it reports more to do, and
-// otherwise after the interval or when woken.
-func (w *Worker) loop(ctx context.Context, name string, interval func(context.Context) time.Duration, wake <-chan struct{}, step func(context.Context) (more bool, err error)) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		more, err := step(ctx)
-		if err != nil && ctx.Err() == nil {
-			w.Logger.Error("worker step failed; it is tried again", "step", name, "error", err)
-		}
-		if more && err == nil {
-			continue
-		}
-		wait := interval(ctx)
-		if err != nil {
-			wait = max(wait, faultPause)
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-wake:
-		case <-timer.C:
-		}
-	}
-}
-
-// every is an interval with jitter, so that processes started together do not
-// work in step.
-func every(d time.Duration) func(context.Context) time.Duration {
-	return func(context.Context) time.Duration { return d - d/10 + rand.N(d/5+1) }
-}
-
-// exceptFirst leaves out the first call of a step that start has taken already.
-func exceptFirst(step func(context.Context) (bool, error)) func(context.Context) (bool, error) {
-	first := true
-	return func(ctx context.Context) (bool, error) {
-		if first {
-			first = false
-			return false, nil
-		}
-		return step(ctx)
-	}
-}
-
-// untilNextMinute ends shortly after the clock's next full minute, so that the
-// samples of an hour are as far apart as the minutes they stand for.
-func untilNextMinute(context.Context) time.Duration {
-	now := time.Now()
-	return now.Truncate(time.Minute).Add(time.Minute).Sub(now) + rand.N(time.Second)
+// loop is one of the worker's loops.
+func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
+	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 }
 
 // sample notes how things stand, for the charts.
@@ -252,13 +197,13 @@ func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Sto
 // failed head is tried again on time, and a dead worker's campaigns are taken
 // over as soon as their leases end.
 func (w *Worker) untilDue(ctx context.Context) time.Duration {
-	poll := every(w.PollInterval)(ctx)
+	poll := loop.Every(w.PollInterval)(ctx)
 	wait, ok, err := w.Store.UntilDue(ctx, w.Campaigns)
 	if err != nil || !ok {
 		return poll
 	}
 	if w.troubles.except() != nil { // which are due all the time
-		wait = max(wait, faultPause)
+		wait = max(wait, loop.FaultPause)
 	}
 	return min(poll, max(wait, time.Millisecond))
 }

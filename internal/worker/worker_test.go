@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
@@ -168,6 +171,7 @@ func leasing(d time.Duration) option {
 type bench struct {
 	*store.Store
 	*publishing.Progress
+	operations           *operations.Operations
 	worker               *worker.Worker
 	set                  *projection.Set
 	sources              []string
@@ -203,7 +207,7 @@ func openPair(tb testing.TB, p dbtest.Pair, sources []string, options ...option)
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	return &bench{Store: s, Progress: publishing.NewProgress(s), worker: worker.New(c), set: set, sources: sources, pair: p,
+	return &bench{Store: s, Progress: publishing.NewProgress(s), operations: operations.New(s), worker: worker.New(c), set: set, sources: sources, pair: p,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 }
 
@@ -236,6 +240,10 @@ func (b *bench) start(tb testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.worker.Run(ctx) }()
+	var beside sync.WaitGroup
+	if b.worker.Mode != outbox.ModeShadow {
+		beside.Go(func() { b.operations.Work(ctx, b.worker.PollInterval, slog.New(slog.DiscardHandler)) })
+	}
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -246,6 +254,7 @@ func (b *bench) start(tb testing.TB) (stop func()) {
 		if err := <-ended; err != nil {
 			tb.Errorf("run: %v", err)
 		}
+		beside.Wait()
 	}
 	tb.Cleanup(stop)
 	return stop

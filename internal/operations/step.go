@@ -1,4 +1,4 @@
-package store
+package operations
 
 import (
 	"cmp"
@@ -9,30 +9,8 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
-
-// failWatched ends the watch of a row that an operation requeued. Its
-// operation, if it has one, is one that runs: the others watch nothing.
-const failWatched = `
-update operation_rows
-set status = 'failed_again', detail = $3, failed_fingerprint = $4, finished_at = $5
-where campaign_id = $1
-  and seq = $2
-  and status = 'requeued'
-  and finished_at is null`
-
-// failedAgain notes the failure of a row that an operation requeued, and
-// reports whether it was one. Such a row gets one attempt: it dies of its first
-// failure, in the transaction that settles it, so that an operation which meets
-// the old error costs one more failure and not eight.
-func (t *Tx) failedAgain(campaign string, seq int64, f Failure, now int64) (bool, error) {
-	detail, _, _ := strings.Cut(f.Message, "\n")
-	n, err := t.Exec(failWatched, campaign, seq, sqldb.Clip(detail, exampleLimit), f.Fingerprint, now)
-	if err != nil {
-		return false, fmt.Errorf("note that seq %d failed again: %w", seq, err)
-	}
-	return n > 0, nil
-}
 
 const (
 	// waveLimit is the most rows of one group in one wave, and of all groups
@@ -46,9 +24,9 @@ const (
 )
 
 // RunningOperations lists the operations that are to be stepped.
-func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
+func (s *Operations) Running(ctx context.Context) ([]int64, error) {
 	var ids []int64
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var id int64
 			err := row.Scan(&id)
@@ -70,15 +48,15 @@ func (s *Store) RunningOperations(ctx context.Context) ([]int64, error) {
 // A step is one transaction under the lock of the operation's row, and depends
 // on nothing but what is stored: several processes may step at once, and one
 // that dies in the middle has done nothing.
-func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
+func (s *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 	changed, woken := false, false
-	err := s.journal.Write(ctx, func(t *Tx) error {
+	err := s.write(ctx, func(t *tx) error {
 		changed, woken = false, false
 		op, found, err := t.operation(id, t.SkipLocked)
 		if err != nil || !found || op.Status != outbox.OperationRunning {
 			return err
 		}
-		step := &operationStep{Tx: t, op: op, now: s.Now()}
+		step := &operationStep{tx: t, op: op, now: s.core.Now()}
 		if err := step.run(); err != nil {
 			return err
 		}
@@ -89,7 +67,7 @@ func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 		return false, fmt.Errorf("step operation %d: %w", id, err)
 	}
 	if woken {
-		s.wakeUp()
+		s.core.WakeUp()
 	}
 	return changed, nil
 }
@@ -97,7 +75,7 @@ func (s *Store) StepOperation(ctx context.Context, id int64) (bool, error) {
 // operationStep is one step of an operation on its way through its
 // transaction.
 type operationStep struct {
-	*Tx
+	*tx
 	op       outbox.Operation
 	now      int64
 	changed  bool
@@ -199,14 +177,14 @@ func (s *operationStep) judge(o observed) error {
 
 func (s *operationStep) end(o observed, result outbox.RowResult, detail, fingerprint string) error {
 	s.changed = true
-	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), sqldb.Clip(detail, lastErrorLimit), fingerprint, s.now)
+	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), sqldb.Clip(detail, store.LastErrorLimit), fingerprint, s.now)
 	return err
 }
 
 // endDead is for a row that died of all its attempts, as one does that was
 // settled by a program which knows no operations.
 func (s *operationStep) endDead(o observed) error {
-	row, _, err := s.row(o.CampaignID, o.Seq)
+	row, _, err := s.Row(o.CampaignID, o.Seq)
 	if err != nil {
 		return err
 	}
@@ -215,7 +193,7 @@ func (s *operationStep) endDead(o observed) error {
 
 // endBehind is for a row that was applied, and an event after it that was not.
 func (s *operationStep) endBehind(o observed) error {
-	row, _, err := s.row(o.CampaignID, o.headSeq)
+	row, _, err := s.Row(o.CampaignID, o.headSeq)
 	if err != nil {
 		return err
 	}
@@ -381,12 +359,6 @@ limit 1`, s.op.ID, g.number)
 	return s.stop(g.number, reason)
 }
 
-// requeueFrozen requeues a dead row that is still as it was when the operation
-// began.
-const requeueFrozen = requeueRow + `
-  and updated_at = $4
-  and attempt_count = $5`
-
 const noteRequeued = `
 update operation_rows
 set status = 'requeued', wave = $4, requeued_at = $5
@@ -423,7 +395,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	for i, r := range next {
 		ids[i] = r.CampaignID
 	}
-	campaigns, err := s.campaigns(ids)
+	campaigns, err := s.Campaigns(ids)
 	if err != nil {
 		return err
 	}
@@ -433,7 +405,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		c := campaigns[r.CampaignID]
 		if r.why = s.immovable(c, r, moving[r.CampaignID]); r.why == "" {
 			moving[r.CampaignID] = true
-			b.Exec(sqldb.Into(&r.done), requeueFrozen, r.CampaignID, r.Seq, s.now, r.updated, r.attempts)
+			store.RequeueFrozen(&b, &r.done, store.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}
 	}
 	if err := s.RunAll(&b); err != nil {
@@ -444,25 +416,25 @@ func (s *operationStep) requeue(next []*nextRow) error {
 
 // immovable says why requeuing a row would not get it applied; empty when it
 // may. moving is true when the rows before it are requeued with it.
-func (s *operationStep) immovable(c *campaignRow, r *nextRow, moving bool) string {
+func (s *operationStep) immovable(c *store.CampaignRow, r *nextRow, moving bool) string {
 	switch {
 	case c == nil:
 		return "its campaign is gone"
-	case c.diverged != "":
-		return "its campaign diverged: " + c.diverged
-	case c.pausedAt.Valid:
-		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.pausedBy, outbox.Age(sqldb.At(s.now).Sub(sqldb.At(c.pausedAt.Int64))))
-	case !moving && c.head.Int64 < r.Seq && c.headStatus.String == string(outbox.Dead):
-		return fmt.Sprintf("event %d before it is dead, so it would not move", c.head.Int64)
+	case c.Diverged != "":
+		return "its campaign diverged: " + c.Diverged
+	case c.PausedAt.Valid:
+		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.PausedBy, outbox.Age(sqldb.At(s.now).Sub(sqldb.At(c.PausedAt.Int64))))
+	case !moving && c.Head.Int64 < r.Seq && c.HeadStatus.String == string(outbox.Dead):
+		return fmt.Sprintf("event %d before it is dead, so it would not move", c.Head.Int64)
 	}
 	return ""
 }
 
 // note writes down what became of the rows of a wave, and brings their
 // campaigns up to it.
-func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow) error {
+func (s *operationStep) note(next []*nextRow, campaigns map[string]*store.CampaignRow) error {
 	var b sqldb.Batch
-	touched := map[string]*campaignRow{}
+	touched := map[string]*store.CampaignRow{}
 	waves := map[int64]*nextRow{}
 	sizes := map[int64]int{}
 	for _, r := range next {
@@ -470,14 +442,14 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 			if r.why == "" {
 				r.why = s.whyChanged(r)
 			}
-			b.Exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, sqldb.Clip(r.why, lastErrorLimit), s.now)
+			b.Exec(nil, noteSkipped, s.op.ID, r.CampaignID, r.Seq, sqldb.Clip(r.why, store.LastErrorLimit), s.now)
 			continue
 		}
 		c := campaigns[r.CampaignID]
-		c.counts.Dead--
-		c.counts.Pending++
-		c.crashes, c.suspect = 0, 0
-		touched[c.id], waves[r.group] = c, r
+		c.Counts.Dead--
+		c.Counts.Pending++
+		c.Crashes, c.Suspect = 0, 0
+		touched[c.ID], waves[r.group] = c, r
 		sizes[r.group]++
 		s.requeued = append(s.requeued, r.RowKey)
 		b.Exec(nil, noteRequeued, s.op.ID, r.CampaignID, r.Seq, r.wave, s.now)
@@ -486,14 +458,14 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*campaignRow)
 		b.Exec(nil, noteWave, s.op.ID, group, r.wave, sizes[group], s.now)
 	}
 	for _, c := range touched {
-		c.headInto(&b, 0)
+		c.HeadInto(&b, 0)
 	}
 	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("note the wave: %w", err)
 	}
 	for _, c := range touched {
-		c.schedule(s.now)
-		c.saveInto(&b, s.now)
+		c.Schedule(s.now)
+		c.SaveInto(&b, s.now)
 	}
 	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
@@ -517,13 +489,13 @@ func (s *operationStep) noteTouched() error {
 	if err != nil || !known {
 		return err
 	}
-	return s.recordTargets(act, s.requeued, s.now)
+	return s.RecordTargets(act, s.requeued, s.now)
 }
 
 // whyChanged says how a row differs from what the operation froze, and who did
 // it where that is known.
 func (s *operationStep) whyChanged(r *nextRow) string {
-	row, found, err := s.row(r.CampaignID, r.Seq)
+	row, found, err := s.Row(r.CampaignID, r.Seq)
 	was := "it was changed meanwhile"
 	switch {
 	case err != nil:
@@ -534,13 +506,7 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 	default:
 		was = "it was requeued and died again meanwhile"
 	}
-	var action, actor string
-	var when int64
-	known, err := s.One([]any{&action, &actor, &when}, selectLastAct, r.CampaignID, r.Seq, s.op.StartedAt.UnixMicro())
-	if err == nil && known {
-		return fmt.Sprintf("%s; last act: %s by %s", was, actWords(action), actor)
-	}
-	return was
+	return was + s.LastActSince(r.CampaignID, r.Seq, s.op.StartedAt)
 }
 
 // finish brings the operation's totals up to what the step did, and ends it

@@ -1,4 +1,4 @@
-package store
+package operations
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 const operationColumns = `id, kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, finished_at,
@@ -39,7 +40,7 @@ from operations
 where id = $1`
 
 // operation reads an operation, locked for a change in this transaction.
-func (t *Tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
+func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		op, err = scanOperation(row)
@@ -52,7 +53,7 @@ func (t *Tx) operation(id int64, lock string) (op outbox.Operation, found bool, 
 }
 
 // existingOperation is operation for callers to whom a missing one is a refusal.
-func (t *Tx) existingOperation(id int64) (outbox.Operation, error) {
+func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
 	op, found, err := t.operation(id, t.ForUpdate)
 	if err == nil && !found {
 		err = outbox.NotFound("there is no operation %d", id)
@@ -67,7 +68,7 @@ set status = $2, updated_at = $3, finished_at = $4,
   stop_reason = $12, cancelled_by = $13, acknowledged_by = $14, acknowledged_at = $15
 where id = $1`
 
-func (t *Tx) saveOperation(op *outbox.Operation, now int64) error {
+func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	op.UpdatedAt = sqldb.At(now)
 	micros := func(when *time.Time) any {
 		if when == nil {
@@ -98,7 +99,7 @@ where operation_id = $1
 group by status`
 
 // countOperation sets the totals from the rows.
-func (t *Tx) countOperation(op *outbox.Operation) error {
+func (t *tx) countOperation(op *outbox.Operation) error {
 	op.Totals = outbox.OperationTotals{Chosen: op.Totals.Chosen}
 	err := t.Each(func(row sqldb.Row) error {
 		var status string
@@ -125,7 +126,7 @@ order by id{desc}
 limit $4`)
 
 // Operations pages through operations, newest first.
-func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
+func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
 	acknowledged := int64(-1)
 	if f.Acknowledged != nil {
 		acknowledged = 0
@@ -143,8 +144,8 @@ func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+	err = s.read(ctx, func(t *tx) (err error) {
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -155,13 +156,13 @@ func (s *Store) Operations(ctx context.Context, f outbox.OperationFilter) (outbo
 
 // Operation reads an operation with its groups, what it waits for, and what
 // else failed meanwhile. A missing one is outbox.ErrNotFound.
-func (s *Store) Operation(ctx context.Context, id int64) (outbox.OperationDetail, error) {
+func (s *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
 	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
-	summary, err := s.Summary(ctx)
+	summary, err := s.core.Summary(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
 	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+	err = s.read(ctx, func(t *tx) (err error) {
 		if d.Operation, err = t.existingOperation(id); err != nil {
 			return err
 		}
@@ -193,7 +194,7 @@ from operation_rows
 where operation_id = $1
 group by status, group_number`
 
-func (t *Tx) operationGroups(d *outbox.OperationDetail) error {
+func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 	index := map[int64]int{}
 	err := t.Each(func(row sqldb.Row) error {
 		var g outbox.OperationGroup
@@ -221,7 +222,7 @@ func (t *Tx) operationGroups(d *outbox.OperationDetail) error {
 }
 
 var selectWatched = `
-select r.seq, r.watch_seq, ` + campaignColumnsOf("c") + `
+select r.seq, r.watch_seq, ` + store.CampaignColumnsOf("c") + `
 from operation_rows r
 join campaigns c on c.campaign_id = r.campaign_id
 where r.operation_id = $1
@@ -229,13 +230,13 @@ where r.operation_id = $1
 order by r.group_number, r.ordinal
 limit 20`
 
-func (s *Store) watchedRows(t *Tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
-	now := sqldb.At(s.Now())
+func (s *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
+	now := sqldb.At(s.core.Now())
 	return t.Each(func(row sqldb.Row) error {
 		var w outbox.WatchedRow
-		var c campaignRow
-		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.dest()...)...)
-		w.CampaignID, w.AppliedSeq, w.Why = c.id, c.applied, c.view().Why(now, around)
+		var c store.CampaignRow
+		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.Dest()...)...)
+		w.CampaignID, w.AppliedSeq, w.Why = c.ID, c.Applied, c.View().Why(now, around)
 		d.Watched = append(d.Watched, w)
 		return err
 	}, selectWatched, d.ID)
@@ -244,9 +245,9 @@ func (s *Store) watchedRows(t *Tx, d *outbox.OperationDetail, around outbox.Surr
 // Failed and dead rows come in the order of their next attempt, which is never
 // before they failed: those that arose since are one range of the index.
 const (
-	newDead = selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newDead = store.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'dead'` + newSince
-	newFailed = selectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newFailed = store.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'failed'` + newSince
 
 	newSince = `
@@ -276,16 +277,14 @@ limit $4`
 // newFailuresShown is how many new failures an operation's page names.
 const newFailuresShown = 50
 
-func (t *Tx) newFailures(d *outbox.OperationDetail) error {
+func (t *tx) newFailures(d *outbox.OperationDetail) error {
 	until := int64(1) << 62
 	if d.FinishedAt != nil {
 		until = d.FinishedAt.UnixMicro()
 	}
 	for _, query := range []string{newDead, newFailed} {
 		err := t.Each(func(row sqldb.Row) error {
-			c := campaignRow{}
-			r, err := scanRow(row, &c.head, &c.counts.Pending, &c.counts.Processing, &c.counts.Failed, &c.counts.Dead)
-			describeHead(&r, &c)
+			r, err := store.ScanListed(row)
 			d.NewFailures = append(d.NewFailures, r)
 			return err
 		}, query, d.ID, d.StartedAt.UnixMicro(), until, newFailuresShown-len(d.NewFailures))
@@ -317,19 +316,19 @@ limit $5`)
 // OperationRows pages through the rows of an operation in the order in which
 // they are requeued within their group; those of one status group by group. A
 // missing operation is outbox.ErrNotFound.
-func (s *Store) OperationRows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
+func (s *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
 	page := outbox.Page[outbox.OperationRow]{Items: []outbox.OperationRow{}}
 	l := operationRowList(id, f.Status)
 	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
+	err = s.read(ctx, func(t *tx) error {
 		if _, err := t.existingOperation(id); err != nil {
 			return err
 		}
 		var err error
-		page, err = l.Page(t.Tx, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
 	if err != nil {
@@ -367,7 +366,8 @@ select count(*) filter (where status = 'running'), count(*) filter (where status
 from operations
 where acknowledged_at is null`
 
-func (t *Tx) operationCounts() (n outbox.OperationCounts, err error) {
-	_, err = t.One([]any{&n.Running, &n.Unacknowledged}, countOperations)
-	return n, err
+// count adds the operations that want attention to a summary.
+func count(t *store.Tx, sum *outbox.Summary) error {
+	_, err := t.One([]any{&sum.Operations.Running, &sum.Operations.Unacknowledged}, countOperations)
+	return err
 }

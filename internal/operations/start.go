@@ -1,4 +1,4 @@
-package store
+package operations
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 const (
@@ -69,7 +70,7 @@ limit $3`
 // candidates are the dead rows of a selection that are free to be taken, and
 // how many of the named ones are not. Heads come first, since nothing else of a
 // campaign can move before them.
-func (t *Tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
+func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
 	scan := func(row sqldb.Row) error {
 		var c candidate
 		err := row.Scan(c.dest()...)
@@ -100,7 +101,7 @@ func (t *Tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	return chosen, refused, nil
 }
 
-func (t *Tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
+func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
 	if len(keys) > outbox.MaxNamed {
 		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), outbox.MaxNamed)
 	}
@@ -126,12 +127,12 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 	})
 }
 
-func (t *Tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
+func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
 	if f.Limit < 0 || f.Limit > outbox.MaxOperation {
 		return outbox.Invalid("limit", "limit must lie between 1 and %d", outbox.MaxOperation)
 	}
 	if f.CampaignID != "" {
-		if _, err := t.existingCampaign(f.CampaignID); err != nil {
+		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
 			return err
 		}
 	}
@@ -147,9 +148,9 @@ const previewNames = 20
 
 // PreviewOperation says what an operation on a selection would do now, and
 // changes nothing.
-func (s *Store) PreviewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
+func (s *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		chosen, refused, err := t.candidates(selection)
 		p = preview(chosen, refused)
 		return err
@@ -157,7 +158,7 @@ func (s *Store) PreviewOperation(ctx context.Context, selection outbox.Selection
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
-	pace, err := s.Pace(ctx)
+	pace, err := s.core.Pace(ctx)
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
@@ -219,13 +220,13 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // operator was shown, when there are none, or where nothing is applied;
 // outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
 // operation are left out.
-func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
+func (s *Operations) Start(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
 	asked := askedOf(order)
-	a := &Act{Order: o, Action: outbox.ActOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
-	if s.options.Mode == outbox.ModeShadow {
-		return outbox.Operation{}, s.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.options.Mode))
+	a := &store.Act{Order: o, Action: outbox.ActOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
+	if s.core.Mode() == outbox.ModeShadow {
+		return outbox.Operation{}, s.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.core.Mode()))
 	}
-	op, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Operation, error) {
+	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
 			return outbox.Operation{}, err
@@ -234,7 +235,7 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		if err := t.asShown(o, order, is, now); err != nil {
 			return outbox.Operation{}, err
 		}
-		if err := s.RequireReason(o, is.Released); err != nil {
+		if err := s.core.RequireReason(o, is.Released); err != nil {
 			return outbox.Operation{}, err
 		}
 		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary,
@@ -253,7 +254,7 @@ func (s *Store) StartOperation(ctx context.Context, o outbox.Order, order outbox
 		return op, nil
 	})
 	if err == nil {
-		s.steer()
+		s.started.Raise()
 	}
 	return op, err
 }
@@ -277,7 +278,7 @@ func askedOf(order outbox.OperationOrder) map[string]any {
 // asShown refuses an operation on other rows than the operator was shown. More
 // rows may wait behind the heads than before, since events keep coming; more
 // than a tenth, and more than a hundred, is another blast radius.
-func (t *Tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
+func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
@@ -287,15 +288,15 @@ func (t *Tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 	}
 	switch {
 	case len(changes) > 0:
-		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.lastAct(order.Filter.CampaignID, 0, now))
+		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.LastAct(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}
-	return confirmRequeue(o, is.Rows, is.Released)
+	return store.ConfirmRequeue(o, is.Rows, is.Released)
 }
 
-func (t *Tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
-	return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.lastAct(order.Filter.CampaignID, 0, now))
+func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
+	return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.LastAct(order.Filter.CampaignID, 0, now))
 }
 
 const insertOperation = `
@@ -319,7 +320,7 @@ where id = $1`
 
 // freeze writes the operation, its groups and its rows. Rows that another
 // operation took in this moment are left out.
-func (t *Tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
+func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	filter := ""
 	if op.Filter != nil {
 		text, err := json.Marshal(op.Filter)
@@ -362,7 +363,7 @@ func groupNumbers(chosen []candidate) map[string]int64 {
 
 // freezeRows inserts the rows, in the order of their keys so that two
 // operations never wait for each other in a circle, and returns those it got.
-func (t *Tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
+func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 	numbers := groupNumbers(chosen)
 	order := make([]int, len(chosen))
 	for i := range order {
@@ -392,8 +393,8 @@ func (t *Tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // CancelOperation ends a running operation: rows it has not touched stay dead,
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
-func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *Tx, op *outbox.Operation, now int64) error {
+func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if op.Status != outbox.OperationRunning {
 			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActOn(outbox.OperationTarget(id), now))
 		}
@@ -413,8 +414,8 @@ func (s *Store) CancelOperation(ctx context.Context, o outbox.Order, id int64, s
 
 // AcknowledgeOperation notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
-func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *Tx, op *outbox.Operation, now int64) error {
+func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Status == outbox.OperationRunning:
 			return outbox.Conflict("operation %d is still running; it is acknowledged once it has ended", id)
@@ -428,9 +429,9 @@ func (s *Store) AcknowledgeOperation(ctx context.Context, o outbox.Order, id int
 }
 
 // changeOperation is an act on one operation that is as the operator saw it.
-func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*Tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &Act{Order: o, Action: action, Target: outbox.OperationTarget(id)}
-	op, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Operation, error) {
+func (s *Operations) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+	a := &store.Act{Order: o, Action: action, Target: outbox.OperationTarget(id)}
+	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {
 			return op, err
@@ -446,7 +447,7 @@ func (s *Store) changeOperation(ctx context.Context, o outbox.Order, action outb
 		return op, t.saveOperation(&op, now)
 	})
 	if err == nil && op.ID != id {
-		return outbox.Operation{}, s.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
+		return outbox.Operation{}, s.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
 	}
 	return op, err
 }

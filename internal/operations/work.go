@@ -1,0 +1,60 @@
+package operations
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"outboxweb/internal/loop"
+)
+
+// stepInterval is how soon a running operation is looked at again: at first
+// after this time, and later the longer nothing has moved. What its rows come
+// to is settled by the waves that apply them; this is how soon the next follow.
+const stepInterval = 100 * time.Millisecond
+
+// Work steps running operations until ctx ends. It looks for them when one was
+// started in this process, and every poll. Faults are logged and tried again.
+func (s *Operations) Work(ctx context.Context, poll time.Duration, log *slog.Logger) {
+	loop.Loop{Name: "operations", Step: s.Step, Interval: s.untilStep(poll), Wake: s.started, Logger: log}.Run(ctx)
+}
+
+// StepAll takes every running operation a step further and reports whether any
+// of them moved. It is safe for concurrent use, by several processes too. Without
+// a running operation it costs one read of an index.
+func (s *Operations) Step(ctx context.Context) (bool, error) {
+	ids, err := s.Running(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(ids) == 0 {
+		s.pause.Store(0)
+		return false, nil
+	}
+	moved := false
+	for _, id := range ids {
+		changed, err := s.StepOne(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		moved = moved || changed
+	}
+	pause := stepInterval / 2
+	if !moved {
+		pause = max(stepInterval, 2*time.Duration(s.pause.Load()))
+	}
+	s.pause.Store(int64(min(pause, time.Minute)))
+	return moved, nil
+}
+
+// untilStep is the time until operations are looked at again: a poll, or less
+// while one is running.
+func (s *Operations) untilStep(poll time.Duration) loop.Interval {
+	idle := loop.Every(poll)
+	return func(ctx context.Context) time.Duration {
+		if pause := time.Duration(s.pause.Load()); pause > 0 {
+			return min(pause, poll)
+		}
+		return idle(ctx)
+	}
+}
