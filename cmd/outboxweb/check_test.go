@@ -65,7 +65,7 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 			t.Fatal(err)
 		}
 	}
-	aside, err := s.SetAside(t.Context(), "c-1")
+	aside, err := s.ReadModel().SetAside(t.Context(), "c-1")
 	if err != nil || aside["names"] != 1 || len(aside) != 1 {
 		t.Fatalf("set aside: %v, %v", aside, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/worker"
 )
 
@@ -97,7 +97,7 @@ func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set)
 }
 
 // tellSeqs says of which event each digest is, by where the projections stand.
-func (d *digests) tellSeqs(stands map[string]store.Stand) {
+func (d *digests) tellSeqs(stands map[string]readmodel.Stand) {
 	d.Seqs, d.states = make(map[string]int64), make(map[string]string)
 	for name := range d.Projections {
 		d.Seqs[name] = d.AppliedSeq
@@ -141,7 +141,7 @@ func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string
 
 // read reads the digests of the live rows from one snapshot.
 func (d *digests) read(ctx context.Context, st *engine, set *projection.Set, only []string) error {
-	live, err := st.Live(ctx)
+	live, err := st.ReadModel().Live(ctx)
 	if err != nil {
 		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
 	}

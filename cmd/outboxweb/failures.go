@@ -25,7 +25,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		versions, err := st.ProjectionVersions(ctx)
+		versions, err := st.ReadModel().Versions(ctx)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 type heldDesk struct {
 	t     *testing.T
 	flags []string
-	st    *store.Store
+	st    *engine
 	set   *projection.Set
 	w     *worker.Worker
 }
@@ -43,14 +43,16 @@ insert into P (campaign_id, seq) values (:campaign_id, :seq);
 	if d.set, err = projection.Load("sqlite", dir); err != nil {
 		t.Fatal(err)
 	}
-	if d.st, err = store.Open(t.Context(), store.Options{Journal: journal, Projections: projections}); err != nil {
+	opened, err := store.Open(t.Context(), store.Options{Journal: journal, Projections: projections})
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.st = wire(opened)
 	t.Cleanup(func() { d.st.Close() })
-	if err := worker.Install(t.Context(), d.st, d.set); err != nil {
+	if err := worker.Install(t.Context(), d.st.Store, d.set); err != nil {
 		t.Fatal(err)
 	}
-	d.w = worker.New(worker.Config{Store: d.st, Set: d.set, Mode: outbox.ModeOutbox})
+	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox})
 	d.flags = append(d.flags, "--projections", dir)
 	return d
 }
@@ -105,7 +107,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.append("c-1", 2)
 	d.append("c-2", 1)
 	infos := projectionInfos(d.set)
-	if _, err := d.st.PauseProjection(t.Context(), order("a bug"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.runs.PauseProjection(t.Context(), order("a bug"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
 	d.says("verify", "the live rows of 2 campaigns match the journal")
@@ -114,14 +116,14 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("check", "nothing wrong found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not compared in full", left)
 	d.says("report", "projections names is paused for 1 campaign")
-	if _, err := d.st.ResumeProjection(t.Context(), order("fixed"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.runs.ResumeProjection(t.Context(), order("fixed"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
-	run, err := d.st.ActiveRuns(t.Context())
+	run, err := d.st.runs.Active(t.Context())
 	if err != nil || len(run) != 1 {
 		t.Fatal(run, err)
 	}
-	if _, err := d.st.CancelRun(t.Context(), order(""), run[0].ID); err != nil {
+	if _, err := d.st.runs.Cancel(t.Context(), order(""), run[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
@@ -133,7 +135,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t)
 	d.append("c-1", 2)
-	if _, err := d.st.PauseProjection(t.Context(), order("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
+	if _, err := d.st.runs.PauseProjection(t.Context(), order("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
 		t.Fatal(err)
 	}
 	d.append("c-1", 1)
@@ -142,7 +144,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("digest --campaign c-1 --json", `"seqs": { "log": 3, "names": 2 }`)
 	d.says("runs start rebuild --campaign c-1 --wait", "is completed")
 	d.says("runs show 1", "NOT COMPARED 0 0 0 0 1", "digests at seq 3", "at seq 2, paused", "not compared: event 3 of campaign c-1 in projection names, paused")
-	run, err := d.st.Run(t.Context(), 1)
+	run, err := d.st.runs.Get(t.Context(), 1)
 	if err != nil || run.Verdict != "" || run.Counts.NotCompared != 1 {
 		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
 	}
@@ -153,7 +155,7 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t)
 	d.append("c-1", 2)
-	live, err := d.st.Live(t.Context())
+	live, err := d.st.ReadModel().Live(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,14 +34,14 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 	}
 	loaded := projectionInfos(set)
 	return a.withStore(ctx, func(st *engine) error {
-		described, err := st.DescribeProjections(ctx, loaded)
+		described, err := st.runs.DescribeProjections(ctx, loaded)
 		if err != nil {
 			return err
 		}
 		if c.Name == "" {
 			return c.printAll(a, described)
 		}
-		cursors, err := st.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, loaded)
+		cursors, err := st.runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, loaded)
 		if err != nil {
 			return err
 		}
@@ -108,13 +108,13 @@ type projectionHold struct {
 }
 
 func (c *projectionHold) change(ctx context.Context, a *app, past string,
-	act func(*store.Store, context.Context, outbox.Order, string, string, []outbox.ProjectionInfo) (outbox.ProjectionHold, error)) error {
+	act func(*store.Runs, context.Context, outbox.Order, string, string, []outbox.ProjectionInfo) (outbox.ProjectionHold, error)) error {
 	set, err := a.loadProjections(ctx)
 	if err != nil {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		h, err := act(st.Store, ctx, order(c.Reason), c.Name, c.Campaign, projectionInfos(set))
+		h, err := act(st.runs, ctx, order(c.Reason), c.Name, c.Campaign, projectionInfos(set))
 		switch {
 		case err != nil:
 			return err
@@ -140,14 +140,14 @@ type projectionsPauseCmd struct{ projectionHold }
 
 // Run pauses the projection.
 func (c *projectionsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*store.Store).PauseProjection)
+	return c.change(ctx, a, "paused", (*store.Runs).PauseProjection)
 }
 
 type projectionsResumeCmd struct{ projectionHold }
 
 // Run resumes the projection.
 func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*store.Store).ResumeProjection)
+	return c.change(ctx, a, "resumed", (*store.Runs).ResumeProjection)
 }
 
 // failuresProjectionsCmd lists the events that projections could not follow.
@@ -170,7 +170,7 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 	}
 	filter := outbox.FailureFilter{Status: status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
 	return a.withStore(ctx, func(st *engine) error {
-		page, err := st.Failures(ctx, filter)
+		page, err := st.ReadModel().Failures(ctx, filter)
 		if err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ type restoreCmd struct {
 
 // Run copies the backup to where --journal-db and --projections-db point.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
-	if err := store.Restore(ctx, c.Dir, a.migratingOptions()); err != nil {
+	if err := store.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { wire(st) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)

@@ -37,12 +37,19 @@ func (a *app) migratingOptions() store.Options {
 type engine struct {
 	*store.Store
 	operations *operations.Operations
+	runs       *store.Runs
 	publishing *publishing.Progress
 }
 
 // wire puts the rooms around a store that nobody uses yet.
 func wire(st *store.Store) *engine {
-	return &engine{Store: st, operations: operations.New(st), publishing: publishing.NewProgress(st)}
+	return &engine{Store: st, operations: operations.New(st), runs: store.NewRuns(st), publishing: publishing.NewProgress(st)}
+}
+
+// workOnRuns has a worker's process work on runs as well.
+func workOnRuns(w *worker.Worker, st *engine, c worker.RunConfig) {
+	c.Runs, c.Set, c.Worker, c.Logger, c.Applying, c.Failure = st.runs, w.Set, w.Name(), w.Logger, w.Applying, w.Failure
+	w.Beside = append(w.Beside, worker.NewRunWorker(c).Work)
 }
 
 func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {

@@ -17,10 +17,8 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
-	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -35,19 +33,20 @@ var (
 // deepQueue is a store with very many rows: the first events of each campaign
 // are real, the rows behind them are written by SQL, since no page and no
 // claim reads their events.
-func deepQueue(b *testing.B, rows, campaigns int) *store.Store {
+func deepQueue(b *testing.B, rows, campaigns int) *engine {
 	b.Helper()
 	return deepQueueIn(b, b.TempDir(), rows, campaigns)
 }
 
 // deepQueueIn is deepQueue with its databases in a directory.
-func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *store.Store {
+func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine {
 	b.Helper()
 	path := filepath.Join(dir, "journal.db")
-	s, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
+	opened, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
 	if err != nil {
 		b.Fatal(err)
 	}
+	s := wire(opened)
 	b.Cleanup(func() { s.Close() })
 	each := rows / campaigns
 	real := min(each, *benchReal)
@@ -101,10 +100,10 @@ func BenchmarkPages(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s, set); err != nil {
+	if err := worker.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	paths := map[string]string{
 		"overview":  "/",
@@ -116,7 +115,7 @@ func BenchmarkPages(b *testing.B) {
 	for name, path := range paths {
 		b.Run("rest/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
 	}
-	w := worker.New(worker.Config{Store: s, Set: set, Mode: outbox.ModeOutbox})
+	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- w.Run(ctx) }()
@@ -197,7 +196,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-func claimAndGiveBack(b *testing.B, s *store.Store) {
+func claimAndGiveBack(b *testing.B, s *engine) {
 	who := store.Worker{ID: "bench"}
 	claims, err := s.Claim(b.Context(), who, store.ClaimLimits{Rows: 500, Lease: time.Minute})
 	if err != nil || len(claims) == 0 {

@@ -16,10 +16,8 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
-	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -46,9 +44,10 @@ func BenchmarkRebuild(b *testing.B) {
 }
 
 // working has a worker at work while f runs.
-func working(b *testing.B, s *store.Store, set *projection.Set, f func()) {
+func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 	b.Helper()
-	w := worker.New(worker.Config{Store: s, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
+	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
+	workOnRuns(w, s, worker.RunConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -59,8 +58,8 @@ func working(b *testing.B, s *store.Store, set *projection.Set, f func()) {
 	}
 }
 
-func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	limit := bareFold(b, s, set)
 	debug.FreeOSMemory()
@@ -103,7 +102,7 @@ func measureRebuild(b *testing.B, s *store.Store, set *projection.Set) {
 
 // measureBeside drains the same number of events in turns, with a run that
 // never comes to its end and without one.
-func measureBeside(b *testing.B, s *store.Store, set *projection.Set) {
+func measureBeside(b *testing.B, s *engine, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
 	const turns, batch = 6, 150_000
@@ -121,7 +120,7 @@ func measureBeside(b *testing.B, s *store.Store, set *projection.Set) {
 			*took += time.Since(began)
 		})
 		for _, run := range activeRuns(b, s) {
-			if _, err := s.CancelRun(b.Context(), by, run.ID); err != nil {
+			if _, err := s.runs.Cancel(b.Context(), by, run.ID); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -132,7 +131,7 @@ func measureBeside(b *testing.B, s *store.Store, set *projection.Set) {
 }
 
 // rebuildable is a journal of invented events.
-func rebuildable(b *testing.B) (*store.Store, *projection.Set) {
+func rebuildable(b *testing.B) (*engine, *projection.Set) {
 	b.Helper()
 	dir := b.TempDir()
 	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), Mode: outbox.ModeOutbox}
@@ -140,16 +139,17 @@ func rebuildable(b *testing.B) (*store.Store, *projection.Set) {
 	if *benchPostgres {
 		o.Journal, o.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
 	}
-	s, err := store.Open(b.Context(), o)
+	opened, err := store.Open(b.Context(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
+	s := wire(opened)
 	b.Cleanup(func() { s.Close() })
 	set, err := projection.Load(dialect, "builtin:campaigns")
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s, set); err != nil {
+	if err := worker.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
 	var batch []outbox.Event
@@ -173,7 +173,7 @@ func rebuildable(b *testing.B) (*store.Store, *projection.Set) {
 
 // appendSpread appends events that no projection refuses, the same number to
 // each campaign.
-func appendSpread(b *testing.B, s *store.Store, campaigns []outbox.Campaign, n, turn int) {
+func appendSpread(b *testing.B, s *engine, campaigns []outbox.Campaign, n, turn int) {
 	b.Helper()
 	var batch []outbox.Event
 	for i := range n {
@@ -188,7 +188,7 @@ func appendSpread(b *testing.B, s *store.Store, campaigns []outbox.Campaign, n, 
 	}
 }
 
-func untilApplied(b *testing.B, s *store.Store) {
+func untilApplied(b *testing.B, s *engine) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
@@ -209,7 +209,7 @@ func untilApplied(b *testing.B, s *store.Store) {
 
 // bareFold is how many events a second two folders get through, without
 // anything being compared or swapped.
-func bareFold(b *testing.B, s *store.Store, set *projection.Set) float64 {
+func bareFold(b *testing.B, s *engine, set *projection.Set) float64 {
 	b.Helper()
 	campaigns := allCampaigns(b, s)
 	began := time.Now()
@@ -217,7 +217,7 @@ func bareFold(b *testing.B, s *store.Store, set *projection.Set) float64 {
 	var folders sync.WaitGroup
 	for half := range 2 {
 		folders.Go(func() {
-			f, err := worker.NewFolder(b.Context(), s, set)
+			f, err := worker.NewFolder(b.Context(), s.Store, set)
 			if err != nil {
 				b.Error(err)
 				return
@@ -241,32 +241,32 @@ func bareFold(b *testing.B, s *store.Store, set *projection.Set) float64 {
 	return float64(events) / time.Since(began).Seconds()
 }
 
-func startRun(b *testing.B, s *store.Store, set *projection.Set, kind outbox.RunKind) outbox.Run {
+func startRun(b *testing.B, s *engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run, err := s.StartRun(b.Context(), outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunOrder{Kind: kind, All: true}, projectionInfos(set))
+	run, err := s.runs.Start(b.Context(), outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunOrder{Kind: kind, All: true}, projectionInfos(set))
 	if err != nil {
 		b.Fatal(err)
 	}
 	return run
 }
 
-func activeRuns(b *testing.B, s *store.Store) []outbox.Run {
+func activeRuns(b *testing.B, s *engine) []outbox.Run {
 	b.Helper()
-	runs, err := s.ActiveRuns(b.Context())
+	runs, err := s.runs.Active(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	return runs
 }
 
-func awaitRun(b *testing.B, s *store.Store, id int64) outbox.Run {
+func awaitRun(b *testing.B, s *engine, id int64) outbox.Run {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
 	defer cancel()
 	var run outbox.Run
 	every(ctx, 0, 20*time.Millisecond, func() {
 		var err error
-		if run, err = s.Run(ctx, id); err != nil {
+		if run, err = s.runs.Get(ctx, id); err != nil {
 			b.Fatal(err)
 		}
 		if !run.Status.Active() {

@@ -87,7 +87,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.StartRun(ctx, order(c.Reason), c.order(kind), projectionInfos(set))
+	run, err := st.runs.Start(ctx, order(c.Reason), c.order(kind), projectionInfos(set))
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,8 @@ func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 		}
 	}
 	w := worker.New(worker.Config{Store: st.Store, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
-	return w.WorkOnRuns(ctx)
+	workOnRuns(w, st, worker.RunConfig{})
+	return w.Attend(ctx)
 }
 
 // followRun works on runs until this one has ended.
@@ -176,7 +177,7 @@ func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan 
 	bar := a.progress("run")
 	defer bar.end()
 	for {
-		run, err := st.Run(ctx, id)
+		run, err := st.runs.Get(ctx, id)
 		if err != nil || !run.Status.Active() {
 			return run, err
 		}
@@ -210,13 +211,13 @@ type runDetail struct {
 func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
 	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
-		page, err := st.RunResults(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
+		page, err := st.runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
 		if err != nil {
 			return d, err
 		}
 		d.Results = append(d.Results, page.Items...)
 	}
-	lines, err := st.RunLog(ctx, run.ID, "", logEnd)
+	lines, err := st.runs.Log(ctx, run.ID, "", logEnd)
 	d.Log = lines.Items
 	slices.Reverse(d.Log)
 	return d, err
@@ -358,7 +359,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		return usagef("--limit must lie between 1 and 200")
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		page, err := st.Runs(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
+		page, err := st.runs.List(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
 		if err != nil {
 			return err
 		}
@@ -387,7 +388,7 @@ type runsShowCmd struct {
 // Run shows one run.
 func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		run, err := st.Run(ctx, c.ID)
+		run, err := st.runs.Get(ctx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -404,7 +405,7 @@ type runsCancelCmd struct {
 // Run ends one run.
 func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		run, err := st.CancelRun(ctx, order(c.Reason), c.ID)
+		run, err := st.runs.Cancel(ctx, order(c.Reason), c.ID)
 		if err != nil {
 			return err
 		}
@@ -434,7 +435,7 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.ResumeRun(ctx, order(c.Reason), c.ID, projectionInfos(set))
+	run, err := st.runs.Resume(ctx, order(c.Reason), c.ID, projectionInfos(set))
 	if err != nil {
 		return err
 	}
@@ -459,7 +460,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.StartRun(ctx, order(c.Reason), c.order(outbox.RunVerify), projectionInfos(set))
+	run, err := st.runs.Start(ctx, order(c.Reason), c.order(outbox.RunVerify), projectionInfos(set))
 	if err != nil {
 		return err
 	}

@@ -53,19 +53,19 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	for _, p := range infos {
 		versions[p.Name] = p.Version
 	}
-	if _, err := d.st.StartRun(ctx, order("nightly"), outbox.RunOrder{Kind: kind, All: true}, infos); err != nil {
+	if _, err := d.st.runs.Start(ctx, order("nightly"), outbox.RunOrder{Kind: kind, All: true}, infos); err != nil {
 		d.t.Fatal(err)
 	}
-	l, ok, err := d.st.ClaimRun(ctx, store.Worker{ID: "w"}, versions, time.Minute)
+	l, ok, err := d.st.runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
 	}
-	_, err = d.st.ReportRun(ctx, l, store.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
+	_, err = d.st.runs.Report(ctx, l, store.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	run, err := d.st.FinishRun(ctx, l, status, why)
+	run, err := d.st.runs.Finish(ctx, l, status, why)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	// Nobody here has these projections, so that it waits.
-	run, err := d.st.StartRun(t.Context(), order(""), outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
+	run, err := d.st.runs.Start(t.Context(), order(""), outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -260,7 +260,6 @@ type server struct {
 	worker  *worker.Worker
 	work    bool // run the worker's loop
 	publish *worker.Publishing
-	poll    time.Duration
 	keeper  keeper
 	http    *http.Server
 	log     *slog.Logger
@@ -269,8 +268,8 @@ type server struct {
 func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
-	collectors.WatchRuns(st.RunTallies)
-	collectors.WatchBehind(st.Behind)
+	collectors.WatchRuns(st.runs.Tallies)
+	collectors.WatchBehind(st.runs.Behind)
 	progress := st.publishing
 	collectors.WatchPublishers(progress.Publishers)
 	collectors.WatchConnections(st.Connections)
@@ -290,8 +289,11 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []pu
 		log.Warn(warning)
 	}
 	w := worker.New(worker.Config{Store: st.Store, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
-		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency,
-		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, Redact: a.redact})
+		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency, Redact: a.redact})
+	workOnRuns(w, st, worker.RunConfig{PollInterval: c.PollInterval, Lease: c.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
+	if w.Mode != outbox.ModeShadow {
+		w.Beside = append(w.Beside, func(ctx context.Context) { st.operations.Work(ctx, c.PollInterval, log) })
+	}
 	delivering := pairs
 	if !c.Publish {
 		delivering = nil
@@ -309,7 +311,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []pu
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, poll: c.PollInterval, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -317,7 +319,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []pu
 
 // handlerConfig is what the flags say to the handlers.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st.Store, Operations: st.operations, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
+	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
@@ -348,7 +350,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	go func() {
 		var err error
 		if s.work {
-			if err = s.workUntil(ctx); err != nil {
+			if err = s.worker.Run(ctx); err != nil {
 				stop("the worker ended", err)
 			}
 		}
@@ -374,16 +376,6 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		workErr = nil
 	}
 	return errors.Join(serveErr, workErr, publishErr)
-}
-
-// workUntil applies events, and steps operations where it does, until ctx ends.
-func (s *server) workUntil(ctx context.Context) error {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	if s.store.Mode() != outbox.ModeShadow {
-		beside.Go(func() { s.store.operations.Work(ctx, s.poll, s.log) })
-	}
-	return s.worker.Run(ctx)
 }
 
 // whyStopped is the signal that ended ctx, or what else did.

@@ -15,11 +15,8 @@ import (
 
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
-	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 	"outboxweb/web/templates"
 )
@@ -47,13 +44,13 @@ var consolePages = map[string]string{
 func BenchmarkTabs(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s, Operations: operations.New(s), Publishers: publishing.NewProgress(s), Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	defer server.Close()
 	b.Run("rest", func(b *testing.B) {
 		b.ReportMetric(p99(atRate(b, server.URL, *benchRate, 5*time.Second)), "p99-ms")
 	})
 	b.Run("draining", func(b *testing.B) {
-		w := worker.New(worker.Config{Store: s, Set: set, Mode: outbox.ModeOutbox})
+		w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox})
 		ctx, stop := context.WithCancel(b.Context())
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
@@ -82,7 +79,7 @@ func BenchmarkTabs(b *testing.B) {
 }
 
 // drainable is a deep queue whose first events are real and can be applied.
-func drainable(b *testing.B) (*store.Store, *projection.Set) {
+func drainable(b *testing.B) (*engine, *projection.Set) {
 	b.Helper()
 	s := deepQueue(b, *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
@@ -93,14 +90,14 @@ func drainable(b *testing.B) (*store.Store, *projection.Set) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s, set); err != nil {
+	if err := worker.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
 	return s, set
 }
 
 // appliedDuring is how many events were applied while f ran.
-func appliedDuring(b *testing.B, s *store.Store, f func()) int64 {
+func appliedDuring(b *testing.B, s *engine, f func()) int64 {
 	b.Helper()
 	applied := func() (n int64) {
 		for _, c := range allCampaigns(b, s) {
@@ -113,7 +110,7 @@ func appliedDuring(b *testing.B, s *store.Store, f func()) int64 {
 	return applied() - before
 }
 
-func allCampaigns(b *testing.B, s *store.Store) []outbox.Campaign {
+func allCampaigns(b *testing.B, s *engine) []outbox.Campaign {
 	b.Helper()
 	var all []outbox.Campaign
 	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {

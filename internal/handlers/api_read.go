@@ -154,7 +154,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.Store.HeldCursors(r.Context(), id, s.Projections)
+	held, err := s.Runs.HeldCursors(r.Context(), id, s.Projections)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Runs(r.Context(), filter)
+	page, err := s.Runs.List(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.Store.StartRun(r.Context(), s.order(r, "api", body.Reason, nil), order, s.Projections)
+	run, err := s.Runs.Start(r.Context(), s.order(r, "api", body.Reason, nil), order, s.Projections)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.Store.Run(r.Context(), id)
+	run, err := s.Runs.Get(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiCancelRun(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRunAct(w, r, s.Store.CancelRun)
+	return s.apiRunAct(w, r, s.Runs.Cancel)
 }
 
 func (s *server) apiResumeRun(w http.ResponseWriter, r *http.Request) error {
@@ -124,7 +124,7 @@ func (s *server) apiResumeRun(w http.ResponseWriter, r *http.Request) error {
 
 // resumeRun resumes a run with the projections that are loaded.
 func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.Store.ResumeRun(ctx, o, id, s.Projections)
+	return s.Runs.Resume(ctx, o, id, s.Projections)
 }
 
 func (s *server) apiRunAct(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {
@@ -148,7 +148,7 @@ func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.RunResults(r.Context(), filter)
+	page, err := s.Runs.Results(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := s.Store.RunResultOf(r.Context(), id, campaign)
+	result, err := s.Runs.ResultOf(r.Context(), id, campaign)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	page, err := s.Store.RunLog(r.Context(), id, q.Cursor, q.limit())
+	page, err := s.Runs.Log(r.Context(), id, q.Cursor, q.limit())
 	if err != nil {
 		return err
 	}

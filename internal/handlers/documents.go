@@ -167,7 +167,7 @@ func (s *server) apiCursors(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	cursors, err := s.Store.Cursors(r.Context(), id, s.Projections)
+	cursors, err := s.Runs.Cursors(r.Context(), id, s.Projections)
 	if err != nil {
 		return err
 	}

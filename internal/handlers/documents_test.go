@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -234,9 +235,9 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
-	err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
+	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
-		return errors.Join(tx.Failed("campaigns", e, store.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
+		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
 	})
 	if err != nil {
 		t.Fatal(err)

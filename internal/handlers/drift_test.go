@@ -9,7 +9,7 @@ import (
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // noteDrift writes down what a verify in the background found.
@@ -96,9 +96,9 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s := withRoster(t)
 	for _, id := range []string{"c-1", "c-2"} {
 		seq := int64(2)
-		err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
-			return errors.Join(tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq, EventType: "b"}, store.Failure{Message: "no seat", Fingerprint: "f"}),
-				tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq + 1, EventType: "b"}, store.Failure{Message: "no seat", Fingerprint: "f"}))
+		err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+			return errors.Join(tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}),
+				tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq + 1, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}))
 		})
 		if err != nil {
 			t.Fatal(err)

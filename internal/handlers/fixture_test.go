@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -36,6 +37,7 @@ type site struct {
 	pair       dbtest.Pair
 	store      *store.Store
 	operations *operations.Operations
+	runs       *store.Runs
 	http       http.Handler
 	srv        *server
 	clock      time.Time
@@ -75,9 +77,9 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	s.operations = operations.New(s.store)
+	s.operations, s.runs = operations.New(s.store), store.NewRuns(s.store)
 	c := Config{
-		Store: s.store, Operations: s.operations, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Operations: s.operations, Runs: s.runs, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},
@@ -122,12 +124,16 @@ func (s *site) pass() {
 	if len(claims) == 0 {
 		return
 	}
-	loaded, _, err := s.store.Load(ctx, claims, 1<<30)
+	ranges := make([]store.Range, len(claims))
+	for i, c := range claims {
+		ranges[i] = c.Range()
+	}
+	loaded, _, err := s.store.Load(ctx, ranges, 1<<30)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	var results []store.Result
-	err = s.store.Apply(ctx, func(a *store.ApplyTx) error {
+	err = s.store.ReadModel().Apply(ctx, func(a *readmodel.ApplyTx) error {
 		for i, claim := range claims {
 			r, err := applyOne(a, claim, loaded[i].Events)
 			if err != nil {
@@ -145,7 +151,7 @@ func (s *site) pass() {
 	}
 }
 
-func applyOne(a *store.ApplyTx, claim store.Claim, events []outbox.Event) (store.Result, error) {
+func applyOne(a *readmodel.ApplyTx, claim store.Claim, events []outbox.Event) (store.Result, error) {
 	r := store.Result{Claim: claim, Applied: claim.First - 1}
 	if _, err := a.Watermark(claim.CampaignID); err != nil {
 		return r, err
@@ -158,11 +164,11 @@ func applyOne(a *store.ApplyTx, claim store.Claim, events []outbox.Event) (store
 			}
 		} else if e.EventType == poison {
 			message := `seat "7" is <taken>`
-			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
+			r.Failure = &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
 			break
 		} else if e.EventType == hopeless {
 			message := "payload.name is required, and the event does not have it"
-			r.Failure = &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message), Projection: "campaigns", Version: "v1", Permanent: true}
+			r.Failure = &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message), Projection: "campaigns", Version: "v1", Permanent: true}
 			break
 		}
 		r.Applied, hash = e.Seq, e.ChainHash

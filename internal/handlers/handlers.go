@@ -51,11 +51,12 @@ import (
 	"outboxweb/web/templates"
 )
 
-// Config is what the handlers work with. Store, Operations, Publishers and Metrics
-// are required.
+// Config is what the handlers work with. Store, Operations, Runs, Publishers and
+// Metrics are required.
 type Config struct {
 	Store      *store.Store
 	Operations *operations.Operations
+	Runs       *store.Runs
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
 	ReadOnly   bool // acts and appends are refused, and pages offer none

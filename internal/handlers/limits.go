@@ -143,7 +143,7 @@ func (s *server) previewOperation(ctx context.Context, selection outbox.Selectio
 }
 
 func (s *server) previewRun(ctx context.Context, order outbox.RunOrder) (outbox.RunPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Store.PreviewRun(ctx, order, s.Projections) })
+	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
 func (s *server) previewSeekTo(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (outbox.Seek, error) {

@@ -87,7 +87,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	} else if v.Events, err = s.Store.EventLines(ctx, id, after+1, after+eventsShown); err != nil {
 		return v, err
 	}
-	if v.Cursors, err = s.Store.Cursors(ctx, id, s.Projections); err != nil {
+	if v.Cursors, err = s.Runs.Cursors(ctx, id, s.Projections); err != nil {
 		return v, err
 	}
 	if v.Verifications, err = s.Store.Verifications(ctx, id); err != nil {

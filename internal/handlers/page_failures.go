@@ -14,7 +14,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	stuck, err := s.Store.Failures(r.Context(), filter)
+	stuck, err := s.Store.ReadModel().Failures(r.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 			return v, err
 		}
 	}
-	if v.Runs, err = s.Store.ActiveRuns(ctx); err != nil {
+	if v.Runs, err = s.Runs.Active(ctx); err != nil {
 		return v, err
 	}
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {

@@ -47,7 +47,7 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Runs(r.Context(), filter)
+	page, err := s.Runs.List(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -86,13 +86,13 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 // readRun reads what a run's page shows.
 func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {
 	v.Filter, v.LogCursor = f, log
-	if v.Run, err = s.Store.Run(ctx, f.RunID); err != nil {
+	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
 		return v, err
 	}
 	if v.Acts, err = s.Store.ActsOn(ctx, outbox.RunTarget(f.RunID), actsShownOf); err != nil {
 		return v, err
 	}
-	if v.Results, err = s.Store.RunResults(ctx, f); err != nil {
+	if v.Results, err = s.Runs.Results(ctx, f); err != nil {
 		return v, err
 	}
 	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 {
@@ -101,14 +101,14 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 			first = append(first, outbox.OutcomeNotCompared)
 		}
 		for _, outcome := range first {
-			worst, err := s.Store.RunResults(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
+			worst, err := s.Runs.Results(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {
 				return v, err
 			}
 			v.First = append(v.First, worst.Items...)
 		}
 	}
-	v.Log, err = s.Store.RunLog(ctx, f.RunID, log, logShown)
+	v.Log, err = s.Runs.Log(ctx, f.RunID, log, logShown)
 	return v, err
 }
 
@@ -122,10 +122,10 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var view templates.RunResultView
-	if view.Run, err = s.Store.Run(r.Context(), id); err != nil {
+	if view.Run, err = s.Runs.Get(r.Context(), id); err != nil {
 		return err
 	}
-	if view.Result, err = s.Store.RunResultOf(r.Context(), id, campaign); err != nil {
+	if view.Result, err = s.Runs.ResultOf(r.Context(), id, campaign); err != nil {
 		return err
 	}
 	p := s.page(r, templates.RunResultTitle(view), "Runs")
@@ -160,7 +160,7 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	run, err := s.Store.StartRun(r.Context(), s.order(r, "page", form.Reason, nil), form.order(), s.Projections)
+	run, err := s.Runs.Start(r.Context(), s.order(r, "page", form.Reason, nil), form.order(), s.Projections)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) cancelRunForm(w http.ResponseWriter, r *http.Request) error {
-	return s.runActForm(w, r, s.Store.CancelRun)
+	return s.runActForm(w, r, s.Runs.Cancel)
 }
 
 func (s *server) resumeRunForm(w http.ResponseWriter, r *http.Request) error {

@@ -22,7 +22,7 @@ import (
 func (s *site) reportRun(l store.RunLease, rep store.RunReport) {
 	s.t.Helper()
 	rep.Lease = time.Minute
-	if _, err := s.store.ReportRun(context.Background(), l, rep); err != nil {
+	if _, err := s.runs.Report(context.Background(), l, rep); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -214,7 +214,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	for _, target := range []string{"/projections", "/campaigns/c-1"} {
 		s.get(target).want(t, 200, `data-testid="other-version-campaigns"`, `href="/runs/new?all=1&amp;kind=rebuild&amp;projection=campaigns"`)
 	}
-	if err := s.store.MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
+	if err := s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
 		t.Fatal(err)
 	}
 	s.get("/projections").want(t, 200).lacks(t, "other-version")

@@ -17,7 +17,7 @@ func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
@@ -30,7 +30,7 @@ func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 }
 
 func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.ProjectionCursors(r.Context(), filter, s.Projections)
+	page, err := s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ type holdBody struct {
 type holdAct = func(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error)
 
 func (s *server) apiPauseProjection(w http.ResponseWriter, r *http.Request) error {
-	return s.apiHold(w, r, s.Store.PauseProjection)
+	return s.apiHold(w, r, s.Runs.PauseProjection)
 }
 
 func (s *server) apiResumeProjection(w http.ResponseWriter, r *http.Request) error {
-	return s.apiHold(w, r, s.Store.ResumeProjection)
+	return s.apiHold(w, r, s.Runs.ResumeProjection)
 }
 
 func (s *server) apiHold(w http.ResponseWriter, r *http.Request, act holdAct) error {
@@ -109,11 +109,11 @@ func (s *server) apiHold(w http.ResponseWriter, r *http.Request, act holdAct) er
 }
 
 func (s *server) pauseProjectionForm(w http.ResponseWriter, r *http.Request) error {
-	return s.holdForm(w, r, s.Store.PauseProjection)
+	return s.holdForm(w, r, s.Runs.PauseProjection)
 }
 
 func (s *server) resumeProjectionForm(w http.ResponseWriter, r *http.Request) error {
-	return s.holdForm(w, r, s.Store.ResumeProjection)
+	return s.holdForm(w, r, s.Runs.ResumeProjection)
 }
 
 func (s *server) holdForm(w http.ResponseWriter, r *http.Request, act holdAct) error {
@@ -166,7 +166,7 @@ func (s *server) apiFailures(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Store.Failures(r.Context(), filter)
+	page, err := s.Store.ReadModel().Failures(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	failure, err := s.Store.Failure(r.Context(), id)
+	failure, err := s.Store.ReadModel().Failure(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.DescribeProjections(r.Context(), s.Projections)
+	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
 	if err != nil {
 		return err
 	}
@@ -220,10 +220,10 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Filter, err = cursorFilter(r, v.Name); err != nil {
 		return v, err
 	}
-	if v.Cursors, err = s.Store.ProjectionCursors(r.Context(), v.Filter, s.Projections); err != nil {
+	if v.Cursors, err = s.Runs.ProjectionCursors(r.Context(), v.Filter, s.Projections); err != nil {
 		return v, err
 	}
-	if v.Failures, err = s.Store.Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
+	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
 	v.Acts, err = s.Store.ActsOn(r.Context(), outbox.ProjectionTarget(v.Name), actsShownOf)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // withRoster is a site whose one projection is in the database too, with two
@@ -15,7 +15,7 @@ import (
 func withRoster(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
-	if err := s.store.InstallProjections(context.Background(), []store.Projection{{Name: "campaigns", Version: "v1"}}); err != nil {
+	if err := s.store.ReadModel().Install(context.Background(), []readmodel.Projection{{Name: "campaigns", Version: "v1"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.seed("c-1", "a", "b", "c")
@@ -27,9 +27,9 @@ func withRoster(t *testing.T) *site {
 // quarantine sets the projection aside for c-1 at its second event.
 func (s *site) quarantine() {
 	s.t.Helper()
-	err := s.store.Apply(context.Background(), func(tx *store.ApplyTx) error {
+	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		e := &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}
-		return errors.Join(tx.Failed("campaigns", e, store.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
+		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
@@ -63,7 +64,7 @@ where campaign_id = $1
 // reports whether it was one. Such a row gets one attempt: it dies of its first
 // failure, in the transaction that settles it, so that an operation which meets
 // the old error costs one more failure and not eight.
-func failedAgain(t *store.Tx, campaign string, seq int64, f store.Failure, now int64) (bool, error) {
+func failedAgain(t *store.Tx, campaign string, seq int64, f readmodel.Failure, now int64) (bool, error) {
 	detail, _, _ := strings.Cut(f.Message, "\n")
 	n, err := t.Exec(failWatched, campaign, seq, sqldb.Clip(detail, exampleLimit), f.Fingerprint, now)
 	if err != nil {

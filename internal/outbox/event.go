@@ -386,3 +386,23 @@ func sortKeys(raw json.RawMessage) json.RawMessage {
 	}
 	return sorted
 }
+
+// CutOff begins the error of an event that ran into its deadline.
+const CutOff = "the event took longer than "
+
+// Inspect verifies that consecutive events of a campaign are the ones that were
+// appended: contents against their hashes, and each hash chained to the one before.
+// It returns how many are, and why the next one is not. The content of one that is
+// skipped does not matter.
+func Inspect(events []Event) (sound int, reason string) {
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.Skipped == nil && e.ContentHash() != e.EventHash:
+			return i, fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)
+		case i > 0 && e.Seq == events[i-1].Seq+1 && NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
+			return i, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
+		}
+	}
+	return len(events), ""
+}

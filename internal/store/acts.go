@@ -63,7 +63,7 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 		if result, err = change(t, now); err != nil {
 			return err
 		}
-		return t.record(a, result, now)
+		return t.Record(a, result, now)
 	})
 	if err != nil {
 		return none, err
@@ -83,7 +83,7 @@ func (s *Store) Admit(o outbox.Order) error {
 
 // require refuses an act on one row that releases so many without what that asks
 // for: a reason where the store was told so, and a typed phrase.
-func (s *Store) require(o outbox.Order, released int64) error {
+func (s *Store) Require(o outbox.Order, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, bef
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
-func (t *Tx) record(a *Act, result any, now int64) error {
+func (t *Tx) Record(a *Act, result any, now int64) error {
 	var texts [3]string
 	for i, v := range []any{a.Before, a.After, result} {
 		text, err := json.Marshal(v)

@@ -106,13 +106,13 @@ var rowActs = []operation{
 		func(f *fixture, o outbox.Order) (any, error) { return f.operations.Acknowledge(f.ctx, o, 1, "") },
 		func(f *fixture) bool { return f.operation(1).AcknowledgedAt == nil }},
 	{"run_start", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) { return f.StartRun(f.ctx, o, rebuild("a"), loadedRuns) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Start(f.ctx, o, rebuild("a"), loadedRuns) },
 		func(f *fixture) bool { return f.number(`select count(*) from run_scopes`) == 0 }},
 	{"run_cancel", queuedRun,
-		func(f *fixture, o outbox.Order) (any, error) { return f.CancelRun(f.ctx, o, 1) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Cancel(f.ctx, o, 1) },
 		func(f *fixture) bool { return f.run(1).Status == outbox.RunQueued }},
 	{"run_resume", interruptedRun,
-		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeRun(f.ctx, o, 1, loadedRuns) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Resume(f.ctx, o, 1, loadedRuns) },
 		func(f *fixture) bool { return f.run(1).Status == outbox.RunInterrupted }},
 	{"token_create", func(*fixture) {},
 		func(f *fixture, o outbox.Order) (any, error) {
@@ -142,7 +142,7 @@ func endedOperation(f *fixture) {
 
 func queuedRun(f *fixture) {
 	deadHead(f)
-	if _, err := f.StartRun(f.ctx, ben, rebuild("a"), loadedRuns); err != nil {
+	if _, err := f.runs.Start(f.ctx, ben, rebuild("a"), loadedRuns); err != nil {
 		f.tb.Fatal(err)
 	}
 }
@@ -570,11 +570,11 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			return err
 		}},
 		"cancelled run": {"used for run 1", func(second bool) error {
-			_, err := f.CancelRun(f.ctx, keyed("k-7"), runs[second])
+			_, err := f.runs.Cancel(f.ctx, keyed("k-7"), runs[second])
 			return err
 		}},
 		"paused projection": {"other content", func(second bool) error {
-			_, err := f.PauseProjection(f.ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], loadedRuns)
+			_, err := f.runs.PauseProjection(f.ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], loadedRuns)
 			return err
 		}},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // withTable is a store whose projections database has a table to write to.
@@ -29,7 +29,7 @@ func (f *fixture) written() int64 {
 	return n
 }
 
-func (f *fixture) watermark(campaign string) store.Watermark {
+func (f *fixture) watermark(campaign string) readmodel.Watermark {
 	f.tb.Helper()
 	marks, err := f.Watermarks(f.ctx, []string{campaign, "nobody"})
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *fixture) watermark(campaign string) store.Watermark {
 // set brings a campaign's watermark and fence to a known place.
 func (f *fixture) set(campaign string, seq, epoch int64) {
 	f.tb.Helper()
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(campaign)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 		"from the start":      {9, 0, true},
 		"lower and elsewhere": {1, 9, true},
 	} {
-		err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error {
 			before, err := tx.Watermark("a")
 			if err != nil {
 				return err
@@ -84,7 +84,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 			after, err := tx.Watermark("a")
 			want := before
 			if !c.lost {
-				want = store.Watermark{AppliedSeq: 7, AppliedHash: "next", FenceEpoch: c.epoch}
+				want = readmodel.Watermark{AppliedSeq: 7, AppliedHash: "next", FenceEpoch: c.epoch}
 			}
 			if after != want {
 				t.Errorf("%s: watermark is %+v, want %+v", name, after, want)
@@ -95,7 +95,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got, want := f.watermark("a"), (store.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
+	if got, want := f.watermark("a"), (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
 		t.Errorf("after rehearsals the watermark is %+v, want %+v", got, want)
 	}
 }
@@ -105,7 +105,7 @@ func TestFence_onlyRises(t *testing.T) {
 	f := open(t)
 	f.set("a", 5, 3)
 	fence := func(epoch int64) error {
-		return f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Fence("a", epoch) })
+		return f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", epoch) })
 	}
 	f.unchanged(func() {
 		if err := fence(2); !errors.Is(err, outbox.ErrLeaseLost) {
@@ -115,7 +115,7 @@ func TestFence_onlyRises(t *testing.T) {
 			t.Errorf("the same epoch: %v", err)
 		}
 	})
-	if err := fence(7); err != nil || f.watermark("a") != (store.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
+	if err := fence(7); err != nil || f.watermark("a") != (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
 		t.Errorf("a higher epoch: %v, %+v", err, f.watermark("a"))
 	}
 }
@@ -123,9 +123,9 @@ func TestFence_onlyRises(t *testing.T) {
 func TestWatermark_startsAtZero(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark("a")
-		if w != (store.Watermark{}) {
+		if w != (readmodel.Watermark{}) {
 			t.Errorf("watermark is %+v", w)
 		}
 		if err != nil {
@@ -143,13 +143,13 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 	f := withTable(t)
 	f.set("a", 1, 1)
 	boom := errors.New("boom")
-	write := func(tx *store.ApplyTx) {
+	write := func(tx *readmodel.ApplyTx) {
 		if err := errors.Join(tx.Exec(f.ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")); err != nil {
 			t.Error(err)
 		}
 	}
 	f.unchanged(func() {
-		if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
+		if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
 			t.Errorf("got error %v", err)
 		}
 		func() {
@@ -158,12 +158,12 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			f.Apply(f.ctx, func(tx *store.ApplyTx) error { write(tx); panic("boom") })
+			f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
 		}()
-		if err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error { write(tx); return nil }); err != nil {
+		if err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil }); err != nil {
 			t.Errorf("rehearse: %v", err)
 		}
-		if err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error { return boom }); !errors.Is(err, boom) {
+		if err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error { return boom }); !errors.Is(err, boom) {
 			t.Errorf("rehearse: got error %v", err)
 		}
 	})
@@ -178,7 +178,7 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 	f := withTable(t)
 	f.set("a", 1, 1)
 	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if err := tx.Savepoint(); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
 	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
 				return err
 			}
@@ -235,7 +235,7 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		exec := func(query string) error { return tx.Exec(f.ctx, query, nil) }
 		for _, step := range []func() error{
 			func() error { return exec(`insert into written values (1)`) },
@@ -272,7 +272,7 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 	f := withTable(t)
 	f.rawProjections(`insert into written values (1)`)
 	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if err := errors.Join(tx.Exec(f.ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
 				return err
 			}
@@ -303,7 +303,7 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Millisecond)
 	defer cancel()
-	if err := f.Apply(ctx, func(*store.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
+	if err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
 	if _, err := lock.ExecContext(f.ctx, `rollback`); err != nil {
@@ -315,7 +315,7 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
 	ctx, cancel := context.WithCancel(f.ctx)
-	err := f.Apply(ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(ctx, func(tx *readmodel.ApplyTx) error {
 		cancel()
 		return tx.Exec(f.ctx, `insert into written values (1)`, nil)
 	})
@@ -334,7 +334,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	}
 	quarantine := func(projection string) {
 		t.Helper()
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if _, err := tx.Watermark("a"); err != nil {
 				return err
 			}
@@ -361,7 +361,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 1 open" || len(failures) != 2 {
 		t.Errorf("cursors %q, failures %q", cursors, failures)
 	}
-	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
+	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
 	if err != nil || described[0].Quarantined != 1 || described[1].Quarantined != 0 {
 		t.Errorf("described as %+v, %v", described, err)
 	}

@@ -59,7 +59,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	to := dbtest.Fresh(t)
 	o := optionsFor(to)
 	o.Now, o.Retry = f.clock.now, f.Retry()
-	if err := store.Restore(f.ctx, dir, o); err != nil {
+	if err := store.Restore(f.ctx, dir, o, arrange); err != nil {
 		t.Fatal(err)
 	}
 	r := openPair(t, to, f.clock)

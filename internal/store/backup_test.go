@@ -12,11 +12,14 @@ import (
 
 func quiet(int64, int64) {}
 
+// arrange puts around a restored store what has leases of its own.
+func arrange(s *store.Store) { store.NewRuns(s) }
+
 // restore copies a backup to a new place, at the fixture's time.
 func (f *fixture) restore(from, to string) error {
 	o := optionsIn(to)
 	o.Now = f.clock.now
-	return store.Restore(f.ctx, from, o)
+	return store.Restore(f.ctx, from, o, arrange)
 }
 
 func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
@@ -126,16 +129,16 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
-		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair)), outbox.ErrSetup, "exists already", "move it away")
+		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "exists already", "move it away")
 	})
-	refused(t, store.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir())), outbox.ErrSetup, "is no backup")
+	refused(t, store.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
 	// A write-ahead log left by the databases that were moved away would be
 	// replayed into the restored ones.
 	left := t.TempDir()
 	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, store.Restore(f.ctx, dir, optionsIn(left)), outbox.ErrSetup, "projections.db-wal", "move it away")
+	refused(t, store.Restore(f.ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -144,7 +147,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	refused(t, store.Restore(f.ctx, dir, optionsIn(to)), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	refused(t, store.Restore(f.ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -157,7 +160,7 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 		if err := f.Backup(f.ctx, filepath.Join(t.TempDir(), name), quiet); err != nil {
 			t.Fatal(err)
 		}
-		snapshot, err := f.ProjectionsSnapshot(f.ctx)
+		snapshot, err := f.Database.Snapshot(f.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,12 +100,12 @@ func (t *Tx) Campaigns(ids []string) (map[string]*CampaignRow, error) {
 func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 	c, found, err := t.campaign(id)
 	if err == nil && !found {
-		err = unknownCampaign(id)
+		err = UnknownCampaign(id)
 	}
 	return c, err
 }
 
-func unknownCampaign(id string) error {
+func UnknownCampaign(id string) error {
 	return outbox.NotFound("campaign %q is unknown: nothing has been appended to it", id)
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -47,7 +49,7 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err
 	}
-	err = s.eachCampaignPage(ctx, func(page []*CampaignRow, _ map[string]Watermark) error {
+	err = s.eachCampaignPage(ctx, func(page []*CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			if err := s.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
 				report.unreadable("", &CampaignError{c.ID, err})
@@ -59,18 +61,16 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 		}
 		return nil
 	})
-	for _, step := range []struct {
-		about string
-		check func() error
-	}{
-		{"the table of campaigns", func() error { return err }},
-		{"what the projections know", func() error { return s.checkStrays(ctx, &report) }},
-		{"projections that are behind", func() error { return s.checkBehind(ctx, &report) }},
-		{"the index of tags", func() error { return s.checkTags(ctx, &report) }},
-		{"the pages of the journal", func() error { return s.journal.checkPages(ctx, &report) }},
-		{"the pages of the projections", func() error { return s.projections.checkPages(ctx, &report) }},
-	} {
-		if err := step.check(); errors.Is(err, outbox.ErrDamaged) {
+	steps := slices.Concat([]checkStep{
+		{"the table of campaigns", func(context.Context, *CheckReport) error { return err }},
+		{"what the projections know", s.checkStrays},
+	}, s.onCheck, []checkStep{
+		{"the index of tags", s.checkTags},
+		{"the pages of the journal", s.journal.checkPages},
+		{"the pages of the projections", s.projections.checkPages},
+	})
+	for _, step := range steps {
+		if err := step.check(ctx, &report); errors.Is(err, outbox.ErrDamaged) {
 			report.unreadable(step.about, err)
 		} else if err != nil {
 			return report, fmt.Errorf("check: %w", err)
@@ -78,6 +78,18 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 	}
 	report.OK = len(report.Violations) == 0
 	return report, nil
+}
+
+// checkStep is a part of a check that is not of one campaign.
+type checkStep struct {
+	about string
+	check func(context.Context, *CheckReport) error
+}
+
+// OnCheck registers what a check looks for besides; about says what it reads, where
+// that cannot be read. It must not be called once the store is in use.
+func (s *Store) OnCheck(about string, check func(context.Context, *CheckReport) error) {
+	s.onCheck = append(s.onCheck, checkStep{about, check})
 }
 
 // unreadable adds a violation for each error that err joins.
@@ -123,7 +135,7 @@ func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckRep
 				return ctx.Err()
 			}
 		}
-		before, marks, err := s.standingOf(ctx, id)
+		before, marks, err := s.readmodel.Standing(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -165,7 +177,7 @@ func (f *finding) add(invariant string, seq int64, format string, args ...any) {
 	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
 }
 
-func (s *Store) checkCampaign(ctx context.Context, id string, w Watermark, marks skipMarks) (*finding, bool, error) {
+func (s *Store) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
 	f := &finding{campaign: id}
 	leased := false
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -218,7 +230,7 @@ order by projection`
 
 // checkCounts compares what the watermark counts, and how far its projections
 // are, with what there is.
-func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error {
+func (s *Store) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
 	var aside, open int64
 	err := s.projections.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
@@ -250,7 +262,7 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w Watermark) error 
 }
 
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
-func (t *Tx) checkJournal(f *finding, c *CampaignRow, w Watermark) error {
+func (t *Tx) checkJournal(f *finding, c *CampaignRow, w readmodel.Watermark) error {
 	chain, position := "", int64(0)
 	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}
 	err := t.Each(func(rows sqldb.Row) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -57,7 +58,7 @@ type checkedRow struct {
 
 // checkRows walks the campaign's rows against the watermark and the
 // campaign's own counts.
-func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w Watermark) error {
+func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w readmodel.Watermark) error {
 	var counts CampaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
@@ -188,7 +189,7 @@ func (t *Tx) checkRowEvents(f *finding) error {
 
 // checkEpochs compares the epochs of the campaign's lease and of its fence. An
 // epoch of the lease that is ahead is that of a claim which applied nothing.
-func (f *finding) checkEpochs(c *CampaignRow, w Watermark) {
+func (f *finding) checkEpochs(c *CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
 		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.LeaseEpoch)
@@ -199,7 +200,7 @@ func (f *finding) checkEpochs(c *CampaignRow, w Watermark) {
 
 // checkApplied compares what the campaign's row says is applied with the
 // watermark. A worker that has still to settle is behind it.
-func (f *finding) checkApplied(c *CampaignRow, w Watermark) {
+func (f *finding) checkApplied(c *CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
 		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
 	}
@@ -242,7 +243,7 @@ func (s *Store) CheckTables(ctx context.Context, tables []string, report *CheckR
 				return err
 			}, `
 select distinct r.campaign_id
-from `+quoteName(table)+` r
+from `+readmodel.QuoteName(table)+` r
 where not exists (select 1 from projection_watermarks w where w.campaign_id = r.campaign_id and w.applied_seq > 0)`)
 		})
 		if err != nil {

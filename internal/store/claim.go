@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -385,9 +386,6 @@ where campaign_id = $1
   and seq between $2 and $3
   and (status = 'pending' or (seq = $2 and status = 'failed'))`
 
-// CutOff begins the error of an event that ran into its deadline.
-const CutOff = "the event took longer than "
-
 const countAttempt = `
 update projection_apply_outbox
 set attempt_count = attempt_count + $3
@@ -411,7 +409,7 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, claim.First); err != nil {
 			return err
 		}
-		claim.Slow = strings.HasPrefix(last, CutOff)
+		claim.Slow = strings.HasPrefix(last, outbox.CutOff)
 	}
 	if claim.Counted {
 		if _, err := t.Exec(countAttempt, c.ID, claim.First, 1); err != nil {
@@ -498,7 +496,7 @@ func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
 		return err
 	}
-	failure := Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
+	failure := readmodel.Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
 	failure.Fingerprint = "the process died while it applied this event"
 	if err := s.recordFailure(t, c, c.Head.Int64, failure, w, 0, now); err != nil {
 		return err
@@ -573,9 +571,12 @@ func (s *Store) EndLeases(ctx context.Context, owner string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("end leases: %w", err)
+		err = fmt.Errorf("end leases: %w", err)
 	}
-	return nil
+	for _, besides := range s.onEndLeases {
+		err = errors.Join(err, besides(ctx, owner))
+	}
+	return err
 }
 
 // ClaimInline takes one campaign for a request that applies what it has

@@ -343,11 +343,11 @@ func (f *fixture) begun(tags string) (end func(how string)) {
 	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
 		f.tb.Fatal(err)
 	}
-	f.runs(conn, fmt.Sprintf(`
+	f.execOn(conn, fmt.Sprintf(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('other', 1, '1', 'seat.taken', 1, 1, '', '', '', '', '', '', '', '', '%s', '{}', '{}', '', '')`, tags))
-	return func(how string) { f.runs(conn, how) }
+	return func(how string) { f.execOn(conn, how) }
 }
 
 func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {

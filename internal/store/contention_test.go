@@ -14,6 +14,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -191,12 +192,12 @@ func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 		f.append(id, 2)
 	}
 	other := f.somebody(f.pair.Journal)
-	f.runs(other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
+	f.execOn(other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
 	if c := f.claimOne(one, 10); c.CampaignID != "b" {
 		t.Errorf("claimed %+v, want what nobody holds", c)
 	}
 	f.noClaim(two)
-	f.runs(other, `rollback`)
+	f.execOn(other, `rollback`)
 	if claims := f.claim(two, 10); len(claims) != 2 {
 		t.Errorf("claimed %+v, want the other two", claims)
 	}
@@ -213,11 +214,11 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 		f.raw(`update campaigns set crashes = crashes where campaign_id = $1`, id)
 	}
 	other := f.somebody(f.pair.Journal)
-	f.runs(other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
+	f.execOn(other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
 	ended := make(chan error)
 	go func() { ended <- f.EndLeases(f.ctx, one.ID) }()
 	f.waiting(1)
-	f.runs(other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
+	f.execOn(other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -231,12 +232,12 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	f := open(t)
 	f.set("a", 1, 1)
 	second := make(chan error)
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		if err := tx.Advance("a", 1, 1, 2, "first"); err != nil {
 			return err
 		}
 		go func() {
-			second <- f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
+			second <- f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
 		}()
 		f.waiting(1)
 		return nil
@@ -254,26 +255,26 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 
 func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 	t.Parallel()
-	for name, read := range map[string]func(tx *store.ApplyTx) error{
-		"ahead":     func(tx *store.ApplyTx) error { return tx.ReadAhead([]string{"b", "a", "new", "a"}) },
-		"at a time": func(*store.ApplyTx) error { return nil },
+	for name, read := range map[string]func(tx *readmodel.ApplyTx) error{
+		"ahead":     func(tx *readmodel.ApplyTx) error { return tx.ReadAhead([]string{"b", "a", "new", "a"}) },
+		"at a time": func(*readmodel.ApplyTx) error { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
 			f.set("a", 1, 1)
 			second := make(chan error)
-			err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 				if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
 					return err
 				}
 				go func() {
-					second <- f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+					second <- f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 						if err := read(tx); err != nil {
 							return err
 						}
 						w, err := tx.Watermark("a")
-						if want := (store.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}); w != want {
+						if want := (readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}); w != want {
 							t.Errorf("read %+v, want %+v", w, want)
 						}
 						return err
@@ -382,7 +383,7 @@ func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 			return err
 		},
 		"apply": func(s *fixture, i int) error {
-			return s.Apply(s.ctx, func(tx *store.ApplyTx) error { return tx.ReadAhead(few(i)) })
+			return s.Apply(s.ctx, func(tx *readmodel.ApplyTx) error { return tx.ReadAhead(few(i)) })
 		},
 		"register": func(s *fixture, i int) error {
 			types := make(map[string]outbox.Intent)
@@ -401,17 +402,17 @@ func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	roster := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "roster_names"},
+	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "roster_names"},
 		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
 	install := func(s *fixture) func() {
 		return func() {
-			if err := s.InstallProjections(s.ctx, []store.Projection{roster}); err != nil {
+			if err := s.Install(s.ctx, []readmodel.Projection{roster}); err != nil {
 				t.Errorf("install: %v", err)
 			}
 		}
 	}
 	f.atOnce(f.projections, `lock table projection_versions in exclusive mode`, install(f), install(f.beside()), install(f.beside()))
-	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
+	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
 	if err != nil || described[0].BuiltByOtherVersion {
 		t.Errorf("described as %+v, %v", described, err)
 	}
@@ -434,7 +435,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 		return err
 	}
 	newest := func(s *fixture) int64 {
-		page, err := s.Runs(s.ctx, outbox.RunFilter{Limit: 1})
+		page, err := s.runs.List(s.ctx, outbox.RunFilter{Limit: 1})
 		if err != nil || len(page.Items) == 0 {
 			return 1
 		}
@@ -442,19 +443,19 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	}
 	f.everybody(60, map[string]func(*fixture, int) error{
 		"start": func(s *fixture, i int) error {
-			_, err := s.StartRun(s.ctx, ana(""), orders[i%len(orders)], loadedRuns)
+			_, err := s.runs.Start(s.ctx, ana(""), orders[i%len(orders)], loadedRuns)
 			return unless(err, outbox.ErrConflict)
 		},
 		"cancel": func(s *fixture, i int) error {
-			_, err := s.CancelRun(s.ctx, ana(""), newest(s))
+			_, err := s.runs.Cancel(s.ctx, ana(""), newest(s))
 			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
 		},
 		"resume": func(s *fixture, i int) error {
-			_, err := s.ResumeRun(s.ctx, ana(""), max(1, newest(s)-int64(i%3)), loadedRuns)
+			_, err := s.runs.Resume(s.ctx, ana(""), max(1, newest(s)-int64(i%3)), loadedRuns)
 			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
 		},
 		"work": func(s *fixture, i int) error {
-			l, ok, err := s.ClaimRun(s.ctx, one, versionsRuns, lease)
+			l, ok, err := s.runs.Claim(s.ctx, one, versionsRuns, lease)
 			if err != nil || !ok {
 				return err
 			}
@@ -466,8 +467,8 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 				}
 				results = append(results, r)
 			}
-			if _, err = s.ReportRun(s.ctx, l, store.RunReport{Results: results, Lease: lease}); err == nil {
-				_, err = s.FinishRun(s.ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
+			if _, err = s.runs.Report(s.ctx, l, store.RunReport{Results: results, Lease: lease}); err == nil {
+				_, err = s.runs.Finish(s.ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
 			}
 			return unless(err, outbox.ErrLeaseLost)
 		},
@@ -478,7 +479,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 			}
 			return s.NoteVerifications(s.ctx, notes)
 		},
-		"end leases": func(s *fixture, _ int) error { return s.EndRunLeases(s.ctx, one.ID) },
+		"end leases": func(s *fixture, _ int) error { return s.runs.EndLeases(s.ctx, one.ID) },
 	})
 	active := f.number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
 	if active != 0 {

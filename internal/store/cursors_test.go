@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // withProjections installs projections and describes them as loaded.
@@ -18,7 +18,7 @@ func (f *fixture) withProjections(names ...string) (loaded []outbox.ProjectionIn
 	f.tb.Helper()
 	for _, name := range names {
 		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: "v"})
-		if err := f.InstallProjections(f.ctx, []store.Projection{{Name: name, Version: "v"}}); err != nil {
+		if err := f.Install(f.ctx, []readmodel.Projection{{Name: name, Version: "v"}}); err != nil {
 			f.tb.Fatal(err)
 		}
 	}
@@ -26,13 +26,13 @@ func (f *fixture) withProjections(names ...string) (loaded []outbox.ProjectionIn
 }
 
 // fails records a failure of a projection at an event.
-func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*store.ApplyTx, *outbox.Event) error) {
+func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) {
 	f.tb.Helper()
 	e, err := f.Event(f.ctx, campaign, seq)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark(campaign)
 		if err == nil {
 			err = tx.Failed(projection, &e, *failure("boom"))
@@ -49,8 +49,8 @@ func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*st
 	}
 }
 
-func quarantine(projection string) func(*store.ApplyTx, *outbox.Event) error {
-	return func(tx *store.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
+func quarantine(projection string) func(*readmodel.ApplyTx, *outbox.Event) error {
+	return func(tx *readmodel.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
 }
 
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
@@ -61,11 +61,11 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	f.drain()
 	f.fails("history", "a", 3, quarantine("history"))
 	pause := func(projection, campaign string) error {
-		_, err := f.PauseProjection(f.ctx, ana("why"), projection, campaign, loaded)
+		_, err := f.runs.PauseProjection(f.ctx, ana("why"), projection, campaign, loaded)
 		return err
 	}
 	resume := func(projection, campaign string) error {
-		_, err := f.ResumeProjection(f.ctx, ana(""), projection, campaign, loaded)
+		_, err := f.runs.ResumeProjection(f.ctx, ana(""), projection, campaign, loaded)
 		return err
 	}
 	f.unchanged(func() {
@@ -90,7 +90,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	if err := resume("roster", ""); err != nil {
 		t.Fatal(err)
 	}
-	cursors, err := f.Cursors(f.ctx, "a", loaded)
+	cursors, err := f.runs.Cursors(f.ctx, "a", loaded)
 	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
 		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
 	}
@@ -122,14 +122,14 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 			f.fails("roster", id, 2, quarantine("roster"))
 			continue
 		}
-		if _, err := f.PauseProjection(f.ctx, ana("later"), "roster", id, loaded); err != nil {
+		if _, err := f.runs.PauseProjection(f.ctx, ana("later"), "roster", id, loaded); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read := func(filter outbox.CursorFilter) (seen []string) {
 		filter.Projection, filter.Limit = "roster", 2
 		for {
-			page, err := f.ProjectionCursors(f.ctx, filter, loaded)
+			page, err := f.runs.ProjectionCursors(f.ctx, filter, loaded)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,13 +162,13 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if diff := cmp.Diff(all, read(outbox.CursorFilter{})); diff != "" {
 		t.Error(diff)
 	}
-	_, err := f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
+	_, err := f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
 	refused(t, err, outbox.ErrNotFound)
 
-	if _, err := f.PauseProjection(f.ctx, ana("all"), "history", "", loaded); err != nil {
+	if _, err := f.runs.PauseProjection(f.ctx, ana("all"), "history", "", loaded); err != nil {
 		t.Fatal(err)
 	}
-	described, err := f.DescribeProjections(f.ctx, loaded)
+	described, err := f.runs.DescribeProjections(f.ctx, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 0 {
 		t.Errorf("history is %+v", history)
 	}
-	cursors, err := f.Cursors(f.ctx, "c-0", loaded)
+	cursors, err := f.runs.Cursors(f.ctx, "c-0", loaded)
 	if err != nil || cursors[1].State != outbox.CursorPaused || !cursors[1].PausedForAll || cursors[1].AppliedSeq != 3 {
 		t.Errorf("cursors %+v, %v; want history paused for all at 3", cursors, err)
 	}
@@ -198,7 +198,7 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		f.fails("history", "b", seq+1)
 		f.fails("history", "b", seq+1)
 	}
-	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
+	if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
 		t.Fatal(err)
 	}
 	read := func(filter outbox.FailureFilter) (seen []string) {
@@ -250,7 +250,7 @@ func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
 		f.fails("history", id, 3, quarantine("history"))
 	}
 	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2})
-	if _, err := f.PauseProjection(f.ctx, ana("a bug"), "roster", "a", loaded); err != nil {
+	if _, err := f.runs.PauseProjection(f.ctx, ana("a bug"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2}, outbox.HeldProjection{Projection: "roster", PausedCampaigns: 1})
@@ -281,7 +281,7 @@ func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
 	if got := f.cursorsOf("a", loaded); got != `roster: 3 lacks 0 for 0s, applied `+now+`, 0 attempts; history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
 		t.Errorf("the other went on: %s", got)
 	}
-	page, err := f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "history"}, loaded)
+	page, err := f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "history"}, loaded)
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -292,7 +292,7 @@ func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
 
 func (f *fixture) cursorsOf(campaign string, loaded []outbox.ProjectionInfo) string {
 	f.tb.Helper()
-	all, err := f.Cursors(f.ctx, campaign, loaded)
+	all, err := f.runs.Cursors(f.ctx, campaign, loaded)
 	if err != nil {
 		f.tb.Fatal(err)
 	}

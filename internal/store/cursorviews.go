@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -20,26 +21,26 @@ func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	var paused, applied sql.NullInt64
 	var changed int64
 	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed, &applied}, extra...)...)
-	c.Paused, c.ChangedAt, c.LastAppliedAt = pauseOf(paused, by, reason), sqldb.At(changed), sqldb.AtOrNil(applied)
+	c.Paused, c.ChangedAt, c.LastAppliedAt = readmodel.PauseOf(paused, by, reason), sqldb.At(changed), sqldb.AtOrNil(applied)
 	return c, err
 }
 
 // settleCursor completes a cursor by what is known of the campaign and of the
 // projection as a whole.
-func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v projectionVersion, highWater int64) {
+func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version, highWater int64) {
 	// Where a pause for all has not come to be written, the campaign has not moved since.
-	if v.pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
+	if v.Pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
 		c.State, c.PausedForAll = outbox.CursorPaused, true
 		if c.Paused == nil {
-			c.Paused = v.pause
+			c.Paused = v.Pause
 		}
 	}
 	c.LagEvents = max(0, highWater-c.AppliedSeq)
 	if f := c.Failure; f != nil && f.Seq == c.AppliedSeq+1 {
 		c.Attempts = f.Attempts
 	}
-	c.Version, c.BuiltVersion = p.Version, v.built
-	c.BuiltByOtherVersion = v.version != "" && v.built != p.Version
+	c.Version, c.BuiltVersion = p.Version, v.Built
+	c.BuiltByOtherVersion = v.Version != "" && v.Built != p.Version
 }
 
 const (
@@ -65,26 +66,26 @@ order by seq desc`
 // Cursors tells how far each of the loaded projections is in a campaign, in
 // their order. One that was never set aside has no cursor of its own: it stands
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
-func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *CampaignRow
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+	err := s.read(ctx, func(t *rtx) (err error) {
 		row, err = t.ExistingCampaign(campaign)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	var mark Watermark
+	var mark readmodel.Watermark
 	var applied sql.NullInt64 // when the watermark last advanced
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
-	versions := make(map[string]projectionVersion)
-	err = s.projections.Read(ctx, func(t *Tx) error {
+	versions := make(map[string]readmodel.Version)
+	err = s.readModel(ctx, func(t *rtx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
-			mark, err = scanWatermark(row)
+			mark, err = readmodel.ScanWatermark(row)
 			return err
-		}, selectWatermark, campaign)
+		}, readmodel.SelectWatermark, campaign)
 		b.Each(func(row sqldb.Row) error { return row.Scan(&applied) }, selectLastApplied, campaign)
 		b.Each(func(row sqldb.Row) error {
 			c, err := scanCursor(row)
@@ -92,7 +93,7 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			return err
 		}, selectCursors, campaign)
 		b.Each(collectFailures(failures), selectOpenFailures, campaign)
-		b.Each(collectVersions(versions), selectVersions)
+		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
 		return t.RunAll(&b)
 	})
 	if err != nil {
@@ -121,8 +122,8 @@ func (s *Store) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	for i := range cursors {
 		one[i] = &cursors[i]
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		if err := t.ageCursors(one, func(int) string { return campaign }, s.Now()); err != nil {
+	err = s.read(ctx, func(t *rtx) error {
+		if err := t.ageCursors(one, func(int) string { return campaign }, s.Core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(one, func(int) string { return campaign }, versions)
@@ -143,9 +144,9 @@ limit 1`
 
 // HeldCursors are the cursors of those projections that do not follow the
 // campaign. Where all follow, which is the rule, it asks one question.
-func (s *Store) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+func (s *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
-	err := s.projections.Read(ctx, func(t *Tx) (err error) {
+	err := s.readModel(ctx, func(t *rtx) (err error) {
 		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
@@ -164,7 +165,7 @@ where campaign_id = $1
 
 // ageCursors fills in how old the first event is that each cursor lacks.
 // campaignOf names the campaign of each.
-func (t *Tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
+func (t *rtx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
 	var b sqldb.Batch
 	for i, c := range cursors {
 		if c.LagEvents == 0 {
@@ -184,12 +185,12 @@ func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehin
 
 // tellFates fills in the runs that those of the cursors depend on which are
 // behind. campaignOf names the campaign of each.
-func (t *Tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]projectionVersion) error {
+func (t *rtx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
 	var of []*outbox.Cursor
 	for i, c := range cursors {
-		if v := versions[c.Projection]; waitsForReplay(*c) && v.pause == nil {
-			behind = append(behind, behindCursor{c.Projection, campaignOf(i), c.AppliedSeq, c.ChangedAt.UnixMicro(), v.version})
+		if v := versions[c.Projection]; waitsForReplay(*c) && v.Pause == nil {
+			behind = append(behind, behindCursor{c.Projection, campaignOf(i), c.AppliedSeq, c.ChangedAt.UnixMicro(), v.Version})
 			of = append(of, c)
 		}
 	}
@@ -226,7 +227,7 @@ limit $3`)
 // not follow, by id. Those that a pause for all campaigns stopped are among
 // them once they have events that the projection was not told. A projection
 // that is not loaded is outbox.ErrNotFound.
-func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
+func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
 	page := outbox.Page[outbox.CampaignCursor]{Items: []outbox.CampaignCursor{}}
 	p, err := loadedAs(f.Projection, loaded)
 	if err != nil {
@@ -244,13 +245,13 @@ func (s *Store) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 	if err != nil {
 		return page, err
 	}
-	versions := make(map[string]projectionVersion)
-	err = s.projections.Read(ctx, func(t *Tx) error {
+	versions := make(map[string]readmodel.Version)
+	err = s.readModel(ctx, func(t *rtx) error {
 		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
 			return err
 		}
 		sqldb.Told(&page)
-		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
+		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
 		return t.failuresOf(f.Projection, page.Items)
@@ -287,7 +288,7 @@ where campaign_id = $1
 order by seq desc`
 
 // failuresOf fills in where the projection stands failed in each campaign.
-func (t *Tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
+func (t *rtx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		b.Each(func(row sqldb.Row) error {
@@ -302,8 +303,8 @@ func (t *Tx) failuresOf(projection string, cursors []outbox.CampaignCursor) erro
 
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
-func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]projectionVersion, cursors []outbox.CampaignCursor) error {
-	return s.journal.Read(ctx, func(t *Tx) error {
+func (s *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
+	return s.read(ctx, func(t *rtx) error {
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
@@ -320,7 +321,7 @@ func (s *Store) measureLag(ctx context.Context, p outbox.ProjectionInfo, version
 			return err
 		}
 		campaignOf := func(i int) string { return cursors[i].CampaignID }
-		if err := t.ageCursors(all, campaignOf, s.Now()); err != nil {
+		if err := t.ageCursors(all, campaignOf, s.Core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(all, campaignOf, versions)
@@ -365,16 +366,16 @@ group by f.projection`
 // projections: who paused them, how many campaigns each does not follow, is
 // behind in or holds up, its open failures, and whether its rows were built by another
 // version of its definition.
-func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
-	summary, err := s.Summary(ctx)
+func (s *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+	summary, err := s.Core.Summary(ctx)
 	if err != nil {
 		return nil, err
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = s.projections.Read(ctx, func(t *Tx) error {
-		versions, failures, blocked := make(map[string]projectionVersion), make(map[string]int64), make(map[string]int64)
+	err = s.readModel(ctx, func(t *rtx) error {
+		versions, failures, blocked := make(map[string]readmodel.Version), make(map[string]int64), make(map[string]int64)
 		var b sqldb.Batch
-		b.Each(collectVersions(versions), selectVersions)
+		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
 		b.Each(func(row sqldb.Row) error {
 			var name string
 			var open, blocking int64
@@ -409,9 +410,9 @@ func (s *Store) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	return described, nil
 }
 
-func describe(p *outbox.ProjectionInfo, v projectionVersion, aside, failures map[string]int64) {
-	p.Paused, p.BuiltVersion = v.pause, v.built
-	p.BuiltByOtherVersion = v.version != "" && v.built != p.Version
+func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside, failures map[string]int64) {
+	p.Paused, p.BuiltVersion = v.Pause, v.Built
+	p.BuiltByOtherVersion = v.Version != "" && v.Built != p.Version
 	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
 	p.OpenFailures = failures[p.Name]
 	var open int64

@@ -24,7 +24,7 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 		if why := whyNotDeadLettered(row); why != "" {
 			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAct(campaign, seq, now))
 		}
-		if err := s.require(o, 0); err != nil {
+		if err := s.Require(o, 0); err != nil {
 			return err
 		}
 		n, err := t.Exec(deadLetterRow, campaign, seq, now)

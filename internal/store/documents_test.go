@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -198,8 +199,8 @@ func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
 func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, p := range []store.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
-		if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
+		if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,12 +212,12 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		return errors.Join(tx.Failed("roster", &e, *failure("boom")), tx.Quarantine("roster", &e))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.Cursors(f.ctx, "a", loaded)
+	got, err := f.runs.Cursors(f.ctx, "a", loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,9 +231,9 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got, err = f.Cursors(f.ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
+	if got, err = f.runs.Cursors(f.ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
 		t.Errorf("of the other campaign: %+v, %v", got, err)
 	}
-	_, err = f.Cursors(f.ctx, "nobody", loaded)
+	_, err = f.runs.Cursors(f.ctx, "nobody", loaded)
 	refused(t, err, outbox.ErrNotFound, "unknown")
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"outboxweb/internal/sqldb"
@@ -29,20 +28,6 @@ func (s *Store) Statements() []Statement {
 				}
 				known[query] = true
 			}
-		}
-	}
-	return all
-}
-
-// Statements lists what a Scratch has prepared, on PostgreSQL, for the live
-// tables.
-func (c *Scratch) Statements() (all []Statement) {
-	if !c.store.projections.Dialect.TempTables {
-		return nil // a session of the store runs them
-	}
-	for _, query := range c.Prepared() {
-		if strings.Contains(query, "projection_") || strings.Contains(query, "failures") || strings.Contains(query, "watermark_skips") {
-			all = append(all, Statement{"projections", query, true})
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -21,20 +22,20 @@ const heldLimit = 2 * time.Second
 
 // held lists the projections that are paused, quarantined or behind, by name, and
 // of each that is behind the first campaigns. Which runs those depend on is for tellRuns to say.
-func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
+func (s *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
-	err = s.projections.Read(ctx, func(t *Tx) error {
-		versions := make(map[string]projectionVersion)
-		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
+	err = s.readModel(ctx, func(t *rtx) error {
+		versions := make(map[string]readmodel.Version)
+		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
 		names := slices.Sorted(maps.Keys(versions))
 		counts := make(map[string]map[string]int64)
 		var b sqldb.Batch
 		for _, name := range names {
-			if versions[name].pause == nil {
+			if versions[name].Pause == nil {
 				counts[name] = make(map[string]int64)
 				b.Each(collectCounts(counts[name]), countAside, name, asideWindow)
 			}
@@ -45,13 +46,13 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 		var behind sqldb.Batch
 		for _, name := range names {
 			n := counts[name]
-			h := outbox.HeldProjection{Projection: name, Paused: versions[name].pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
+			h := outbox.HeldProjection{Projection: name, Paused: versions[name].Pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
 				Quarantined: n[outbox.CursorQuarantined], CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
 			if h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0 {
 				all = append(all, h)
 			}
 			if h.Behind > 0 {
-				behind.Each(collectBehind(&sample, name, versions[name].version), selectBehind, name, heldSample)
+				behind.Each(collectBehind(&sample, name, versions[name].Version), selectBehind, name, heldSample)
 			}
 		}
 		return t.RunAll(&behind)
@@ -63,7 +64,7 @@ func (s *Store) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 }
 
 // tellRuns fills in the runs that those which are behind depend on.
-func (t *Tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+func (t *rtx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
 	fates, err := t.fates(sample)
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ where active = 1
 
 // holders reads the active runs of the projections of all; one without any is
 // left out.
-func (t *Tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
+func (t *rtx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
 	var b sqldb.Batch
 	for _, c := range all {
@@ -154,7 +155,7 @@ func (h *scopeHolders) fateOf(campaign string) fate {
 }
 
 // fates tells of each that is behind what becomes of it.
-func (t *Tx) fates(all []behindCursor) ([]fate, error) {
+func (t *rtx) fates(all []behindCursor) ([]fate, error) {
 	fates := make([]fate, len(all))
 	holders, err := t.holders(all)
 	if err != nil || len(holders) == 0 {
@@ -181,12 +182,12 @@ func (t *Tx) fates(all []behindCursor) ([]fate, error) {
 // Behind counts the projections that were resumed behind the watermark, at most
 // 10,000 of each projection. It reads the journal after the projections: who
 // resumes one writes to them in that order too.
-func (s *Store) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
+func (s *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
 	behind, err := s.behind(ctx)
 	if err != nil || len(behind) == 0 {
 		return n, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
+	err = s.read(ctx, func(t *rtx) error {
 		holders, err := t.holders(behind)
 		for _, c := range behind {
 			switch f := holders[c.projection].fateOf(c.campaign); {

@@ -17,7 +17,6 @@ import (
 // polling finds what it would have told.
 type hints struct {
 	wake atomic.Pointer[func()]
-	run  atomic.Pointer[func()]
 
 	begin    sync.Once
 	stop     context.CancelFunc

@@ -181,7 +181,7 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	f.append("a", 1)
-	_, auditOnly, err := f.Load(f.ctx, []store.Claim{f.claimOne(one, 10)}, 1<<30)
+	_, auditOnly, err := f.Load(f.ctx, []store.Range{f.claimOne(one, 10).Range()}, 1<<30)
 	if diff := cmp.Diff(map[string]bool{"rolled": true}, auditOnly); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -9,7 +9,17 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Loaded is what was read of the events of one claim.
+// Range is consecutive events of a campaign.
+type Range struct {
+	CampaignID  string
+	First, Last int64
+	Unskipped   bool // no event of the campaign was skipped, and none will be
+}
+
+// Range is the events that are claimed.
+func (c Claim) Range() Range { return Range{c.CampaignID, c.First, c.Last, c.Unskipped} }
+
+// Loaded is what was read of the events of one range.
 type Loaded struct {
 	Events []outbox.Event // in order of seq; a missing one leaves a hole
 	// Partial is true when the events that follow were not read because of their size.
@@ -32,13 +42,13 @@ where campaign_id = $1
   and seq between $2 and $3
 order by seq`
 
-// Load reads the events of each claim, in one snapshot, together with the
+// Load reads the events of each range, in one snapshot, together with the
 // event types that are only journalled. It ends where the documents of all
 // events together would be longer than most bytes; the very first event is read
-// in any case. Events that are skipped say so, unless their claim knows that
-// there are none.
-func (s *Store) Load(ctx context.Context, claims []Claim, most int64) (loaded []Loaded, auditOnly map[string]bool, err error) {
-	loaded = make([]Loaded, len(claims))
+// in any case. Events that are skipped say so, unless it is known that there are
+// none.
+func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []Loaded, auditOnly map[string]bool, err error) {
+	loaded = make([]Loaded, len(ranges))
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		if auditOnly, err = t.auditOnly(); err != nil {
 			return err
@@ -46,7 +56,7 @@ func (s *Store) Load(ctx context.Context, claims []Claim, most int64) (loaded []
 		var b sqldb.Batch
 		var skips []outbox.Skip
 		budget := &budget{left: most}
-		for i, c := range claims {
+		for i, c := range ranges {
 			if !c.Unskipped {
 				b.Each(collectSkips(&skips), standingInRange, c.CampaignID, c.First, c.Last)
 			}
@@ -196,4 +206,19 @@ func (t *Tx) loadPayload(e *outbox.Event) error {
 	_, err := t.One([]any{&payload, &e.EventHash}, selectDocument[outbox.PartPayload], e.CampaignID, e.Seq)
 	e.Payload = RawObject(payload)
 	return err
+}
+
+// auditOnly names the event types that no projection is told of.
+func (t *Tx) auditOnly() (map[string]bool, error) {
+	types, err := t.eventTypes()
+	if err != nil {
+		return nil, err
+	}
+	only := make(map[string]bool)
+	for name, intent := range types {
+		if intent == outbox.IntentAuditOnly {
+			only[name] = true
+		}
+	}
+	return only, nil
 }

@@ -28,7 +28,7 @@ func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 	f.appendAll(full, event("a", "plain"), odd, large)
 	f.tamper(`update events set actor_id = $1 where seq = 3`, "some\x1fone")
 
-	loaded, _, err := f.Load(f.ctx, []store.Claim{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
+	loaded, _, err := f.Load(f.ctx, []store.Range{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
 	if err != nil || len(loaded) != 1 || loaded[0].Partial {
 		t.Fatalf("loaded %+v, %v", loaded, err)
 	}

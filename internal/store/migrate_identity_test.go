@@ -42,9 +42,9 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	run := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
 	loaded := f.withProjections("roster")
 	for _, act := range []func() error{
-		func() error { _, err := f.CancelRun(f.ctx, ana(""), run.ID); return err },
+		func() error { _, err := f.runs.Cancel(f.ctx, ana(""), run.ID); return err },
 		func() error { _, err := f.PausePublisher(f.ctx, ana(""), archive); return err },
-		func() error { _, err := f.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
+		func() error { _, err := f.runs.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
 		func() error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err },
 	} {
 		if err := act(); err != nil {

@@ -10,7 +10,14 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
+)
+
+// checkBehind looks again every owedPoll, for owedWait at the most.
+const (
+	owedPoll = 100 * time.Millisecond
+	owedWait = 5 * time.Second
 )
 
 // behindCursor is a projection that was resumed at an event before the
@@ -34,18 +41,18 @@ limit $2`
 
 // behind lists what is behind, ordered by projection, at most asideWindow of
 // each.
-func (s *Store) behind(ctx context.Context) (all []behindCursor, err error) {
-	err = s.projections.Read(ctx, func(t *Tx) error {
-		versions := make(map[string]projectionVersion)
-		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
+func (s *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
+	err = s.readModel(ctx, func(t *rtx) error {
+		versions := make(map[string]readmodel.Version)
+		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
 		var b sqldb.Batch
 		for _, name := range slices.Sorted(maps.Keys(versions)) {
-			if versions[name].pause != nil {
+			if versions[name].Pause != nil {
 				continue
 			}
-			b.Each(collectBehind(&all, name, versions[name].version), selectBehind, name, asideWindow)
+			b.Each(collectBehind(&all, name, versions[name].Version), selectBehind, name, asideWindow)
 		}
 		return t.RunAll(&b)
 	})
@@ -72,7 +79,7 @@ where active = 1
 
 // alone leaves those that no active run has: what one has is looked at again when
 // that run ends.
-func (t *Tx) alone(all []behindCursor) (alone []behindCursor, err error) {
+func (t *rtx) alone(all []behindCursor) (alone []behindCursor, err error) {
 	taken, of := make(map[string]bool), ""
 	for i, c := range all {
 		if i == 0 || c.projection != of {
@@ -109,7 +116,7 @@ limit 1`
 // without anybody asking for it: no replay was started since they were resumed.
 // After one that was, a person decides, unless it ended because the projection
 // has another version now.
-func (t *Tx) untried(all []behindCursor) (untried []behindCursor, err error) {
+func (t *rtx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
 	versions := make([]string, len(all))
 	var b sqldb.Batch
@@ -151,7 +158,7 @@ func (t *Tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 }
 
 // owed lists what is behind and is to be replayed.
-func (t *Tx) owed(behind []behindCursor) ([]behindCursor, error) {
+func (t *rtx) owed(behind []behindCursor) ([]behindCursor, error) {
 	if len(behind) == 0 {
 		return nil, nil
 	}
@@ -165,8 +172,8 @@ func (t *Tx) owed(behind []behindCursor) ([]behindCursor, error) {
 // admitOwed puts replays into the queue of what is behind and was not replayed
 // since, in a transaction that has locked the admission of runs. It returns how
 // many those are.
-func (s *Store) admitOwed(t *Tx, now int64) (replays int, err error) {
-	if s.options.Mode == outbox.ModeShadow || s.options.ReadOnly {
+func (s *Runs) admitOwed(t *rtx, now int64) (replays int, err error) {
+	if s.Core.Mode() == outbox.ModeShadow || s.Core.ReadOnly() {
 		return 0, nil
 	}
 	behind, err := s.behind(context.Background())
@@ -187,7 +194,7 @@ func (s *Store) admitOwed(t *Tx, now int64) (replays int, err error) {
 
 // admitReplay puts a replay of one projection into the queue. More campaigns than
 // a run names are all of them, or where other runs have some, the first ones.
-func (s *Store) admitReplay(t *Tx, owed []behindCursor, now int64) error {
+func (s *Runs) admitReplay(t *rtx, owed []behindCursor, now int64) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
@@ -217,21 +224,21 @@ var byItself = outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system"
 
 // recordReplay leaves the audit record of a replay that started by itself. It has
 // no key and no request: those are of the act that it follows from.
-func (t *Tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
+func (t *rtx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
 	a := &Act{Order: byItself, Action: outbox.ActRunStart, Before: askedOfRun(order)}
-	a.started(run)
-	return t.record(a, run, now)
+	started(a, run)
+	return t.Record(a, run, now)
 }
 
 // startOwed is admitOwed in a transaction of its own. Where nothing is owed it
 // writes nothing.
-func (s *Store) startOwed(ctx context.Context) error {
+func (s *Runs) startOwed(ctx context.Context) error {
 	behind, err := s.behind(ctx)
-	if err != nil || len(behind) == 0 || s.options.Mode == outbox.ModeShadow {
+	if err != nil || len(behind) == 0 || s.Core.Mode() == outbox.ModeShadow {
 		return err
 	}
 	var owed []behindCursor
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+	err = s.read(ctx, func(t *rtx) (err error) {
 		owed, err = t.owed(behind)
 		return err
 	})
@@ -239,15 +246,15 @@ func (s *Store) startOwed(ctx context.Context) error {
 		return err
 	}
 	replays := 0
-	err = s.journal.Write(ctx, func(t *Tx) error {
+	err = s.write(ctx, func(t *rtx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		replays, err = s.admitOwed(t, s.Now())
+		replays, err = s.admitOwed(t, s.Core.Now())
 		return err
 	})
 	if replays > 0 {
-		s.steerRuns()
+		s.steer()
 	}
 	return err
 }
@@ -255,12 +262,12 @@ func (s *Store) startOwed(ctx context.Context) error {
 // endRun is t.endRun in a transaction that has locked the admission of runs. It
 // also starts the replays that the run has blocked; while the projections are
 // away Reconcile does so later.
-func (s *Store) endRun(t *Tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (s *Runs) endRun(t *rtx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
 	_, err := s.admitOwed(t, now)
-	if s.Away(err) && t.Err() == nil {
+	if s.Core.ReadModel().Away(err) && t.Err() == nil {
 		return nil
 	}
 	return err
@@ -269,12 +276,12 @@ func (s *Store) endRun(t *Tx, r *runRow, status outbox.RunStatus, reason string,
 // behindAlone lists the projections that were resumed behind the watermark and
 // that no run catches up, at most 10,000 of each. It reads the journal after the
 // projections: who resumes one writes to them in that order too.
-func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err error) {
+func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
 	behind, err := s.behind(ctx)
 	if err != nil || len(behind) == 0 {
 		return nil, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
+	err = s.read(ctx, func(t *rtx) error {
 		found, err = t.alone(behind)
 		if err != nil || len(found) == 0 {
 			return err
@@ -297,11 +304,11 @@ func (s *Store) behindAlone(ctx context.Context) (found []behindCursor, err erro
 
 // checkBehind finds what no run catches up. One that is being resumed has no run
 // for a moment, so a finding counts when it stays.
-func (s *Store) checkBehind(ctx context.Context, report *CheckReport) error {
+func (s *Runs) checkBehind(ctx context.Context, report *CheckReport) error {
 	found, err := s.behindAlone(ctx)
-	deadline := time.NewTimer(heldWait)
+	deadline := time.NewTimer(owedWait)
 	defer deadline.Stop()
-	poll := time.NewTicker(10 * heldPoll)
+	poll := time.NewTicker(owedPoll)
 	defer poll.Stop()
 	for waiting := true; err == nil && len(found) > 0 && waiting; {
 		select {

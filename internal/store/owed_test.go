@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -19,12 +20,12 @@ func (f *fixture) behind(loaded []outbox.ProjectionInfo, projection string, camp
 	for _, id := range campaigns {
 		f.append(id, 2)
 		f.drain()
-		if _, err := f.PauseProjection(f.ctx, ana("later"), projection, id, loaded); err != nil {
+		if _, err := f.runs.PauseProjection(f.ctx, ana("later"), projection, id, loaded); err != nil {
 			f.tb.Fatal(err)
 		}
 		f.append(id, 3)
 		f.drain()
-		h, err := f.ResumeProjection(f.ctx, ana(""), projection, id, loaded)
+		h, err := f.runs.ResumeProjection(f.ctx, ana(""), projection, id, loaded)
 		if err != nil || h.State != outbox.CursorBehind {
 			f.tb.Fatalf("resumed as %+v, %v", h, err)
 		}
@@ -42,14 +43,14 @@ func (f *fixture) reconciled() {
 
 func (f *fixture) behindAlone(want int64) {
 	f.tb.Helper()
-	if n, err := f.Behind(f.ctx); n.Alone != want || err != nil {
+	if n, err := f.runs.Behind(f.ctx); n.Alone != want || err != nil {
 		f.tb.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
 	}
 }
 
 func (f *fixture) active() []outbox.Run {
 	f.tb.Helper()
-	runs, err := f.ActiveRuns(f.ctx)
+	runs, err := f.runs.Active(f.ctx)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func claimAs(f *fixture, loaded []outbox.ProjectionInfo) store.RunLease {
 	for _, p := range loaded {
 		versions[p.Name] = p.Version
 	}
-	l, ok, err := f.ClaimRun(f.ctx, one, versions, lease)
+	l, ok, err := f.runs.Claim(f.ctx, one, versions, lease)
 	if err != nil || !ok {
 		f.tb.Fatalf("claimed %v, %v", ok, err)
 	}
@@ -74,7 +75,7 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
 		"cancelled": func(f *fixture, _ []outbox.ProjectionInfo, id int64) {
-			if _, err := f.CancelRun(f.ctx, ana(""), id); err != nil {
+			if _, err := f.runs.Cancel(f.ctx, ana(""), id); err != nil {
 				f.tb.Fatal(err)
 			}
 		},
@@ -109,7 +110,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
 		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.finish(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
-			if err := f.InstallProjections(f.ctx, []store.Projection{{Name: "roster", Version: "w"}}); err != nil {
+			if err := f.Install(f.ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}); err != nil {
 				f.tb.Fatal(err)
 			}
 		},
@@ -157,7 +158,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	loaded := f.withProjections("roster", "history")
 	f.append("c", 1)
 	f.drain()
-	verify, err := f.StartRun(f.ctx, ana("looks odd"), verifyAll(), loaded)
+	verify, err := f.runs.Start(f.ctx, ana("looks odd"), verifyAll(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,13 +168,13 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 			f.drain()
 			for _, step := range []func() error{
 				func() error {
-					_, err := f.PauseProjection(f.ctx, ana("later"), projection, id, loaded)
+					_, err := f.runs.PauseProjection(f.ctx, ana("later"), projection, id, loaded)
 					return err
 				},
 				func() error {
 					f.append(id, 3)
 					f.drain()
-					h, err := f.ResumeProjection(f.ctx, ana("now"), projection, id, loaded)
+					h, err := f.runs.ResumeProjection(f.ctx, ana("now"), projection, id, loaded)
 					if h.BlockedByRun != verify.ID {
 						t.Errorf("resumed as %+v", h)
 					}
@@ -241,16 +242,16 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	loaded := f.withProjections("roster")
 	f.append("a", 2)
 	f.drain()
-	if _, err := f.PauseProjection(f.ctx, ana("later"), "roster", "a", loaded); err != nil {
+	if _, err := f.runs.PauseProjection(f.ctx, ana("later"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.append("a", 3)
 	f.drain()
-	verify, err := f.StartRun(f.ctx, ana("looks odd"), verifyAll(), loaded)
+	verify, err := f.runs.Start(f.ctx, ana("looks odd"), verifyAll(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.ResumeProjection(f.ctx, ana("now"), "roster", "a", loaded); err != nil {
+	if _, err := f.runs.ResumeProjection(f.ctx, ana("now"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.mustTellHeld(outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
@@ -265,7 +266,7 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 // are paused or behind.
 func (f *fixture) mustTellHeld(behind outbox.BehindCounts, held ...outbox.HeldProjection) {
 	f.tb.Helper()
-	if n, err := f.Behind(f.ctx); n != behind || err != nil {
+	if n, err := f.runs.Behind(f.ctx); n != behind || err != nil {
 		f.tb.Errorf("behind are %+v (%v), want %+v", n, err, behind)
 	}
 	f.clock.advance(time.Minute)
@@ -293,7 +294,7 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	f := open(t)
 	loaded := f.withProjections("roster")
 	run := f.behind(loaded, "roster", "a")
-	if _, err := f.PauseProjection(f.ctx, ana("all"), "roster", "", loaded); err != nil {
+	if _, err := f.runs.PauseProjection(f.ctx, ana("all"), "roster", "", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
@@ -301,12 +302,12 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	f.behindAlone(0)
 	f.sound()
 	f.append("b", 1)
-	verify, err := f.StartRun(f.ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
+	verify, err := f.runs.Start(f.ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.clock.advance(time.Second)
-	h, err := f.ResumeProjection(f.ctx, ana(""), "roster", "", loaded)
+	h, err := f.runs.ResumeProjection(f.ctx, ana(""), "roster", "", loaded)
 	if err != nil || h.RunID != 0 || h.BlockedByRun != verify.ID {
 		t.Errorf("resumed as %+v, %v", h, err)
 	}
@@ -320,7 +321,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.withProjections("roster")
-	if _, err := f.CancelRun(f.ctx, ana(""), f.behind(loaded, "roster", "a")); err != nil {
+	if _, err := f.runs.Cancel(f.ctx, ana(""), f.behind(loaded, "roster", "a")); err != nil {
 		t.Fatal(err)
 	}
 	f.rawProjections(`update projection_cursors set updated_at = updated_at + 1`)

@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -300,12 +301,26 @@ func (f *fixture) useConditions(must func(...error)) {
 	must(err)
 }
 
+// statementsOf lists what a Scratch has prepared, on PostgreSQL, for the live
+// tables.
+func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
+	if !f.Database.Dialect.TempTables {
+		return nil // a session of the store runs them
+	}
+	for _, query := range c.Prepared() {
+		if strings.Contains(query, "projection_") || strings.Contains(query, "failures") || strings.Contains(query, "watermark_skips") {
+			all = append(all, store.Statement{Database: "projections", Query: query, Writes: true})
+		}
+	}
+	return all
+}
+
 // useSwaps claims a campaign for a run and swaps its rows, as often as the
 // statements of both sides need.
 func (f *fixture) useSwaps(must func(...error)) {
 	f.append("run", 3)
 	p := tally()
-	must(f.InstallProjections(f.ctx, []store.Projection{p}))
+	must(f.Install(f.ctx, []readmodel.Projection{p}))
 	f.raw(`update campaigns set due_at = null where campaign_id <> 'run'`)
 	f.claimOne(one, 2)
 	claims := f.claimForRun("run")
@@ -321,13 +336,13 @@ func (f *fixture) useSwaps(must func(...error)) {
 	must(err)
 	f.fold(c, "run", 1, 3, "x")
 	plan := planFor(claims[0])
-	plan.Watermark = &store.NewWatermark{Passed: map[int64]int64{0: 1}}
+	plan.Watermark = &readmodel.NewWatermark{Passed: map[int64]int64{0: 1}}
 	plan.Projections[0].State = outbox.CursorQuarantined
-	plan.Projections[0].Failure = &store.SwapFailure{Failure: *failure("boom"), EventType: "counted", Attempts: 1}
+	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *failure("boom"), EventType: "counted", Attempts: 1}
 	f.swap(c, plan)
-	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &store.NewWatermark{}, outbox.CursorLive, nil
+	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &readmodel.NewWatermark{}, outbox.CursorLive, nil
 	f.swap(c, plan)
-	f.swaps = c.Statements()
+	f.swaps = statementsOf(f, c)
 	must(c.Clear(f.ctx, "run"), c.Clear(f.ctx, ""), c.Close())
 }
 
@@ -378,11 +393,11 @@ func (f *fixture) useWorker(must func(...error)) {
 	_, err = f.ReconcileCampaign(f.ctx, "expired")
 	must(err, f.RecordRehearsal(f.ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i"}),
 		f.RegisterEventTypes(f.ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
-		f.InstallProjections(f.ctx, []store.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
+		f.Install(f.ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
 	e, err := f.Event(f.ctx, "dead", 1)
 	must(err)
 	f.useHolds(must)
-	must(f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	must(f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		must(tx.Savepoint(), tx.Failed("p", &e, *failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
 		_, err := tx.SetAside("dead")
 		must(tx.Resolve("dead", 1))
@@ -396,27 +411,27 @@ func (f *fixture) useWorker(must func(...error)) {
 func (f *fixture) useHolds(must func(...error)) {
 	loaded := []outbox.ProjectionInfo{{Name: "p"}}
 	for _, campaign := range []string{"known", ""} {
-		_, err := f.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
+		_, err := f.runs.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
 		must(err)
-		_, err = f.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
+		_, err = f.runs.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
 		refused(f.tb, err, outbox.ErrConflict)
-		must(f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		must(f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			w, err := tx.Watermark("known")
 			must(err)
 			_, err = tx.Hold("known", w, nil)
 			return err
 		}))
-		_, err = f.ResumeProjection(f.ctx, ana(""), "p", campaign, loaded)
+		_, err = f.runs.ResumeProjection(f.ctx, ana(""), "p", campaign, loaded)
 		must(err)
 	}
 	f.rawProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
-	_, err := f.Behind(f.ctx)
+	_, err := f.runs.Behind(f.ctx)
 	must(err)
 	_, err = f.Reconcile(f.ctx)
 	must(err)
 	f.rawProjections(`update projection_cursors set state = 'live' where projection = 'p' and campaign_id = 'known'`)
 	for _, r := range f.active() {
-		_, err := f.CancelRun(f.ctx, ana(""), r.ID)
+		_, err := f.runs.Cancel(f.ctx, ana(""), r.ID)
 		must(err)
 	}
 }
@@ -496,12 +511,12 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.EventHistory(f.ctx, "dead", 1)
 	must(err)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
-	_, err = f.HeldCursors(f.ctx, "dead", p)
+	_, err = f.runs.HeldCursors(f.ctx, "dead", p)
 	must(err)
-	_, err = f.Cursors(f.ctx, "dead", p)
+	_, err = f.runs.Cursors(f.ctx, "dead", p)
 	must(err)
 	f.rawProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
-	_, err = f.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
+	_, err = f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
 	must(err)
 	f.rawProjections(`delete from projection_cursors`)
 	_, err = f.Failure(f.ctx, 99)
@@ -528,7 +543,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.OutstandingCampaigns(f.ctx, "", 10)
 	must(err)
-	_, err = f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "p"}})
+	_, err = f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "p"}})
 	must(err)
 	_, err = f.Databases(f.ctx)
 	must(err)
@@ -543,38 +558,38 @@ func (f *fixture) useReads(must func(...error)) {
 }
 
 func (f *fixture) useRuns(must func(...error)) {
-	_, err := f.PruneRuns(f.ctx)
+	_, err := f.runs.Prune(f.ctx)
 	must(err)
-	cancelled, err := f.StartRun(f.ctx, ana(""), rebuild("dead", "known"), loadedRuns)
+	cancelled, err := f.runs.Start(f.ctx, ana(""), rebuild("dead", "known"), loadedRuns)
 	must(err)
-	_, err = f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	_, err = f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
 	refused(f.tb, err, outbox.ErrConflict)
-	_, err = f.PreviewRun(f.ctx, rebuild("dead", "known"), loadedRuns)
+	_, err = f.runs.Preview(f.ctx, rebuild("dead", "known"), loadedRuns)
 	must(err)
-	_, err = f.PreviewRun(f.ctx, verifyAll(), loadedRuns)
+	_, err = f.runs.Preview(f.ctx, verifyAll(), loadedRuns)
 	must(err)
 	l := f.claimRun(one)
-	_, err = f.RunScope(f.ctx, l, "", 10)
+	_, err = f.runs.Scope(f.ctx, l, "", 10)
 	must(err)
-	_, err = f.CancelRun(f.ctx, ana(""), cancelled.ID)
+	_, err = f.runs.Cancel(f.ctx, ana(""), cancelled.ID)
 	must(err)
 	f.finish(l, outbox.RunCancelled, "")
-	run, err := f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	run, err := f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
 	must(err)
 	l = f.claimRun(one)
-	_, err = f.RunScope(f.ctx, l, "", 10)
+	_, err = f.runs.Scope(f.ctx, l, "", 10)
 	must(err)
 	known := result("known", outbox.OutcomeMatch, 1)
 	known.Projections = []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}
-	_, err = f.ReportRun(f.ctx, l, store.RunReport{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
-	must(err, f.ReleaseRun(f.ctx, l), f.EndRunLeases(f.ctx, "nobody"))
-	_, err = f.FinishRun(f.ctx, f.claimRun(two), outbox.RunFailed, "boom")
+	_, err = f.runs.Report(f.ctx, l, store.RunReport{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
+	must(err, f.runs.Release(f.ctx, l), f.runs.EndLeases(f.ctx, "nobody"))
+	_, err = f.runs.Finish(f.ctx, f.claimRun(two), outbox.RunFailed, "boom")
 	must(err)
-	_, err = f.ResumeRun(f.ctx, ana(""), run.ID, loadedRuns)
+	_, err = f.runs.Resume(f.ctx, ana(""), run.ID, loadedRuns)
 	must(err)
-	_, err = f.ActiveRuns(f.ctx)
+	_, err = f.runs.Active(f.ctx)
 	must(err)
-	_, err = f.RunTallies(f.ctx)
+	_, err = f.runs.Tallies(f.ctx)
 	must(err)
 	for _, cursor := range []string{"", ">", "<"} {
 		page := func(name string) string {
@@ -583,22 +598,22 @@ func (f *fixture) useRuns(must func(...error)) {
 			}
 			return base64.RawURLEncoding.EncodeToString([]byte(cursor + name))
 		}
-		_, err = f.Runs(f.ctx, outbox.RunFilter{Cursor: page("runs")})
+		_, err = f.runs.List(f.ctx, outbox.RunFilter{Cursor: page("runs")})
 		must(err)
-		_, err = f.RunLog(f.ctx, run.ID, page("run-log"), 0)
+		_, err = f.runs.Log(f.ctx, run.ID, page("run-log"), 0)
 		must(err)
-		_, err = f.RunResults(f.ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
+		_, err = f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
 		must(err)
-		_, err = f.RunResults(f.ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
+		_, err = f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
 		must(err)
 	}
-	_, err = f.RunResultOf(f.ctx, run.ID, "known")
+	_, err = f.runs.ResultOf(f.ctx, run.ID, "known")
 	must(err)
 	_, err = f.Verifications(f.ctx, "known")
 	must(err)
 	_, err = f.Drifted(f.ctx, 0)
 	must(err)
-	_, _, err = f.StalestCampaigns(f.ctx, "", 3)
+	_, _, err = f.runs.Stalest(f.ctx, "", 3)
 	must(err)
 }
 
@@ -623,7 +638,7 @@ func (f *fixture) useLists(must func(...error)) {
 			must(err)
 		}
 		cursors := outbox.CursorFilter{Projection: "p", Cursor: map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<cursors"))}[reverse]}
-		_, err = f.ProjectionCursors(f.ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
+		_, err = f.runs.ProjectionCursors(f.ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
 		must(err)
 		for _, campaign := range []string{"", "dead"} {
 			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})

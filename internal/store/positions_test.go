@@ -82,14 +82,14 @@ func (f *fixture) held(campaign string, times int, reads *atomic.Int64) {
 			f.tb.Errorf("begin: %v", err)
 			return
 		}
-		f.runs(conn, fmt.Sprintf(`
+		f.execOn(conn, fmt.Sprintf(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`, campaign, seq+1))
 		// Two reads later whoever reads has had the chance to pass it over.
 		before := reads.Load()
 		f.await("somebody to read", func() bool { return reads.Load() >= before+2 || f.tb.Failed() })
-		f.runs(conn, []string{`rollback`, `commit`}[seq%2])
+		f.execOn(conn, []string{`rollback`, `commit`}[seq%2])
 	}
 }
 
@@ -215,7 +215,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	f.runs(conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
+	f.execOn(conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
 	f.append("b", 1)
 	read := func() (n int) {
 		t.Helper()
@@ -228,7 +228,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	if n := read(); n != 2 {
 		t.Errorf("read %d events, want the two before the one under way", n)
 	}
-	f.runs(conn, `commit`)
+	f.execOn(conn, `commit`)
 	if n := read(); n != 3 {
 		t.Errorf("read %d events, want all three", n)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
 )
@@ -294,7 +295,7 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 2000", "statement_timeout 4000", "transaction_isolation read committed"}
 	for name, s := range map[string]*fixture{"directly": f, "through a proxy": f.through(pooled, limits)} {
 		f.rawProjections(`delete from limits`)
-		if err := s.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Exec(f.ctx, insert, nil) }); err != nil {
+		if err := s.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Exec(f.ctx, insert, nil) }); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if diff := cmp.Diff(want, texts(t, f.projections, `select name || ' ' || setting from limits order by 1`)); diff != "" {

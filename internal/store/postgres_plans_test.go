@@ -238,7 +238,7 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 			}
 			found++
 			name := fmt.Sprint("page_", i)
-			f.runs(conn, `prepare `+name+` as `+s.Query)
+			f.execOn(conn, `prepare `+name+` as `+s.Query)
 			for range 8 {
 				for _, step := range f.explain(conn, name+`(`+page.args+`)`).scans(leading) {
 					f.tb.Errorf("%s\n\tfor %s", step, s.Query)
@@ -255,7 +255,7 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 func (f *fixture) planner(database, settings string) *pgx.Conn {
 	f.tb.Helper()
 	conn := f.somebody(map[string]string{"journal": f.pair.Journal, "projections": f.pair.Projections}[database])
-	f.runs(conn, strings.Split(settings, "; ")...)
+	f.execOn(conn, strings.Split(settings, "; ")...)
 	return conn
 }
 
@@ -309,7 +309,7 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	}
 	name := fmt.Sprint("s", i)
 	var parameters []string
-	f.runs(conn, `prepare `+name+` as `+s.Query)
+	f.execOn(conn, `prepare `+name+` as `+s.Query)
 	err := conn.QueryRow(f.ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters)
 	if err != nil {
 		f.tb.Fatal(err)

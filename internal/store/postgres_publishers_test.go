@@ -25,14 +25,14 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 		},
 	} {
 		other := f.somebody(f.pair.Journal)
-		f.runs(other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
+		f.execOn(other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
 		ended := make(chan error, 1)
 		go func() { ended <- change() }()
 		f.waiting(1)
 		if _, err := other.Exec(f.ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
 			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
 		}
-		f.runs(other, `rollback`)
+		f.execOn(other, `rollback`)
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/pgtest"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -30,7 +31,7 @@ where datname = current_database()
 func (f *fixture) applier() string {
 	f.tb.Helper()
 	var pid []string
-	err := f.Rehearse(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error {
 		pid = texts(f.tb, f.journal, `select cast(pid as text)`+theStores+` and state like 'idle in transaction%'`)
 		return nil
 	})
@@ -91,8 +92,8 @@ func (f *fixture) somebody(url string) *pgx.Conn {
 	return conn
 }
 
-// runs runs statements of somebody.
-func (f *fixture) runs(conn *pgx.Conn, statements ...string) {
+// execOn runs statements of somebody.
+func (f *fixture) execOn(conn *pgx.Conn, statements ...string) {
 	f.tb.Helper()
 	for _, statement := range statements {
 		if _, err := conn.Exec(f.ctx, statement); err != nil {
@@ -113,7 +114,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t, eventTimeout(overtime))
 	f.rawProjections(`create table written (n integer primary key)`)
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
@@ -143,7 +144,7 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 	before := f.applier()
 	f.unchanged(func() {
 		for _, failing := range []string{`select pg_sleep(60)`, `insert into written values (1)`, `selec`} {
-			err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+			err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 				if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
 					return err
 				}
@@ -167,7 +168,7 @@ func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T)
 	t.Parallel()
 	f := withTable(t)
 	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if err := errors.Join(tx.Savepoint(), tx.Exec(f.ctx, `insert into written values (1)`, nil)); err != nil {
 				return err
 			}
@@ -191,10 +192,10 @@ func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T)
 func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	insert := func(tx *store.ApplyTx, n int64) error {
+	insert := func(tx *readmodel.ApplyTx, n int64) error {
 		return tx.Exec(f.ctx, `insert into written values ($1)`, []any{n})
 	}
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		if err := tx.Savepoint(); err != nil {
 			return err
 		}
@@ -238,9 +239,9 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	f := open(t, eventTimeout(overtime))
 	f.set("a", 1, 1)
 	other := f.somebody(f.pair.Projections)
-	f.runs(other, `begin`, `select 1 from projection_watermarks for update`)
+	f.execOn(other, `begin`, `select 1 from projection_watermarks for update`)
 	before := f.applier()
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark("a")
 		if !errors.Is(err, outbox.ErrBusy) || !tx.Lost() || tx.RollbackTo() == nil {
 			t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
@@ -250,7 +251,7 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	if !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
-	f.runs(other, `rollback`)
+	f.execOn(other, `rollback`)
 	f.set("a", 2, 1)
 	if after := f.applier(); after != before {
 		t.Errorf("the connection was given up for nothing: process %s serves the store now, and not %s", after, before)
@@ -267,9 +268,9 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 	lock := func(id string) string {
 		return `select 1 from projection_watermarks where campaign_id = '` + id + `' for update`
 	}
-	f.runs(other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
+	f.execOn(other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
 	blocked := make(chan error)
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
@@ -286,7 +287,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 	if err := <-blocked; err != nil {
 		t.Errorf("the other one: %v", err)
 	}
-	f.runs(other, `rollback`)
+	f.execOn(other, `rollback`)
 	f.set("b", 2, 1)
 }
 
@@ -295,7 +296,7 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 	f := open(t, func(o *store.Options) { o.Lease = overtime })
 	f.set("a", 1, 1)
 	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 			if err := tx.Fence("a", 9); err != nil {
 				return err
 			}
@@ -396,7 +397,7 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	}
 	for range 2 {
 		f.terminate()
-		snapshot, err := f.ProjectionsSnapshot(f.ctx)
+		snapshot, err := f.Database.Snapshot(f.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -420,11 +421,11 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 				t.Errorf("%s: got error %v, want a busy database for what writes", tx.name, err)
 			}
 		}
-		if err := f.Apply(f.ctx, func(tx *store.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
+		if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("apply: got error %v, want a busy database", err)
 		}
 	})
-	f.runs(f.somebody(f.pair.Journal), `set default_transaction_read_only = off`,
+	f.execOn(f.somebody(f.pair.Journal), `set default_transaction_read_only = off`,
 		`do $$ begin execute 'alter database ' || current_database() || ' reset default_transaction_read_only'; end $$`)
 	for _, tx := range transactions {
 		if err := tx.call(f); err != nil {
@@ -464,7 +465,7 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	if _, err := f.Campaign(soon, "a"); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("reading while the server is away: got error %v, want a busy database", err)
 	}
-	if err := f.Apply(soon, func(*store.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
+	if err := f.Apply(soon, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("applying while the server is away: got error %v, want a busy database", err)
 	}
 	if reasons := f.Ready(soon); len(reasons) != 2 {

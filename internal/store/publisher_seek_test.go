@@ -216,7 +216,7 @@ func TestPostgresSeekPublisher_waitsForAppendsUnderWay(t *testing.T) {
 	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	f.runs(conn, `
+	f.execOn(conn, `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
@@ -227,7 +227,7 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 			t.Errorf("beside an append under way: %v", err)
 		}
 	})
-	f.runs(conn, `commit`)
+	f.execOn(conn, `commit`)
 	o := script("x")
 	o.Confirm = "skip 3 events"
 	seek, err := f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)

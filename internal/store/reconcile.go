@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) replayCampaign(ctx context.Context, a *Act) (outbox.Repaired, er
 		if err := t.expectCampaign(a.Order, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := s.require(a.Order, 0); err != nil {
+		if err := s.Require(a.Order, 0); err != nil {
 			return outbox.Repaired{}, err
 		}
 		if err := c.free(now); err != nil {
@@ -101,7 +102,7 @@ func (s *Store) repairGaps(ctx context.Context, a *Act) (outbox.Repaired, error)
 	if err := s.Admit(a.Order); err != nil {
 		return outbox.Repaired{}, err
 	}
-	if err := s.require(a.Order, 0); err != nil {
+	if err := s.Require(a.Order, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var done outbox.Repaired
@@ -200,8 +201,10 @@ func (s *Store) ReconcileNaming(ctx context.Context, most int) (total outbox.Rep
 		}
 	}
 	err = s.adoptStrays(ctx, &total, note)
-	if err == nil {
-		err = s.startOwed(ctx)
+	for _, besides := range s.onReconcile {
+		if err == nil {
+			err = besides(ctx)
+		}
 	}
 	if err == nil {
 		err = s.shortenWaits(ctx)
@@ -373,8 +376,8 @@ func (s *Store) amiss(c *CampaignRow) bool {
 			(c.Oldest.Valid != (c.HighWater > c.Applied) || s.options.Mode.Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
 }
 
-func (s *Store) watermarkOf(ctx context.Context, id string) (Watermark, error) {
-	marks, err := s.Watermarks(ctx, []string{id})
+func (s *Store) watermarkOf(ctx context.Context, id string) (readmodel.Watermark, error) {
+	marks, err := s.readmodel.Watermarks(ctx, []string{id})
 	return marks[id], err
 }
 
@@ -389,7 +392,7 @@ type tally struct {
 type page struct {
 	rows    []*CampaignRow
 	tallies map[string]*tally // of those that were counted
-	marks   map[string]Watermark
+	marks   map[string]readmodel.Watermark
 }
 
 // counting counts the rows of campaigns into p.tallies.
@@ -413,7 +416,7 @@ func (s *Store) readPage(ctx context.Context, after string, limit int, count cou
 	for i, c := range p.rows {
 		ids[i] = c.ID
 	}
-	p.marks, err = s.Watermarks(ctx, ids)
+	p.marks, err = s.readmodel.Watermarks(ctx, ids)
 	return p, err
 }
 
@@ -500,7 +503,7 @@ func (t *Tx) campaignPage(after string, limit int) (page []*CampaignRow, err err
 // journal is read first: a watermark may be ahead of what its page says, and
 // never behind. Campaigns that cannot be read are passed over; the error is
 // Damaged then, and names each.
-func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*CampaignRow, map[string]Watermark) error) error {
+func (s *Store) eachCampaignPage(ctx context.Context, visit func([]*CampaignRow, map[string]readmodel.Watermark) error) error {
 	var failed error // to visit
 	page := func(after string, limit int) (last string, err error) {
 		p, err := s.readPage(ctx, after, limit, func(*Tx, *page) error { return nil })
@@ -550,7 +553,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*CampaignRow, error) {
 		case c.LeaseOwner != "" && c.LeaseExpiry > s.Now():
 		case p.drifted(c):
 			found = append(found, c)
-		case c.Diverged == w.strange() && w.AppliedSeq > c.HighWater:
+		case c.Diverged == strange(w) && w.AppliedSeq > c.HighWater:
 		case c.Diverged != "" && w.AppliedSeq == 0, c.Diverged == "" && (odd[c.ID] || s.disagrees(c, w)):
 			found = append(found, c)
 		case w.AppliedSeq > 0:
@@ -559,7 +562,7 @@ func (s *Store) suspects(ctx context.Context, p *page) ([]*CampaignRow, error) {
 			b.Each(func(row sqldb.Row) error {
 				var hash string
 				err := row.Scan(&hash)
-				if hash == w.AppliedHash && c.Diverged == "" || hash != w.AppliedHash && c.Diverged == w.strange() {
+				if hash == w.AppliedHash && c.Diverged == "" || hash != w.AppliedHash && c.Diverged == strange(w) {
 					found[at] = nil // built from the event that the journal has, or still not
 				}
 				return err
@@ -583,7 +586,7 @@ func (s *Store) arriving(c *CampaignRow) bool {
 
 // disagrees reports whether a campaign's row says something else than its
 // watermark.
-func (s *Store) disagrees(c *CampaignRow, w Watermark) bool {
+func (s *Store) disagrees(c *CampaignRow, w readmodel.Watermark) bool {
 	waiting := c.HighWater - w.AppliedSeq
 	return w.AppliedSeq > c.HighWater || c.Applied != w.AppliedSeq || w.FenceEpoch > c.LeaseEpoch ||
 		c.Counts.Total() != waiting ||
@@ -599,23 +602,23 @@ where campaign_id = $1
 // strange says that the journal does not have what the projections have applied.
 // It is kept with the campaign, so it is as true after further appends: whether
 // the journal ends before that event or has another in its place is not said.
-func (w Watermark) strange() string {
+func strange(w readmodel.Watermark) string {
 	return fmt.Sprintf("the projections have an event %d that the journal does not have", w.AppliedSeq)
 }
 
 // divergence says how a watermark contradicts the journal; empty when it does
 // not.
-func (t *Tx) divergence(c *CampaignRow, w Watermark) (string, error) {
+func (t *Tx) divergence(c *CampaignRow, w readmodel.Watermark) (string, error) {
 	if w.AppliedSeq == 0 {
 		return "", nil
 	}
 	if w.AppliedSeq > c.HighWater {
-		return w.strange(), nil
+		return strange(w), nil
 	}
 	var hash string
 	found, err := t.One([]any{&hash}, selectChainHash, c.ID, w.AppliedSeq)
 	if err == nil && (!found || hash != w.AppliedHash) {
-		return w.strange(), nil
+		return strange(w), nil
 	}
 	return "", err
 }
@@ -623,7 +626,7 @@ func (t *Tx) divergence(c *CampaignRow, w Watermark) (string, error) {
 // Divergence says how a watermark contradicts the journal; empty when it does
 // not. The watermark is read before the call, so that the journal has the events
 // that it counts.
-func (s *Store) Divergence(ctx context.Context, campaign string, w Watermark) (reason string, err error) {
+func (s *Store) Divergence(ctx context.Context, campaign string, w readmodel.Watermark) (reason string, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		c, _, err := t.campaign(campaign) // one that is unknown ends at 0
 		if err != nil {
@@ -705,8 +708,8 @@ func (s *Store) repairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaire
 
 // judge reads where a campaign's projections are and how that contradicts the
 // journal, if it does. It counts the campaign's skips anew, which claims go by.
-func (s *Store) judge(t *Tx, c *CampaignRow) (w Watermark, reason string, err error) {
-	w, marks, err := s.standingOf(context.Background(), c.ID)
+func (s *Store) judge(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason string, err error) {
+	w, marks, err := s.readmodel.Standing(context.Background(), c.ID)
 	if err != nil {
 		return w, "", err
 	}
@@ -747,7 +750,7 @@ func (t *Tx) endAtLastEvent(c *CampaignRow) error {
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
 func (s *Store) endLease(t *Tx, c *CampaignRow, now int64) error {
-	err := s.bar(c, func(*ApplyTx, Watermark) error { return nil })
+	err := s.bar(c, func(*readmodel.ApplyTx, readmodel.Watermark) error { return nil })
 	if err != nil {
 		return fmt.Errorf("end the lease of campaign %q: %w", c.ID, err)
 	}
@@ -768,7 +771,7 @@ func (t *Tx) dropLease(c *CampaignRow, now int64) error {
 	return nil
 }
 
-func (s *Store) repairRows(t *Tx, c *CampaignRow, w Watermark, now int64) (r outbox.Repaired, err error) {
+func (s *Store) repairRows(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) (r outbox.Repaired, err error) {
 	if r.Removed, err = t.Exec(deleteStaleRows, c.ID, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.ID, err)
 	}
@@ -832,7 +835,7 @@ func (t *Tx) enqueueMissing(c *CampaignRow, now int64) (inserted int64, err erro
 // have a row.
 func (s *Store) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	gaps := []outbox.Gap{}
-	err := s.eachCampaignPage(ctx, func(page []*CampaignRow, marks map[string]Watermark) error {
+	err := s.eachCampaignPage(ctx, func(page []*CampaignRow, marks map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			applied := marks[c.ID].AppliedSeq
 			missing, err := s.missingRows(ctx, c, applied)

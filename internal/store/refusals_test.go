@@ -24,16 +24,16 @@ func init() {
 		// What is held is written to the projections before the record is.
 		operation{"projection_pause", deadHead,
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.PauseProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+				return f.runs.PauseProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
 			}, nil},
 		operation{"projection_resume", func(f *fixture) {
 			deadHead(f)
-			if _, err := f.PauseProjection(f.ctx, ben, loadedRuns[0].Name, "a", loadedRuns); err != nil {
+			if _, err := f.runs.PauseProjection(f.ctx, ben, loadedRuns[0].Name, "a", loadedRuns); err != nil {
 				f.tb.Fatal(err)
 			}
 		},
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.ResumeProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+				return f.runs.ResumeProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
 			}, nil})
 }
 

@@ -44,7 +44,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 		if row.Status != outbox.Dead {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
-		if err := s.require(o, row.BlockedBehind); err != nil {
+		if err := s.Require(o, row.BlockedBehind); err != nil {
 			return err
 		}
 		if _, err := t.requeue(c, seq, now); err != nil {
@@ -240,7 +240,7 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 		if row.Status != outbox.Failed || !row.IsHead {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
-		if err := s.require(o, 0); err != nil {
+		if err := s.Require(o, 0); err != nil {
 			return err
 		}
 		_, err := t.retryHead(c, now)
@@ -275,7 +275,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 	a := &Act{Order: o, Action: outbox.ActRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
-		if err := s.require(o, 0); err != nil {
+		if err := s.Require(o, 0); err != nil {
 			return result, err
 		}
 		chosen, err := t.rowKeys(selectFailed, f)
@@ -341,7 +341,7 @@ func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *Campaig
 		if err != nil {
 			return outbox.Campaign{}, err
 		}
-		if err := s.require(a.Order, 0); err != nil {
+		if err := s.Require(a.Order, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
 		a.Before = map[string]bool{"paused": c.PausedAt.Valid}

@@ -20,28 +20,28 @@ import (
 // outbox.ErrNotFound when it names a campaign that is unknown, and
 // outbox.ErrConflict when another active run has a part of its scope, or where
 // the mode changes nothing.
-func (s *Store) StartRun(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+func (s *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := askedOfRun(order)
 	a := &Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
-	run, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Run, error) {
+	run, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
 		if err == nil {
-			a.started(run)
+			started(a, run)
 		}
 		return run, err
 	})
 	if err == nil {
-		s.steerRuns()
+		s.steer()
 	}
 	return run, err
 }
 
-// started is what the record of a run_start says of its run.
-func (a *Act) started(run outbox.Run) {
+// started notes what the record of a run_start says of its run.
+func started(a *Act, run outbox.Run) {
 	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
@@ -62,7 +62,7 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
-func (s *Store) admitRun(t *Tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (s *Runs) admitRun(t *rtx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
@@ -78,7 +78,7 @@ func (s *Store) admitRun(t *Tx, o outbox.Order, order outbox.RunOrder, loaded []
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := s.require(o, 0); err != nil {
+	if err := s.Core.Require(o, 0); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
@@ -94,7 +94,7 @@ func (s *Store) admitRun(t *Tx, o outbox.Order, order outbox.RunOrder, loaded []
 }
 
 // soundRun refuses an order that makes no sense by itself.
-func (s *Store) soundRun(r *runRow) error {
+func (s *Runs) soundRun(r *runRow) error {
 	switch {
 	case !slices.Contains(outbox.RunKinds, r.Kind):
 		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
@@ -110,8 +110,8 @@ func (s *Store) soundRun(r *runRow) error {
 		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
 		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
-	case r.Kind != outbox.RunVerify && s.options.Mode == outbox.ModeShadow:
-		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.options.Mode, r.Kind)
+	case r.Kind != outbox.RunVerify && s.Core.Mode() == outbox.ModeShadow:
+		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.Core.Mode(), r.Kind)
 	}
 	return nil
 }
@@ -138,11 +138,14 @@ func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInf
 	return nil
 }
 
+// lockRuns is the class of the lock on the admission of runs.
+const lockRuns = 0x6f757472
+
 const selectHighWater = `select high_water_seq from campaigns where campaign_id = $1`
 
 // knownCampaigns refuses a run over campaigns that are not there, or up to an
 // event that is not.
-func (t *Tx) knownCampaigns(r *runRow) error {
+func (t *rtx) knownCampaigns(r *runRow) error {
 	highest := make([]int64, len(r.CampaignIDs))
 	var b sqldb.Batch
 	for i, id := range r.CampaignIDs {
@@ -154,7 +157,7 @@ func (t *Tx) knownCampaigns(r *runRow) error {
 	}
 	for i, high := range highest {
 		if high < 0 {
-			return unknownCampaign(r.CampaignIDs[i])
+			return UnknownCampaign(r.CampaignIDs[i])
 		}
 		if r.UntilSeq > high {
 			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %d events", r.UntilSeq, r.CampaignIDs[i], high)
@@ -167,7 +170,7 @@ func (t *Tx) knownCampaigns(r *runRow) error {
 // campaigns and one over a single campaign have no row in common over which
 // two transactions could meet, so that an index cannot tell them apart. On
 // SQLite one transaction writes at a time anyway.
-func (t *Tx) lockAdmission() error {
+func (t *rtx) lockAdmission() error {
 	if err := t.Lock(lockRuns, ""); err != nil {
 		return fmt.Errorf("wait for the admission of other runs: %w", err)
 	}
@@ -193,7 +196,7 @@ limit 1`
 
 // refuseInTheWay refuses a run while another that is active has a part of its
 // scope.
-func (t *Tx) refuseInTheWay(r *runRow, now int64) error {
+func (t *rtx) refuseInTheWay(r *runRow, now int64) error {
 	other, err := t.runInTheWay(r)
 	if err != nil || other == nil {
 		return err
@@ -202,7 +205,7 @@ func (t *Tx) refuseInTheWay(r *runRow, now int64) error {
 }
 
 // runInTheWay is the oldest active run that has a part of the scope, or nil.
-func (t *Tx) runInTheWay(r *runRow) (*runRow, error) {
+func (t *rtx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
 	collect := func(row sqldb.Row) error {
 		var id int64
@@ -249,7 +252,7 @@ values ($1, $2, $3, 1)
 on conflict (projection, campaign_id) where active = 1 do nothing`
 )
 
-func (t *Tx) insertRun(r *runRow, now int64) error {
+func (t *rtx) insertRun(r *runRow, now int64) error {
 	var texts [3]string
 	for i, v := range []any{r.CampaignIDs, r.Projections, r.Versions} {
 		text, err := json.Marshal(v)
@@ -287,8 +290,8 @@ func (t *Tx) insertRun(r *runRow, now int64) error {
 // as the one that does has noticed, until when it is cancelling. What it has
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or is being cancelled already, is outbox.ErrConflict.
-func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *Tx, r *runRow, now int64) error {
+func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *rtx, r *runRow, now int64) error {
 		switch {
 		case !r.Status.Active():
 			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
@@ -299,7 +302,7 @@ func (s *Store) CancelRun(ctx context.Context, o outbox.Order, id int64) (outbox
 			r.CancelledBy = o.By.Name
 		}
 		if r.Status == outbox.RunQueued || !r.held(now) {
-			if err := s.endRunClaims(t, id, now); err != nil {
+			if err := s.Core.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
 			return s.endRun(t, r, outbox.RunCancelled, "", now)
@@ -323,8 +326,8 @@ group by outcome`
 // It goes on where it stopped: campaigns that are done stay done, those that
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
-func (s *Store) ResumeRun(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *Tx, r *runRow, now int64) error {
+func (s *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *rtx, r *runRow, now int64) error {
 		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
 			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
 		}
@@ -364,7 +367,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 }
 
 // countRun sets what is done from the results.
-func (t *Tx) countRun(r *runRow) error {
+func (t *rtx) countRun(r *runRow) error {
 	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
@@ -398,13 +401,13 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*Tx, *runRow, int64) error) (outbox.Run, error) {
-	of, err := s.Run(ctx, id)
+func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*rtx, *runRow, int64) error) (outbox.Run, error) {
+	of, err := s.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
 	a := &Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
-	run, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Run, error) {
+	run, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err
 		}
@@ -412,7 +415,7 @@ func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Act
 		if err != nil {
 			return outbox.Run{}, err
 		}
-		if err := s.require(o, 0); err != nil {
+		if err := s.Core.Require(o, 0); err != nil {
 			return outbox.Run{}, err
 		}
 		a.Before = map[string]any{"run_id": id, "status": r.Status}
@@ -423,10 +426,10 @@ func (s *Store) changeRun(ctx context.Context, o outbox.Order, action outbox.Act
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, s.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
+		return outbox.Run{}, s.Core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
-		s.steerRuns()
+		s.steer()
 	}
 	return run, err
 }

@@ -76,22 +76,22 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 		"rate below 0":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Rate: -1}, outbox.ErrInvalid, "rate is"},
 	} {
 		f.unchanged(func() {
-			_, err := f.StartRun(f.ctx, ana(""), c.order, loadedRuns)
+			_, err := f.runs.Start(f.ctx, ana(""), c.order, loadedRuns)
 			t.Log(name)
 			refused(t, err, c.kind, c.sentence)
 		})
 	}
-	_, err := f.StartRun(f.ctx, ana(""), verifyAll(), nil)
+	_, err := f.runs.Start(f.ctx, ana(""), verifyAll(), nil)
 	refused(t, err, outbox.ErrConflict, "no projection is loaded")
 }
 
 func TestStartRun_needsAReasonWhereActsDo(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	_, err := f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	_, err := f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
 	refused(t, err, outbox.ErrInvalid, "every act needs a reason")
 	run := f.startRun(verifyAll())
-	_, err = f.CancelRun(f.ctx, ana(""), run.ID)
+	_, err = f.runs.Cancel(f.ctx, ana(""), run.ID)
 	refused(t, err, outbox.ErrInvalid, "every act needs a reason")
 }
 
@@ -100,7 +100,7 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	f := open(t, mode(outbox.ModeShadow))
 	f.append("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
-		_, err := f.StartRun(f.ctx, ana(""), outbox.RunOrder{Kind: kind, All: true}, loadedRuns)
+		_, err := f.runs.Start(f.ctx, ana(""), outbox.RunOrder{Kind: kind, All: true}, loadedRuns)
 		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify may run")
 	}
 	f.startRun(verifyAll())
@@ -109,7 +109,7 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 func TestStartRun_isRefusedByAReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	f := open(t, readOnly)
-	_, err := f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	_, err := f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
 	refused(t, err, outbox.ErrReadOnly)
 }
 
@@ -119,18 +119,18 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 	f.append("a", 1)
 	o := ana("")
 	o.IdempotencyKey = "k"
-	first, err := f.StartRun(f.ctx, o, rebuild("a"), loadedRuns)
+	first, err := f.runs.Start(f.ctx, o, rebuild("a"), loadedRuns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
 		repeated := rebuild("a", "a")
 		repeated.Projections = []string{}
-		again, err := f.StartRun(f.ctx, o, repeated, loadedRuns)
+		again, err := f.runs.Start(f.ctx, o, repeated, loadedRuns)
 		if diff := cmp.Diff(first, again); diff != "" || err != nil {
 			t.Errorf("repeated (-first +again): %s%v", diff, err)
 		}
-		_, err = f.StartRun(f.ctx, o, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, loadedRuns)
+		_, err = f.runs.Start(f.ctx, o, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, loadedRuns)
 		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
 	})
 }
@@ -163,7 +163,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		}
 		run := f.startRun(c.first)
 		f.clock.advance(4 * time.Minute)
-		_, err := f.StartRun(f.ctx, ana(""), c.second, loadedRuns)
+		_, err := f.runs.Start(f.ctx, ana(""), c.second, loadedRuns)
 		if c.free {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -172,10 +172,10 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 			t.Log(name)
 			refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is in the way: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
 		}
-		if _, err = f.CancelRun(f.ctx, ana(""), run.ID); err != nil {
+		if _, err = f.runs.Cancel(f.ctx, ana(""), run.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.StartRun(f.ctx, ana(""), c.second, loadedRuns); err != nil && !c.free {
+		if _, err := f.runs.Start(f.ctx, ana(""), c.second, loadedRuns); err != nil && !c.free {
 			t.Errorf("%s, after it was cancelled: %v", name, err)
 		}
 		f.release()
@@ -200,7 +200,7 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				_, err := stores[i%2].StartRun(f.ctx, ana(""), orders[i%len(orders)], loadedRuns)
+				_, err := stores[i%2].runs.Start(f.ctx, ana(""), orders[i%len(orders)], loadedRuns)
 				switch {
 				case err == nil:
 					accepted.Add(1)
@@ -229,31 +229,42 @@ func TestStartRun_oneScopeIsOfOneActiveRunByItsIndexToo(t *testing.T) {
 	}
 }
 
-func TestOnRun_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
+func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	told := 0
-	f.OnRun(func() { told++ })
-	run := f.startRun(verifyAll())
-	_, err := f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
-	refused(t, err, outbox.ErrConflict)
-	if told != 1 {
-		t.Errorf("told %d times of one run", told)
+	told := func() (yes bool) {
+		for {
+			select {
+			case <-f.runs.Started:
+				yes = true
+			default:
+				return yes
+			}
+		}
 	}
+	run := f.startRun(verifyAll())
+	if !told() {
+		t.Error("nobody is told of a run that was started")
+	}
+	_, err := f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
+	refused(t, err, outbox.ErrConflict)
 	l := f.claimRun(one)
 	f.finish(l, outbox.RunInterrupted, "no reason")
-	if _, err := f.ResumeRun(f.ctx, ana(""), run.ID, loadedRuns); err != nil || told != 2 {
-		t.Errorf("told %d times, %v", told, err)
+	if told() {
+		t.Error("workers are told of a run that was refused, or that ended")
 	}
-	if _, err := f.CancelRun(f.ctx, ana(""), run.ID); err != nil || told != 3 {
-		t.Errorf("told %d times, %v", told, err)
+	if _, err := f.runs.Resume(f.ctx, ana(""), run.ID, loadedRuns); err != nil || !told() {
+		t.Errorf("nobody is told of a run that was resumed: %v", err)
+	}
+	if _, err := f.runs.Cancel(f.ctx, ana(""), run.ID); err != nil || !told() {
+		t.Errorf("nobody is told of a run that was cancelled: %v", err)
 	}
 }
 
 func TestCancelRun_inEachState(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	cancel := func(id int64) (outbox.Run, error) { return f.CancelRun(f.ctx, ana("no need"), id) }
+	cancel := func(id int64) (outbox.Run, error) { return f.runs.Cancel(f.ctx, ana("no need"), id) }
 
 	queued := f.startRun(verifyAll())
 	run, err := cancel(queued.ID)
@@ -271,7 +282,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	}
 	_, err = cancel(running.ID)
 	refused(t, err, outbox.ErrConflict, "being cancelled already, by ana", one.ID)
-	_, err = f.StartRun(f.ctx, ana(""), verifyAll(), loadedRuns)
+	_, err = f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
 	refused(t, err, outbox.ErrConflict, "cancelling")
 	if status := f.report(l, 0); status != outbox.RunCancelling {
 		t.Errorf("its worker was told %s", status)
@@ -286,7 +297,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	if run, err = cancel(lost.ID); err != nil || run.Status != outbox.RunCancelled {
 		t.Errorf("a run that nobody holds became %+v, %v", run, err)
 	}
-	if _, err := f.ReportRun(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.runs.Report(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("its former holder got %v", err)
 	}
 
@@ -318,14 +329,14 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	f.report(l, 4, result("a", outbox.OutcomeMatch, 2), result("b", outbox.OutcomeFailed, 2))
 	f.finish(l, outbox.RunFailed, "boom")
 	f.clock.advance(time.Minute)
-	got, err := f.ResumeRun(f.ctx, ana("mended"), run.ID, loadedRuns)
+	got, err := f.runs.Resume(f.ctx, ana("mended"), run.ID, loadedRuns)
 	if err != nil || got.Status != outbox.RunQueued || got.Attempts != 0 || got.Error != "" || got.FinishedAt != nil || got.Campaigns.Done != 1 || got.Counts.Failed != 0 || got.Events.Done != 2 {
 		t.Errorf("resumed run is %+v, %v", got, err)
 	}
-	_, err = f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
+	_, err = f.runs.Start(f.ctx, ana(""), rebuild("a"), loadedRuns)
 	refused(t, err, outbox.ErrConflict, "in the way")
 	l = f.claimRun(two)
-	scope, err := f.RunScope(f.ctx, l, "", 10)
+	scope, err := f.runs.Scope(f.ctx, l, "", 10)
 	if err != nil || len(scope) != 2 || scope[0].CampaignID != "b" || scope[1].CampaignID != "c" || l.Epoch != 2 {
 		t.Errorf("what is left is %+v, %v", scope, err)
 	}
@@ -340,7 +351,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	f.append("a", 1)
 	run := f.startRun(rebuild("a"))
 	resume := func(loaded []outbox.ProjectionInfo) error {
-		_, err := f.ResumeRun(f.ctx, ana(""), run.ID, loaded)
+		_, err := f.runs.Resume(f.ctx, ana(""), run.ID, loaded)
 		return err
 	}
 	refused(t, resume(loadedRuns), outbox.ErrConflict, "is queued; only a run that was interrupted or failed is resumed")
@@ -354,7 +365,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	f.unchanged(func() {
 		refused(t, resume(loadedRuns), outbox.ErrConflict, fmt.Sprintf("run %d is in the way", other.ID))
 	})
-	if _, err := f.CancelRun(f.ctx, ana(""), other.ID); err != nil {
+	if _, err := f.runs.Cancel(f.ctx, ana(""), other.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := resume(loadedRuns); err != nil {
@@ -387,7 +398,7 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 	}
 	answer := make(chan error)
 	go func() {
-		_, err := f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
+		_, err := f.runs.Start(f.ctx, ana(""), rebuild("a"), loadedRuns)
 		answer <- err
 	}()
 	deadline := time.Now().Add(time.Minute)
@@ -422,7 +433,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	}
 	answer := make(chan error)
 	go func() {
-		_, err := f.StartRun(f.ctx, ana(""), rebuild("a"), loadedRuns)
+		_, err := f.runs.Start(f.ctx, ana(""), rebuild("a"), loadedRuns)
 		answer <- err
 	}()
 	deadline := time.Now().Add(time.Minute)

@@ -39,7 +39,7 @@ order by id
 limit $2`
 
 // claimable reads the runs that nobody holds, oldest first.
-func (t *Tx) claimable(now int64) (runs []*runRow, err error) {
+func (t *rtx) claimable(now int64) (runs []*runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err := scanRunRow(row)
 		runs = append(runs, r)
@@ -90,25 +90,25 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 //
 // A run that was taken up before goes on: Run.Events.Done of the lease are the
 // events of the campaigns that have their result.
-func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
+func (s *Runs) Claim(ctx context.Context, w Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
 	if idle, err := s.noRunFor(ctx, versions); err != nil || idle {
 		return RunLease{}, false, err
 	}
 	var claimed RunLease
 	ok := false
-	err := s.journal.Write(ctx, func(t *Tx) error {
+	err := s.write(ctx, func(t *rtx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.Now()
+		now := s.Core.Now()
 		runs, err := t.claimable(now)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
-			switch is, status, reason := r.judge(versions, s.options.Mode, now); is {
+			switch is, status, reason := r.judge(versions, s.Core.Mode(), now); is {
 			case runEnds:
-				if err := s.endRunClaims(t, r.ID, now); err != nil {
+				if err := s.Core.EndRunClaims(t.Tx, r.ID, now); err != nil {
 					return err
 				}
 				if err := s.endRun(t, r, status, reason, now); err != nil {
@@ -132,13 +132,13 @@ func (s *Store) ClaimRun(ctx context.Context, w Worker, versions map[string]stri
 
 // noRunFor looks whether anything is to be done about a run, which costs an
 // idle worker no write lock.
-func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
+func (s *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		now := s.Now()
+	err := s.read(ctx, func(t *rtx) error {
+		now := s.Core.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
-			if is, _, _ := r.judge(versions, s.options.Mode, now); is != runWaits {
+			if is, _, _ := r.judge(versions, s.Core.Mode(), now); is != runWaits {
 				idle = false
 			}
 		}
@@ -151,7 +151,7 @@ func (s *Store) noRunFor(ctx context.Context, versions map[string]string) (bool,
 }
 
 // takeUp gives a worker the run.
-func (t *Tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
+func (t *rtx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)
 		r.StartedAt = &when
@@ -168,7 +168,7 @@ func (t *Tx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
 }
 
 // totalRun counts what the run is over, as it is now.
-func (t *Tx) totalRun(r *runRow) error {
+func (t *rtx) totalRun(r *runRow) error {
 	if r.All {
 		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
 		return err
@@ -194,7 +194,7 @@ func (t *Tx) totalRun(r *runRow) error {
 }
 
 // heldRun reads the run of a lease, locked for a change in this transaction.
-func (t *Tx) heldRun(l RunLease) (*runRow, error) {
+func (t *rtx) heldRun(l RunLease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
 		return nil, outbox.ErrLeaseLost
@@ -238,7 +238,7 @@ where c.campaign_id = $2
 // RunScope lists campaigns of the run's scope that have no result in it yet,
 // in the order of their ids from the one after on, at most limit. Campaigns
 // that came to be after the run began are among them when it is over all.
-func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit int) ([]RunCampaign, error) {
+func (s *Runs) Scope(ctx context.Context, l RunLease, after string, limit int) ([]RunCampaign, error) {
 	var scope []RunCampaign
 	collect := func(row sqldb.Row) error {
 		var c RunCampaign
@@ -246,7 +246,7 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 		scope = append(scope, c)
 		return err
 	}
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *rtx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -280,13 +280,13 @@ func (s *Store) RunScope(ctx context.Context, l RunLease, after string, limit in
 // or interrupted; why is a sentence that a failed and an interrupted one need.
 // A run in which a campaign failed is failed even if it is called completed.
 // Only a run that is cancelling is cancelled.
-func (s *Store) FinishRun(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
+func (s *Runs) Finish(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.journal.Write(ctx, func(t *Tx) error {
+	err := s.write(ctx, func(t *rtx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.Now()
+		now := s.Core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -328,15 +328,15 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 
 // ReleaseRun gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
-func (s *Store) ReleaseRun(ctx context.Context, l RunLease) error {
-	err := s.journal.Write(ctx, func(t *Tx) error {
+func (s *Runs) Release(ctx context.Context, l RunLease) error {
+	err := s.write(ctx, func(t *rtx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
 		}
 		r.owner, r.expires, r.pace = "", 0, 0
 		r.Attempts--
-		return t.saveRun(r, s.Now())
+		return t.saveRun(r, s.Core.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
@@ -361,9 +361,9 @@ where id in (
 // EndRunLeases lets the leases on runs of a worker that is known to be gone
 // run out now instead of at their time; an empty owner stands for all. Should
 // the worker live after all, the epoch keeps it from doing harm.
-func (s *Store) EndRunLeases(ctx context.Context, owner string) error {
-	err := s.journal.Write(ctx, func(t *Tx) error {
-		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.Now(), owner)
+func (s *Runs) EndLeases(ctx context.Context, owner string) error {
+	err := s.write(ctx, func(t *rtx) error {
+		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.Core.Now(), owner)
 		return err
 	})
 	if err != nil {

@@ -60,7 +60,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 20 {
-				l, ok, err := stores[i%2].ClaimRun(f.ctx, store.Worker{ID: fmt.Sprint("w-", i)}, versionsRuns, lease)
+				l, ok, err := stores[i%2].runs.Claim(f.ctx, store.Worker{ID: fmt.Sprint("w-", i)}, versionsRuns, lease)
 				if err != nil {
 					t.Error(err)
 				}
@@ -99,10 +99,10 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 		t.Errorf("lease is %+v, want the events of what is done and no more", next)
 	}
 	f.unchanged(func() {
-		_, err := f.ReportRun(f.ctx, l, store.RunReport{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
-		_, err2 := f.FinishRun(f.ctx, l, outbox.RunCompleted, "")
-		_, err3 := f.RunScope(f.ctx, l, "", 10)
-		for _, err := range []error{err, err2, err3, f.ReleaseRun(f.ctx, l)} {
+		_, err := f.runs.Report(f.ctx, l, store.RunReport{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
+		_, err2 := f.runs.Finish(f.ctx, l, outbox.RunCompleted, "")
+		_, err3 := f.runs.Scope(f.ctx, l, "", 10)
+		for _, err := range []error{err, err2, err3, f.runs.Release(f.ctx, l)} {
 			if !errors.Is(err, outbox.ErrLeaseLost) {
 				t.Errorf("the former holder got %v", err)
 			}
@@ -117,7 +117,7 @@ func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
 	former := f.claimRun(one)
 	f.clock.advance(lease)
 	f.claimRun(one)
-	if _, err := f.ReportRun(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.runs.Report(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("with its former epoch the worker got %v", err)
 	}
 }
@@ -127,15 +127,15 @@ func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	f := open(t)
 	f.startRun(verifyAll())
 	f.claimRun(one)
-	if err := f.EndRunLeases(f.ctx, two.ID); err != nil {
+	if err := f.runs.EndLeases(f.ctx, two.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.noRun(two)
-	if err := f.EndRunLeases(f.ctx, one.ID); err != nil {
+	if err := f.runs.EndLeases(f.ctx, one.ID); err != nil {
 		t.Fatal(err)
 	}
 	f.claimRun(two)
-	if err := f.EndRunLeases(f.ctx, ""); err != nil {
+	if err := f.runs.EndLeases(f.ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	f.claimRun(one)
@@ -146,7 +146,7 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 	f := open(t)
 	run := f.startRun(verifyAll())
 	for range 5 {
-		if err := f.ReleaseRun(f.ctx, f.claimRun(one)); err != nil {
+		if err := f.runs.Release(f.ctx, f.claimRun(one)); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.run(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
@@ -177,7 +177,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	waiting := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (store.RunLease, bool) {
-		l, ok, err := f.ClaimRun(f.ctx, two, versions, lease)
+		l, ok, err := f.runs.Claim(f.ctx, two, versions, lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestClaimRun_doesNotLeaveARunWaitingForEverForItsProjections(t *testing.T) 
 	f := open(t)
 	run := f.startRun(verifyAll())
 	f.clock.advance(10 * time.Minute)
-	if _, ok, err := f.ClaimRun(f.ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
+	if _, ok, err := f.runs.Claim(f.ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if got := f.run(run.ID); got.Status != outbox.RunInterrupted || !strings.Contains(got.Error, "start a new run") {
@@ -233,7 +233,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		var got []string
 		after := ""
 		for range 5 {
-			scope, err := f.RunScope(f.ctx, l, after, 2)
+			scope, err := f.runs.Scope(f.ctx, l, after, 2)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 // PreviewRun says what a run would be about if it were started now. What
 // StartRun refuses is refused likewise, but for the run in the way of it, which
 // the preview names.
-func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
+func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate, Versions: map[string]string{},
 		CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))}}
 	if len(r.CampaignIDs) == 1 {
@@ -23,7 +23,7 @@ func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []
 		return outbox.RunPreview{}, err
 	}
 	var p outbox.RunPreview
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *rtx) error {
 		if err := t.knownCampaigns(r); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (s *Store) PreviewRun(ctx context.Context, order outbox.RunOrder, loaded []
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
-			run := other.view(s.Now())
+			run := other.view(s.Core.Now())
 			p.InTheWay = &run
 		}
 		return nil

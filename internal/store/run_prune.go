@@ -9,6 +9,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
+// prunePage is how many runs are looked at together.
+const prunePage = 500
+
 const (
 	// keptRuns is of how many ended runs of a kind every result is kept. Of
 	// older ones only those of campaigns that drifted or failed are.
@@ -61,7 +64,7 @@ var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.Outc
 // all but the latest ten ended runs of each kind: a verify every night would
 // else fill the disk. It takes small steps, and returns true while there is more
 // to delete. Where there is nothing it writes nothing.
-func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
+func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
 	for _, kind := range outbox.RunKinds {
 		id, err := s.runToPrune(ctx, kind)
 		if err != nil {
@@ -71,7 +74,7 @@ func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		more = true
-		err = s.journal.Write(ctx, func(t *Tx) error {
+		err = s.write(ctx, func(t *rtx) error {
 			var b sqldb.Batch
 			for _, outcome := range prunable {
 				b.Exec(nil, pruneResults, id, outcome, pruneChunk)
@@ -87,13 +90,13 @@ func (s *Store) PruneRuns(ctx context.Context) (more bool, err error) {
 
 // runToPrune is the oldest run of a kind that has results to delete; 0 when
 // there is none.
-func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) error {
+func (s *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
+	err = s.read(ctx, func(t *rtx) error {
 		found = 0
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {
 			var page, with []int64
-			if err = t.Each(collectIDs(&page), selectOldRuns, kind, after, oldest, campaignPage); err != nil || len(page) == 0 {
+			if err = t.Each(collectIDs(&page), selectOldRuns, kind, after, oldest, prunePage); err != nil || len(page) == 0 {
 				return err
 			}
 			after = page[len(page)-1]
@@ -114,7 +117,7 @@ func (s *Store) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 
 // oldestKept is the oldest run of a kind whose results are all kept; 0 when
 // there are no older ones.
-func (t *Tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
+func (t *rtx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	n := 0
 	err = t.Each(func(row sqldb.Row) error {
 		n++

@@ -40,10 +40,10 @@ values ($1, $2, $3, $4)`
 // lease and returns the status of the run, by which a worker learns that it is
 // cancelling. A result of a campaign that has one already takes its place. What
 // was compared with the rows as they are now counts as a verification.
-func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
+func (s *Runs) Report(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
-	err := s.journal.Write(ctx, func(t *Tx) error {
-		now := s.Now()
+	err := s.write(ctx, func(t *rtx) error {
+		now := s.Core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (s *Store) ReportRun(ctx context.Context, l RunLease, rep RunReport) (outbo
 }
 
 // saveResults writes results, counts them, and notes what they verify.
-func (t *Tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
+func (t *rtx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
 	before := make([]string, len(results))
 	var looks, saves sqldb.Batch
 	var verified []outbox.Verification
@@ -99,7 +99,7 @@ func (t *Tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 	return t.noteVerifications(verified)
 }
 
-func (t *Tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
+func (t *rtx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
 	var b sqldb.Batch
 	for _, line := range lines {
 		when := now

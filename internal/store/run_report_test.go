@@ -28,7 +28,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
 	long := strings.Repeat("é", 40_000) + "\x00\xff"
-	status, err := f.ReportRun(f.ctx, l, store.RunReport{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
+	status, err := f.runs.Report(f.ctx, l, store.RunReport{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
 		Lines: []outbox.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
 	if err != nil || status != outbox.RunRunning {
 		t.Fatal(status, err)
@@ -38,15 +38,15 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		got.EventsPerSecond != 2.5 || got.SecondsLeft == nil || *got.SecondsLeft != 2 || !got.Lease.ExpiresAt.Equal(f.clock.now().Add(lease)) || got.Verdict != "" {
 		t.Errorf("run is %+v", got)
 	}
-	whole, err := f.RunResultOf(f.ctx, run.ID, "a")
+	whole, err := f.runs.ResultOf(f.ctx, run.ID, "a")
 	if diff := cmp.Diff(drifted, whole); diff != "" || err != nil {
 		t.Errorf("result (-want +got): %s%v", diff, err)
 	}
-	page, err := f.RunResults(f.ctx, outbox.ResultFilter{RunID: run.ID})
+	page, err := f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || len(page.Items[0].Projections[0].Comparison.Samples) != 0 {
 		t.Errorf("results are %+v, %v, want no samples", page.Items, err)
 	}
-	lines, err := f.RunLog(f.ctx, run.ID, "", 0)
+	lines, err := f.runs.Log(f.ctx, run.ID, "", 0)
 	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.clock.now()) ||
 		len(lines.Items[0].Text) != 64<<10 {
 		t.Errorf("log is %d lines, %v", len(lines.Items), err)
@@ -178,7 +178,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 			t.Errorf("%s: read again %s", name, diff)
 		}
 		f.startRun(rebuild("a")) // the scope is free
-		if _, err := f.FinishRun(f.ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
+		if _, err := f.runs.Finish(f.ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: it ended twice: %v", name, err)
 		}
 		f.release()
@@ -192,7 +192,7 @@ func TestFinishRun_refusesWhatIsNoEnd(t *testing.T) {
 	l := f.claimRun(one)
 	f.unchanged(func() {
 		for _, status := range []outbox.RunStatus{"", outbox.RunQueued, outbox.RunRunning, outbox.RunCancelling, outbox.RunCancelled, outbox.RunFailed, outbox.RunInterrupted} {
-			if _, err := f.FinishRun(f.ctx, l, status, ""); err == nil {
+			if _, err := f.runs.Finish(f.ctx, l, status, ""); err == nil {
 				t.Errorf("it ended as %q", status)
 			}
 		}

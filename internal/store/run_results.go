@@ -63,7 +63,7 @@ limit $4`)
 
 // RunResults pages through the results of a run by campaign, without the
 // samples of what differs. A missing run is outbox.ErrNotFound.
-func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
+func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	page := outbox.Page[outbox.RunResult]{Items: []outbox.RunResult{}}
 	l := &sqldb.List[outbox.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
@@ -77,7 +77,7 @@ func (s *Store) RunResults(ctx context.Context, f outbox.ResultFilter) (outbox.P
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
+	err = s.read(ctx, func(t *rtx) error {
 		if _, err := t.existingRun(f.RunID); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ from run_results
 where run_id = $1
   and campaign_id = $2`
 
-func (t *Tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
+func (t *rtx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		result, err = scanResult(row)
@@ -111,9 +111,9 @@ func (t *Tx) runResult(id int64, campaign string) (result outbox.RunResult, foun
 
 // RunResultOf reads what became of one campaign of a run, with samples. Without
 // one it is outbox.ErrNotFound.
-func (s *Store) RunResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
+func (s *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *rtx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 
 // RunLog pages through the log of a run, newest first, limit lines at a time: 0
 // means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
-func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
+func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
 	page := outbox.Page[outbox.RunLine]{Items: []outbox.RunLine{}}
 	l := &sqldb.List[outbox.RunLine]{
 		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
@@ -156,7 +156,7 @@ func (s *Store) RunLog(ctx context.Context, id int64, cursor string, limit int) 
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
+	err = s.read(ctx, func(t *rtx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -16,9 +17,9 @@ import (
 // First is the seq after the watermark, Last the watermark's.
 type RunClaim struct {
 	Claim
-	Watermark Watermark // as it was when the fence went up
-	HighWater int64     // seq of the campaign's last event
-	Diverged  string    // how the watermark contradicts the journal; empty when it does not
+	Watermark readmodel.Watermark // as it was when the fence went up
+	HighWater int64               // seq of the campaign's last event
+	Diverged  string              // how the watermark contradicts the journal; empty when it does not
 }
 
 // How long ClaimForRun waits for a lease that another holds.
@@ -36,9 +37,10 @@ const (
 // so are those that another run keeps holding; the caller comes back for them.
 //
 // The owner of the leases is w.ID, which is an outbox.RunOwner. What another
-// process holds for the same run is taken over at once. A process that does not
-// hold the run any more gets outbox.ErrLeaseLost.
-func (s *Store) ClaimForRun(ctx context.Context, l RunLease, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
+// process holds for the same run is taken over at once. holds is asked first, in the
+// same transaction: its error, when the process does not hold the run any more, is
+// the answer.
+func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
 	if err := s.refuseReadOnly(); err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func (s *Store) ClaimForRun(ctx context.Context, l RunLease, w Worker, campaigns
 	defer poll.Stop()
 	for {
 		waited := time.Since(began)
-		taken, held, err := s.leaseForRun(ctx, l, w, campaigns, lease, waited >= workerPatience)
+		taken, held, err := s.leaseForRun(ctx, holds, w, campaigns, lease, waited >= workerPatience)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), s.dropRunClaims(w, claims))
 		}
@@ -81,19 +83,19 @@ func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
 // leaseForRun takes leases in the journal, with epochs that no fence is above. It
 // returns the campaigns that others hold; workers are passed over only when not
 // impatient.
-func (s *Store) leaseForRun(ctx context.Context, l RunLease, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
+func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
 	// A journal that was restored may remember fewer claims than the projections
 	// have seen.
-	marks, err := s.Watermarks(ctx, ids)
+	marks, err := s.readmodel.Watermarks(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		claims, held = nil, nil
-		if _, err := t.heldRun(l); err != nil {
+		if err := holds(t); err != nil {
 			return err
 		}
 		now := s.Now()
@@ -159,44 +161,26 @@ func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	return t.refreshHead(c)
 }
 
-const raiseFence = `
-update projection_watermarks
-set fence_epoch = $2
-where campaign_id = $1
-  and fence_epoch < $2`
-
 // fenceForRun raises the fences to the epochs of the claims, and with that reads
 // watermarks that stay. A campaign whose fence has risen meanwhile is left out.
 func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []RunClaim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ids := make([]string, len(claims))
-	for i, c := range claims {
-		ids[i] = c.CampaignID
+	epochs := make(map[string]int64, len(claims))
+	for _, c := range claims {
+		epochs[c.CampaignID] = c.Epoch
 	}
-	err = s.Apply(ctx, func(a *ApplyTx) error {
-		fenced = nil
-		if err := a.ReadAhead(ids); err != nil {
-			return err
+	marks, err := s.readmodel.RaiseFences(ctx, epochs)
+	for _, c := range claims {
+		mark, raised := marks[c.CampaignID]
+		if !raised {
+			continue
 		}
-		var b sqldb.Batch
-		for _, c := range claims {
-			mark, err := a.Watermark(c.CampaignID)
-			if err != nil {
-				return err
-			}
-			b.Exec(func(n int64) error {
-				if n > 0 {
-					c.Watermark, c.Watermark.FenceEpoch = mark, c.Epoch
-					c.First, c.Last = mark.AppliedSeq+1, mark.AppliedSeq
-					fenced = append(fenced, c)
-				}
-				return nil
-			}, raiseFence, c.CampaignID, c.Epoch)
-		}
-		return a.t.RunAll(&b)
-	})
+		c.Watermark = mark
+		c.First, c.Last = mark.AppliedSeq+1, mark.AppliedSeq
+		fenced = append(fenced, c)
+	}
 	return fenced, err
 }
 
@@ -226,7 +210,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 	for i, c := range claims {
 		results[i], ids[i] = Result{Claim: c.Claim}, c.CampaignID
 	}
-	marks, err := s.Watermarks(ctx, ids) // they stay as long as the leases do
+	marks, err := s.readmodel.Watermarks(ctx, ids) // they stay as long as the leases do
 	if err != nil {
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
@@ -266,7 +250,7 @@ func without(ids []string, id string) []string {
 // releaseFromRun ends a run's lease. Most campaigns are as they were claimed;
 // what a worker has applied before it was fenced off, or the run has changed, is
 // looked at like in any repair.
-func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w Watermark, now int64) error {
+func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) error {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.bare() {
 		return nil
@@ -292,9 +276,9 @@ where lease_owner <> ''
   and substr(lease_owner, 1, length($1)) = $1
 order by campaign_id`
 
-// endRunClaims ends what a run that nobody works on any more still holds, and
+// EndRunClaims ends what a run that nobody works on any more still holds, and
 // fences off the process that did, should it wake.
-func (s *Store) endRunClaims(t *Tx, run, now int64) error {
+func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
 	var ids []string
 	err := t.Each(func(row sqldb.Row) error {
 		var id string

@@ -35,7 +35,7 @@ on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, 
 // claimForRun claims campaigns that must all be had.
 func (f *fixture) claimForRun(campaigns ...string) []store.RunClaim {
 	f.tb.Helper()
-	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, campaigns, lease)
+	claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-1"), run, campaigns, lease)
 	if err != nil || len(claims) != len(campaigns) {
 		f.tb.Fatalf("claimed %+v, %v; want %q", claims, err, campaigns)
 	}
@@ -187,7 +187,7 @@ func TestClaimForRun_takesWhatNoWorkerMay(t *testing.T) {
 	for _, id := range ids {
 		before = append(before, f.queue(id))
 	}
-	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, append([]string{"nobody"}, ids...), lease)
+	claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-1"), run, append([]string{"nobody"}, ids...), lease)
 	if err != nil || len(claims) != 4 {
 		t.Fatalf("claimed %+v, %v", claims, err)
 	}
@@ -223,11 +223,11 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	f := open(t)
 	f.append("a", 1)
 	f.append("b", 1)
-	held, err := f.ClaimForRun(f.ctx, f.holds(8, "host-1"), otherRun, []string{"a"}, lease)
+	held, err := f.runs.ClaimCampaigns(f.ctx, f.holds(8, "host-1"), otherRun, []string{"a"}, lease)
 	if err != nil || len(held) != 1 {
 		t.Fatal(held, err)
 	}
-	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, []string{"a", "b"}, lease)
+	claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-1"), run, []string{"a", "b"}, lease)
 	if err != nil || len(claims) != 1 || claims[0].CampaignID != "b" {
 		t.Errorf("claimed %+v, %v; want b alone", claims, err)
 	}
@@ -248,7 +248,7 @@ func TestClaimForRun_takesOverFromAnotherProcess(t *testing.T) {
 	f.append("a", 1)
 	f.claimForRun("a")
 	before := f.watermark("a").FenceEpoch
-	claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-2"), store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-2"), store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
 	if err != nil || len(claims) != 1 || claims[0].Epoch <= before {
 		t.Errorf("claimed %+v, %v", claims, err)
 	}
@@ -325,7 +325,7 @@ func TestClaimForRun_isRefusedToAProcessThatDoesNotHoldTheRun(t *testing.T) {
 	f.append("a", 1)
 	lost := f.holds(7, "host-1")
 	f.holds(7, "host-2")
-	if claims, err := f.ClaimForRun(f.ctx, lost, run, []string{"a"}, lease); !errors.Is(err, outbox.ErrLeaseLost) || len(claims) > 0 {
+	if claims, err := f.runs.ClaimCampaigns(f.ctx, lost, run, []string{"a"}, lease); !errors.Is(err, outbox.ErrLeaseLost) || len(claims) > 0 {
 		t.Errorf("claimed %+v, %v", claims, err)
 	}
 	if c := f.campaign("a"); c.Lease != nil {

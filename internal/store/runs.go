@@ -106,7 +106,7 @@ where id = $1`
 
 // existingRun reads a run, locked for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
-func (t *Tx) existingRun(id int64) (r *runRow, err error) {
+func (t *rtx) existingRun(id int64) (r *runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err = scanRunRow(row)
 		return err
@@ -129,7 +129,7 @@ set status = $2, started_at = $3, updated_at = $4, finished_at = $5,
 where id = $1`
 
 // saveRun writes the row of a run that this transaction has locked.
-func (t *Tx) saveRun(r *runRow, now int64) error {
+func (t *rtx) saveRun(r *runRow, now int64) error {
 	r.UpdatedAt = sqldb.At(now)
 	digests, err := digestsText(r.Digests)
 	if err != nil {
@@ -166,7 +166,7 @@ func microsOrNil(when *time.Time) any {
 
 // endRun gives an active run its end: nobody holds it any more, and its scope
 // is free.
-func (t *Tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (t *rtx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
 	r.owner, r.expires, r.pace = "", 0, 0
@@ -187,7 +187,7 @@ func (t *Tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 // digestsOfRun gives a run over one campaign the digests of its result. Where
 // nothing was compared, since the live rows are of another event, it has no
 // verdict.
-func (t *Tx) digestsOfRun(r *runRow) error {
+func (t *rtx) digestsOfRun(r *runRow) error {
 	if r.CampaignID == "" {
 		return nil
 	}
@@ -220,24 +220,24 @@ func (t *Tx) digestsOfRun(r *runRow) error {
 	return nil
 }
 
-// OnRun registers the function that is called, without blocking, after a run
-// was started, resumed or cancelled by a caller of this process. Others find
-// it when they next look.
-func (s *Store) OnRun(wake func()) { s.hints.run.Store(&wake) }
+// RunLoops is how many runs a process works on at a time, so that a short one
+// need not wait for a long one.
+const RunLoops = 2
 
-func (s *Store) steerRuns() {
-	if wake := s.hints.run.Load(); wake != nil {
-		(*wake)()
+// steer makes this process look for runs now. Others find them when they next look.
+func (s *Runs) steer() {
+	for range RunLoops {
+		s.Started.Raise()
 	}
 }
 
 // Run reads a run. A missing one is outbox.ErrNotFound.
-func (s *Store) Run(ctx context.Context, id int64) (outbox.Run, error) {
+func (s *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *rtx) error {
 		r, err := t.existingRun(id)
 		if err == nil {
-			run = r.view(s.Now())
+			run = r.view(s.Core.Now())
 		}
 		return err
 	})
@@ -259,10 +259,10 @@ order by id{desc}
 limit $5`)
 
 // Runs pages through runs, newest first.
-func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
+func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
 	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
 	l := &sqldb.List[outbox.Run]{
-		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.Now()), Down: true,
+		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.Core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
@@ -270,7 +270,7 @@ func (s *Store) Runs(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 	if err != nil {
 		return page, err
 	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+	err = s.read(ctx, func(t *rtx) (err error) {
 		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
@@ -291,9 +291,9 @@ order by id
 limit $1`
 
 // ActiveRuns lists the runs that have not ended, oldest first, at most 50.
-func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
-	runs, now := []outbox.Run{}, s.Now()
-	err := s.journal.Read(ctx, func(t *Tx) error {
+func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
+	runs, now := []outbox.Run{}, s.Core.Now()
+	err := s.read(ctx, func(t *rtx) error {
 		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)
 			if err == nil {
@@ -309,9 +309,9 @@ func (s *Store) ActiveRuns(ctx context.Context) ([]outbox.Run, error) {
 }
 
 // RunTallies counts the runs there are by kind and status.
-func (s *Store) RunTallies(ctx context.Context) ([]outbox.RunTally, error) {
+func (s *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *rtx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var n outbox.RunTally
 			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)

@@ -26,7 +26,7 @@ func rebuild(campaigns ...string) outbox.RunOrder {
 
 func (f *fixture) startRun(order outbox.RunOrder) outbox.Run {
 	f.tb.Helper()
-	run, err := f.StartRun(f.ctx, ana("looks odd"), order, loadedRuns)
+	run, err := f.runs.Start(f.ctx, ana("looks odd"), order, loadedRuns)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func (f *fixture) startRun(order outbox.RunOrder) outbox.Run {
 // claimRun claims when a run must be there.
 func (f *fixture) claimRun(w store.Worker) store.RunLease {
 	f.tb.Helper()
-	l, ok, err := f.ClaimRun(f.ctx, w, versionsRuns, lease)
+	l, ok, err := f.runs.Claim(f.ctx, w, versionsRuns, lease)
 	if err != nil || !ok {
 		f.tb.Fatalf("claim a run: %v, %v", ok, err)
 	}
@@ -45,14 +45,14 @@ func (f *fixture) claimRun(w store.Worker) store.RunLease {
 
 func (f *fixture) noRun(w store.Worker) {
 	f.tb.Helper()
-	if l, ok, err := f.ClaimRun(f.ctx, w, versionsRuns, lease); ok || err != nil {
+	if l, ok, err := f.runs.Claim(f.ctx, w, versionsRuns, lease); ok || err != nil {
 		f.tb.Fatalf("claimed %+v, %v, want none", l, err)
 	}
 }
 
 func (f *fixture) run(id int64) outbox.Run {
 	f.tb.Helper()
-	run, err := f.Run(f.ctx, id)
+	run, err := f.runs.Get(f.ctx, id)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (f *fixture) run(id int64) outbox.Run {
 
 func (f *fixture) report(l store.RunLease, done int64, results ...outbox.RunResult) outbox.RunStatus {
 	f.tb.Helper()
-	status, err := f.ReportRun(f.ctx, l, store.RunReport{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: lease})
+	status, err := f.runs.Report(f.ctx, l, store.RunReport{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: lease})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (f *fixture) report(l store.RunLease, done int64, results ...outbox.RunResu
 
 func (f *fixture) finish(l store.RunLease, status outbox.RunStatus, why string) outbox.Run {
 	f.tb.Helper()
-	run, err := f.FinishRun(f.ctx, l, status, why)
+	run, err := f.runs.Finish(f.ctx, l, status, why)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -90,12 +90,12 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 		f.append(id, 1)
 		ids = append(ids, f.startRun(rebuild(id)).ID)
 	}
-	if _, err := f.CancelRun(f.ctx, ana(""), ids[1]); err != nil {
+	if _, err := f.runs.Cancel(f.ctx, ana(""), ids[1]); err != nil {
 		t.Fatal(err)
 	}
 	list := func(filter outbox.RunFilter) ([]int64, outbox.Page[outbox.Run]) {
 		t.Helper()
-		page, err := f.Runs(f.ctx, filter)
+		page, err := f.runs.List(f.ctx, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +124,11 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	all := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
 	got, _ = list(outbox.RunFilter{CampaignID: "c-1"})
 	is(got, all.ID, ids[1])
-	active, err := f.ActiveRuns(f.ctx)
+	active, err := f.runs.Active(f.ctx)
 	if err != nil || len(active) != 5 || active[0].ID != ids[0] {
 		t.Errorf("active runs are %+v, %v", active, err)
 	}
-	if _, err := f.Runs(f.ctx, outbox.RunFilter{Cursor: "x"}); !errors.Is(err, outbox.ErrInvalid) {
+	if _, err := f.runs.List(f.ctx, outbox.RunFilter{Cursor: "x"}); !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("a wrong cursor is %v", err)
 	}
 }
@@ -146,7 +146,7 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	list := func(filter outbox.ResultFilter) (got []string, page outbox.Page[outbox.RunResult]) {
 		t.Helper()
 		filter.RunID = run.ID
-		page, err := f.RunResults(f.ctx, filter)
+		page, err := f.runs.Results(f.ctx, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,11 +164,11 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	if got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift}); !cmp.Equal(got, []string{"c-1", "c-4"}) {
 		t.Errorf("drifted are %v", got)
 	}
-	_, err := f.RunResults(f.ctx, outbox.ResultFilter{RunID: 99})
+	_, err := f.runs.Results(f.ctx, outbox.ResultFilter{RunID: 99})
 	refused(t, err, outbox.ErrNotFound)
-	_, err = f.RunLog(f.ctx, 99, "", 0)
+	_, err = f.runs.Log(f.ctx, 99, "", 0)
 	refused(t, err, outbox.ErrNotFound)
-	_, err = f.RunResultOf(f.ctx, run.ID, "nowhere")
+	_, err = f.runs.ResultOf(f.ctx, run.ID, "nowhere")
 	refused(t, err, outbox.ErrNotFound, "no result")
 }
 
@@ -187,11 +187,11 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	if err := f.NoteVerifications(f.ctx, notes); err != nil {
 		t.Fatal(err)
 	}
-	got, next, err := f.StalestCampaigns(f.ctx, "", 3)
+	got, next, err := f.runs.Stalest(f.ctx, "", 3)
 	if err != nil || next != "" || len(got) != 3 || got[0].CampaignID != "c" || got[1].CampaignID != "d" || got[2].CampaignID != "b" || got[0].AppliedSeq != 1 {
 		t.Errorf("stalest are %+v, %q, %v", got, next, err)
 	}
-	if got, _, err = f.StalestCampaigns(f.ctx, "b", 9); err != nil || len(got) != 2 {
+	if got, _, err = f.runs.Stalest(f.ctx, "b", 9); err != nil || len(got) != 2 {
 		t.Errorf("after b they are %+v, %v", got, err)
 	}
 }
@@ -210,11 +210,11 @@ func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 	active := f.startRun(rebuild("a"))
 	f.report(f.claimRun(one), 1, result("a", outbox.OutcomeMatch, 1))
 	for range 2 { // a run at a time
-		if more, err := f.PruneRuns(f.ctx); err != nil || !more {
+		if more, err := f.runs.Prune(f.ctx); err != nil || !more {
 			t.Errorf("more %v (%v)", more, err)
 		}
 	}
-	if more, err := f.PruneRuns(f.ctx); err != nil || more {
+	if more, err := f.runs.Prune(f.ctx); err != nil || more {
 		t.Errorf("in the end: more %v (%v)", more, err)
 	}
 	left := texts(t, f.journal, `select concat_ws(' ', run_id, count(*), min(outcome)) from run_results where run_id <= 3 or run_id = $1 group by run_id order by run_id`, active.ID)

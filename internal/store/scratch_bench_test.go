@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // BenchmarkRebuild folds and swaps waves of campaigns with 500 events each; an
@@ -14,13 +14,13 @@ func BenchmarkRebuild(b *testing.B) {
 	for _, wave := range []int{1, 32} {
 		b.Run(fmt.Sprint(wave), func(b *testing.B) {
 			f := open(b)
-			p := store.Projection{Name: "plain", Version: "v1", Tables: []string{"plain", "plain_events"}, Schema: []string{
+			p := readmodel.Projection{Name: "plain", Version: "v1", Tables: []string{"plain", "plain_events"}, Schema: []string{
 				`create table plain (campaign_id text primary key, n bigint not null)`,
 				`create table plain_events (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq))`}}
-			if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+			if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
 				b.Fatal(err)
 			}
-			c, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+			c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -32,11 +32,11 @@ func BenchmarkRebuild(b *testing.B) {
 			}
 			b.ResetTimer()
 			for done := 0; done < b.N; {
-				claims, err := f.ClaimForRun(f.ctx, f.holds(7, "host-1"), run, ids, lease)
+				claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-1"), run, ids, lease)
 				if err != nil {
 					b.Fatal(err)
 				}
-				var plan []store.Swap
+				var plan []readmodel.Swap
 				for _, claim := range claims {
 					_, err := c.Fold(f.ctx, 500, func(i int) error {
 						if err := c.Exec(f.ctx, `insert into plain (campaign_id, n) values ($1, 1) on conflict (campaign_id) do update set n = plain.n + 1`, []any{claim.CampaignID}); err != nil {
@@ -48,8 +48,8 @@ func BenchmarkRebuild(b *testing.B) {
 						b.Fatal(err)
 					}
 					done += 500
-					plan = append(plan, store.Swap{CampaignID: claim.CampaignID, Epoch: claim.Epoch, AppliedSeq: claim.Watermark.AppliedSeq,
-						Projections: []store.SwapProjection{{Name: "plain", Tables: p.Tables, Seq: claim.Watermark.AppliedSeq, State: outbox.CursorLive}}})
+					plan = append(plan, readmodel.Swap{CampaignID: claim.CampaignID, Epoch: claim.Epoch, AppliedSeq: claim.Watermark.AppliedSeq,
+						Projections: []readmodel.SwapProjection{{Name: "plain", Tables: p.Tables, Seq: claim.Watermark.AppliedSeq, State: outbox.CursorLive}}})
 				}
 				f.swap(c, plan...)
 				if err := c.Clear(f.ctx, ""); err != nil {

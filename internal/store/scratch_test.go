@@ -12,12 +12,13 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
 // tally is a projection with a foreign key, a generated column, and a trigger
 // that counts what it sees.
-func tally() store.Projection {
+func tally() readmodel.Projection {
 	trigger := []string{`
 create trigger tally_seen after insert on tally_events
 begin
@@ -31,7 +32,7 @@ begin
   return null;
 end $$`, `create trigger tally_seen after insert on tally_events for each row execute function tally_see()`}
 	}
-	return store.Projection{Name: "tally", Version: "v1", Tables: []string{"tally", "tally_events"}, Schema: append([]string{`
+	return readmodel.Projection{Name: "tally", Version: "v1", Tables: []string{"tally", "tally_events"}, Schema: append([]string{`
 create table tally (
   campaign_id text primary key,
   seen bigint not null default 0,
@@ -50,17 +51,17 @@ create table tally_events (
 func withTally(tb testing.TB, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	f := open(tb, change...)
-	if err := f.InstallProjections(f.ctx, []store.Projection{tally()}); err != nil {
+	if err := f.Install(f.ctx, []readmodel.Projection{tally()}); err != nil {
 		tb.Fatal(err)
 	}
 	return f
 }
 
 // scratch is a scratch database with the tables of tally.
-func (f *fixture) scratch() *store.Scratch {
+func (f *fixture) scratch() *readmodel.Scratch {
 	f.tb.Helper()
 	p := tally()
-	c, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -74,7 +75,7 @@ const (
 )
 
 // tallied folds one event of tally.
-func tallied(ctx context.Context, c *store.Scratch, campaign string, seq int64, body string) error {
+func tallied(ctx context.Context, c *readmodel.Scratch, campaign string, seq int64, body string) error {
 	if err := c.Exec(ctx, startTally, []any{campaign}); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func tallied(ctx context.Context, c *store.Scratch, campaign string, seq int64, 
 }
 
 // fold tallies the events from first to last of a campaign.
-func (f *fixture) fold(c *store.Scratch, campaign string, first, last int64, body string) {
+func (f *fixture) fold(c *readmodel.Scratch, campaign string, first, last int64, body string) {
 	f.tb.Helper()
 	n := int(last - first + 1)
 	done, err := c.Fold(f.ctx, n, func(i int) error { return tallied(f.ctx, c, campaign, first+int64(i), body) })
@@ -92,7 +93,7 @@ func (f *fixture) fold(c *store.Scratch, campaign string, first, last int64, bod
 }
 
 // scratched lists what the scratch has of a campaign.
-func (f *fixture) scratched(c *store.Scratch, campaign string) string {
+func (f *fixture) scratched(c *readmodel.Scratch, campaign string) string {
 	f.tb.Helper()
 	rows, err := c.QueryContext(f.ctx, `
 select t.seen, t.twice, (select count(*) from tally_events e where e.campaign_id = t.campaign_id)
@@ -116,7 +117,7 @@ where t.campaign_id = $1`, campaign)
 	return text
 }
 
-func (f *fixture) mustHold(c *store.Scratch, campaign, want string) {
+func (f *fixture) mustHold(c *readmodel.Scratch, campaign, want string) {
 	f.tb.Helper()
 	if got := f.scratched(c, campaign); got != want {
 		f.tb.Errorf("of %s the scratch has %q, want %q", campaign, got, want)
@@ -243,9 +244,9 @@ func TestScratch_aFoldCanBeCancelled(t *testing.T) {
 func TestOpenScratch_namesAWrongStatement(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	_, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: "p", Tables: []string{"p"},
+	_, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"p"},
 		Schema: []string{`create table p (campaign_id text)`, `create tabel p (x text)`}}})
-	var wrong *store.SchemaError
+	var wrong *readmodel.SchemaError
 	if !errors.As(err, &wrong) || wrong.Projection != "p" || wrong.Statement != 1 {
 		t.Errorf("got error %v", err)
 	}
@@ -328,7 +329,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 	if done != 0 || !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("folded %d, %v", done, err)
 	}
-	if _, err := c.Swap(f.ctx, []store.Swap{planFor(claims[0])}); !errors.Is(err, outbox.ErrBusy) {
+	if _, err := c.Swap(f.ctx, []readmodel.Swap{planFor(claims[0])}); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("swapped: %v", err)
 	}
 	f.mustShow("a", showing(5, "old"))

@@ -1,37 +1,21 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
 // Result is what became of one claim.
 type Result struct {
 	Claim    Claim
-	Applied  int64    // the highest seq the projections now have
-	Failure  *Failure // of event Applied+1; nil when nothing failed
-	Diverged string   // why nothing may be applied to the campaign any more
-}
-
-// Failure is one failed attempt to apply an event.
-type Failure struct {
-	Message     string // in full, with a stack where there is one
-	Fingerprint string // see outbox.Fingerprint
-	SetAside    bool   // the projection at fault is one that is set aside rather than blocking the campaign
-	Projection  string // the one at fault; empty when it is not known
-	Version     string // the hash of its definition
-	Permanent   bool   // it can never succeed with this Version; see Permanent
-	MaxAttempts int    // of that projection; 0 when it leaves that to Options.Retry
-}
-
-// Last reports whether a failure after that many attempts ends them.
-func (f Failure) Last(attempts int, r outbox.Retry) bool {
-	return f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts())
+	Applied  int64              // the highest seq the projections now have
+	Failure  *readmodel.Failure // of event Applied+1; nil when nothing failed
+	Diverged string             // why nothing may be applied to the campaign any more
 }
 
 // Settled counts what a settlement did, in rows; Fenced in campaigns.
@@ -274,17 +258,14 @@ insert into attempts (campaign_id, seq, at, attempt, worker, build, error, finge
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
-// lastErrorLimit bounds the error kept on the row itself, in bytes; the
-// attempt keeps up to errorLimit.
-const (
-	LastErrorLimit = 1 << 10
-	errorLimit     = 64 << 10
-)
+// LastErrorLimit bounds the error kept on the row itself, in bytes; the attempt keeps
+// up to ErrorLimit.
+const LastErrorLimit = 1 << 10
 
 // recordFailure writes a failed attempt to the row and the history, and sets
 // the head's new status and time in c. counted is what to add to the attempt count: 0
 // when it was added before the attempt began.
-func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f Failure, w Worker, counted int, now int64) error {
+func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f readmodel.Failure, w Worker, counted int, now int64) error {
 	var attempts int
 	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, seq)
 	if err != nil {
@@ -305,7 +286,7 @@ func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f Failure, w Wor
 	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, errorLimit), f.Fingerprint,
+	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
@@ -316,7 +297,7 @@ func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f Failure, w Wor
 
 // failed tells those around the store of a failure, and reports whether one of
 // them ends the row's attempts by it.
-func (s *Store) failed(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error) {
+func (s *Store) failed(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error) {
 	for _, tell := range s.onFailure {
 		if dies, err = tell(t, campaign, seq, f, now); dies || err != nil {
 			return dies, err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -153,7 +154,7 @@ func TestSettle_keepsTheErrorWholeInTheHistoryAndShortOnTheRow(t *testing.T) {
 	f.append("a", 1)
 	c := f.claimOne(one, 10)
 	long := strings.Repeat("ü", 5000)
-	f.settle(one, store.Result{Claim: c, Applied: 0, Failure: &store.Failure{Message: long, Fingerprint: "ü"}})
+	f.settle(one, store.Result{Claim: c, Applied: 0, Failure: &readmodel.Failure{Message: long, Fingerprint: "ü"}})
 	d := f.row("a", 1)
 	if d.Attempts[0].Error != long {
 		t.Errorf("the attempt keeps %d bytes of %d", len(d.Attempts[0].Error), len(long))

@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -236,7 +237,7 @@ func TestClose_letsNobodyBegin(t *testing.T) {
 	if _, err := f.Campaign(f.ctx, "a"); err == nil {
 		t.Error("a closed store answered")
 	}
-	if err := f.Apply(f.ctx, func(*store.ApplyTx) error { return nil }); err == nil {
+	if err := f.Apply(f.ctx, func(*readmodel.ApplyTx) error { return nil }); err == nil {
 		t.Error("a closed store applied")
 	}
 }
@@ -244,16 +245,16 @@ func TestClose_letsNobodyBegin(t *testing.T) {
 func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	roster := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
-	install := func(p store.Projection) {
+	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
+	install := func(p readmodel.Projection) {
 		t.Helper()
-		if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+		if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	otherVersion := func(version string) bool {
 		t.Helper()
-		described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
+		described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,15 +271,15 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	if !otherVersion("v2") {
 		t.Error("a changed definition goes unnoticed")
 	}
-	if err := f.PrepareProjection(f.ctx, `insert into roster values ($1)`); err != nil {
+	if err := f.CheckStatement(f.ctx, `insert into roster values ($1)`); err != nil {
 		t.Error(err)
 	}
-	if err := f.PrepareProjection(f.ctx, `insert into nowhere values ($1)`); err == nil {
+	if err := f.CheckStatement(f.ctx, `insert into nowhere values ($1)`); err == nil {
 		t.Error("a statement on a missing table was accepted")
 	}
 	f.rawProjections(`create table foreign_table (x text)`)
-	install(store.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
-	described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
+	install(readmodel.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
+	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
 	if err != nil || !described[0].BuiltByOtherVersion {
 		t.Errorf("tables that somebody else made are described as %+v, %v", described, err)
 	}
@@ -289,12 +290,12 @@ func TestInstallProjections_oneThatIsNewToAUsedJournalWasNotBuilt(t *testing.T) 
 	f := open(t)
 	f.append("a", 1)
 	f.drain()
-	late := store.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
+	late := readmodel.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
 	for range 2 {
-		if err := f.InstallProjections(f.ctx, []store.Projection{late}); err != nil {
+		if err := f.Install(f.ctx, []readmodel.Projection{late}); err != nil {
 			t.Fatal(err)
 		}
-		described, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
+		described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
 		if err != nil || !described[0].BuiltByOtherVersion {
 			t.Errorf("it lacks an event and is described as %+v, %v", described, err)
 		}
@@ -304,10 +305,10 @@ func TestInstallProjections_oneThatIsNewToAUsedJournalWasNotBuilt(t *testing.T) 
 func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	p := store.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x text)`, `create tabel other (x text)`}}
+	p := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x text)`, `create tabel other (x text)`}}
 	f.unchanged(func() {
-		err := f.InstallProjections(f.ctx, []store.Projection{p})
-		var wrong *store.SchemaError
+		err := f.Install(f.ctx, []readmodel.Projection{p})
+		var wrong *readmodel.SchemaError
 		if !errors.As(err, &wrong) || wrong.Projection != "roster" || wrong.Statement != 1 || !strings.Contains(err.Error(), "tabel") {
 			t.Errorf("got error %v", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -26,7 +27,7 @@ insert into rehearsals (campaign_id, rehearsed_seq, failed_seq, error, fingerpri
 values ($1, $2, $3, $4, $5, $6)
 on conflict (campaign_id) do update
 set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, error = excluded.error,
-  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, errorLimit), r.Fingerprint, s.Now())
+  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, readmodel.ErrorLimit), r.Fingerprint, s.Now())
 		if err != nil {
 			return fmt.Errorf("record the rehearsal of campaign %q: %w", r.CampaignID, err)
 		}

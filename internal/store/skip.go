@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -205,7 +206,7 @@ func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
 	if err := c.free(now); err != nil {
 		return err
 	}
-	err := s.bar(c, func(_ *ApplyTx, w Watermark) error {
+	err := s.bar(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq >= seq {
 			return outbox.Conflict("event %d of campaign %q is applied already; replay removes the row that is left of it", seq, c.ID)
 		}
@@ -218,8 +219,8 @@ func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
 // bar keeps everybody who claimed the campaign so far from changing its
 // projections, also one that wakes much later: it raises the fence above their
 // epochs. change happens in the same transaction, with the watermark locked.
-func (s *Store) bar(c *CampaignRow, change func(*ApplyTx, Watermark) error) error {
-	return s.Apply(context.Background(), func(a *ApplyTx) error {
+func (s *Store) bar(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
+	return s.readmodel.Apply(context.Background(), func(a *readmodel.ApplyTx) error {
 		w, err := a.Watermark(c.ID)
 		if err != nil {
 			return err
@@ -266,18 +267,6 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 		return fmt.Errorf("settle skips: %w", err)
 	}
 	return nil
-}
-
-const insertMark = `
-insert into watermark_skips (campaign_id, seq, skip_id, at)
-values ($1, $2, $3, $4)
-on conflict (campaign_id, seq) do update
-set skip_id = excluded.skip_id, at = excluded.at`
-
-// PassOver writes beside the watermark that it advances over e without applying
-// it, because of the skip that e carries.
-func (a *ApplyTx) PassOver(e *outbox.Event) error {
-	return a.do(nil, insertMark, e.CampaignID, e.Seq, e.Skipped.ID, a.now)
 }
 
 // UnskipEvent takes a skip back: the event is applied like any other. That is
@@ -339,30 +328,7 @@ func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*Campa
 	return c, skips[0], c.free(now)
 }
 
-const (
-	setBackWatermark = `
-update projection_watermarks
-set applied_seq = $3, applied_hash = $4, updated_at = $6
-where campaign_id = $1
-  and applied_seq = $2
-  and applied_hash = $5
-  and fence_epoch = $7`
-
-	// Whatever was set aside there has passed over the event too.
-	setBackCursors = `
-update projection_cursors
-set applied_seq = $3
-where campaign_id = $1
-  and applied_seq = $2
-  and state || '' <> 'live'`
-
-	deleteMark = `
-delete from watermark_skips
-where campaign_id = $1
-  and seq = $2
-  and skip_id = $3`
-
-	giveBackRow = `
+const giveBackRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 select e.campaign_id, e.seq, e.event_type, $3, e.recorded_at, $3
 from events e
@@ -370,7 +336,6 @@ where e.campaign_id = $1
   and e.seq = $2
 on conflict (campaign_id, seq) do update
 set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attempt_at, updated_at = excluded.updated_at`
-)
 
 // takeBack sets the watermark back by one if it is on the skipped event, and
 // gives the event its row back. It reports whether it has set it back.
@@ -383,7 +348,7 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 	if err != nil {
 		return false, err
 	}
-	err = s.bar(c, func(a *ApplyTx, w Watermark) error {
+	err = s.bar(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq > skip.Seq {
 			return tooLate(skip, w.AppliedSeq, skipped)
 		}
@@ -391,7 +356,7 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 		if !setBack {
 			return nil
 		}
-		return a.setBack(skip, hashes, c.LeaseEpoch)
+		return a.SetBack(skip, hashes, c.LeaseEpoch)
 	})
 	if err != nil {
 		return false, err
@@ -411,9 +376,9 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 
 // chainHashes reads the chain hashes of an event and of the one before it, which
 // is empty for the first.
-func (t *Tx) chainHashes(campaign string, seq int64) (hashes struct{ before, own string }, err error) {
-	if _, err = t.One([]any{&hashes.before}, selectChainHash, campaign, seq-1); err == nil {
-		_, err = t.One([]any{&hashes.own}, selectChainHash, campaign, seq)
+func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHashes, err error) {
+	if _, err = t.One([]any{&hashes.Before}, selectChainHash, campaign, seq-1); err == nil {
+		_, err = t.One([]any{&hashes.Own}, selectChainHash, campaign, seq)
 	}
 	if err != nil {
 		return hashes, fmt.Errorf("read the chain hashes of campaign %q up to seq %d: %w", campaign, seq, err)
@@ -437,26 +402,6 @@ func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
 	default:
 		return outbox.Conflict("events %d to %d of campaign %q were applied after event %d, which can no longer be applied; append an event that makes up for it", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
 	}
-}
-
-// setBack moves the watermark from a skipped event to the one before. Without
-// the event's mark it refuses: then the event was applied.
-func (a *ApplyTx) setBack(skip outbox.Skip, hashes struct{ before, own string }, epoch int64) error {
-	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.before, hashes.own, a.now, epoch)
-	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err = a.t.Exec(setBackCursors, skip.CampaignID, skip.Seq, skip.Seq-1); err != nil {
-		return err
-	}
-	n, err = a.t.Exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
-	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q do not say that event %d was passed over; see what check says of it", skip.CampaignID, skip.Seq)
-	}
-	return err
 }
 
 const undoSkip = `

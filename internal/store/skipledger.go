@@ -8,58 +8,14 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
-
-// skipMarks is what the projections of a campaign passed over: the skip's id by
-// seq.
-type skipMarks map[int64]int64
-
-const selectMarks = `
-select campaign_id, seq, skip_id
-from watermark_skips
-where campaign_id between $1 and $2`
-
-// marksBetween reads the marks of the campaigns from one id to another.
-func (t *Tx) marksBetween(first, last string) (map[string]skipMarks, error) {
-	all := make(map[string]skipMarks)
-	err := t.Each(func(row sqldb.Row) error {
-		var campaign string
-		var seq, id int64
-		err := row.Scan(&campaign, &seq, &id)
-		if all[campaign] == nil {
-			all[campaign] = make(skipMarks)
-		}
-		all[campaign][seq] = id
-		return err
-	}, selectMarks, first, last)
-	if err != nil {
-		return nil, fmt.Errorf("read what the projections passed over: %w", err)
-	}
-	return all, nil
-}
-
-// standingOf reads a campaign's watermark and marks in one snapshot.
-func (s *Store) standingOf(ctx context.Context, campaign string) (w Watermark, marks skipMarks, err error) {
-	err = s.projections.Read(ctx, func(t *Tx) error {
-		err := t.Each(func(row sqldb.Row) (err error) {
-			w, err = scanWatermark(row)
-			return err
-		}, selectWatermark, campaign)
-		if err != nil {
-			return err
-		}
-		all, err := t.marksBetween(campaign, campaign)
-		marks = all[campaign]
-		return err
-	})
-	return w, marks, err
-}
 
 // contradictions tells where the projections and the ledger of skips say
 // different things about an event: one that is skipped and was applied, or one
 // that was passed over and is not skipped. It calls found in the order of seq.
-func contradictions(standing []outbox.Skip, marks skipMarks, applied int64, found func(seq int64, what string)) {
+func contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
 	known := make(map[int64]int64, len(standing))
 	for _, k := range standing {
 		known[k.Seq] = k.ID
@@ -79,7 +35,7 @@ func contradictions(standing []outbox.Skip, marks skipMarks, applied int64, foun
 }
 
 // contradiction is the first of the contradictions; empty when there is none.
-func contradiction(standing []outbox.Skip, marks skipMarks, applied int64) (reason string) {
+func contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
 	contradictions(standing, marks, applied, func(_ int64, what string) {
 		if reason == "" {
 			reason = what
@@ -97,7 +53,7 @@ func unsettled(standing []outbox.Skip, applied int64) bool {
 // finishUnskips sets the watermark back over events whose skips have been taken
 // back since: then the projections are those of an earlier day than the journal,
 // as in a backup, which copies them first. It returns what stands afterwards.
-func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w Watermark, marks skipMarks) (Watermark, skipMarks, error) {
+func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) (readmodel.Watermark, readmodel.SkipMarks, error) {
 	for {
 		skip, found, err := t.undoneSkip(c.ID, w.AppliedSeq, marks[w.AppliedSeq])
 		if err != nil || !found {
@@ -105,17 +61,17 @@ func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w Watermark, marks skipMark
 		}
 		hashes, err := t.chainHashes(c.ID, skip.Seq)
 		if err == nil {
-			err = s.bar(c, func(a *ApplyTx, now Watermark) error {
+			err = s.bar(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
 				if now.AppliedSeq != w.AppliedSeq {
 					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, outbox.ErrBusy)
 				}
-				return a.setBack(skip, hashes, c.LeaseEpoch)
+				return a.SetBack(skip, hashes, c.LeaseEpoch)
 			})
 		}
 		if err != nil {
 			return w, marks, err
 		}
-		if w, marks, err = s.standingOf(context.Background(), c.ID); err != nil {
+		if w, marks, err = s.readmodel.Standing(context.Background(), c.ID); err != nil {
 			return w, marks, err
 		}
 	}
@@ -153,7 +109,7 @@ where campaign_id = $1
 
 // repairSkips makes the ledger say of each skip whether it is applied. It
 // reports whether anything was wrong.
-func (t *Tx) repairSkips(c *CampaignRow, w Watermark, now int64) (bool, error) {
+func (t *Tx) repairSkips(c *CampaignRow, w readmodel.Watermark, now int64) (bool, error) {
 	passed, err := t.Exec(passSkips, c.ID, w.AppliedSeq, now)
 	if err != nil {
 		return false, fmt.Errorf("settle skips of campaign %q: %w", c.ID, err)
@@ -167,7 +123,7 @@ func (t *Tx) repairSkips(c *CampaignRow, w Watermark, now int64) (bool, error) {
 
 // skipSuspects names the campaigns of a page, in order of id, whose ledger of
 // skips and projections do not add up.
-func (s *Store) skipSuspects(ctx context.Context, page []*CampaignRow, marks map[string]Watermark) (map[string]bool, error) {
+func (s *Store) skipSuspects(ctx context.Context, page []*CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
 	standing := make(map[string][]outbox.Skip)
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -184,11 +140,7 @@ where campaign_id between $1 and $2
 	if err != nil {
 		return nil, fmt.Errorf("read skips: %w", err)
 	}
-	var passed map[string]skipMarks
-	err = s.projections.Read(ctx, func(t *Tx) (err error) {
-		passed, err = t.marksBetween(first, last)
-		return err
-	})
+	passed, err := s.readmodel.PassedOver(ctx, first, last)
 	suspects := make(map[string]bool)
 	for _, c := range page {
 		applied := marks[c.ID].AppliedSeq
@@ -199,7 +151,7 @@ where campaign_id between $1 and $2
 
 // checkSkips compares the ledger of a campaign's skips with what its projections
 // passed over, and with what its row counts.
-func (t *Tx) checkSkips(f *finding, c *CampaignRow, w Watermark, marks skipMarks) error {
+func (t *Tx) checkSkips(f *finding, c *CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
 	standing, err := t.standingSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return err

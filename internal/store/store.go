@@ -9,7 +9,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
 
@@ -53,6 +53,7 @@ type Store struct {
 	options     Options
 	journal     *Database
 	projections *Database
+	readmodel   *readmodel.Database // the same
 
 	hints    hints
 	group    appendGroup
@@ -63,12 +64,15 @@ type Store struct {
 	holdings Snapshot[map[string]outbox.Holding]
 	groups   Snapshot[outbox.ErrorGroups]
 
-	// What the rooms around the store are told and asked; see OnChange, OnSample,
-	// OnFailure and OnSummary.
-	onChange  []func()
-	onSample  []func(ctx context.Context, minute int64) error
-	onFailure []func(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error)
-	onSummary []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
+	// What the rooms around the store are told and asked; see the methods of these
+	// names.
+	onChange    []func()
+	onSample    []func(ctx context.Context, minute int64) error
+	onFailure   []func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)
+	onSummary   []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
+	onCheck     []checkStep
+	onReconcile []func(context.Context) error
+	onEndLeases []func(ctx context.Context, owner string) error
 
 	// histories are those of the hour and of the day.
 	histories [2]Snapshot[outbox.History]
@@ -128,7 +132,7 @@ func (o Options) config() sqldb.Config {
 		panic(err) // the name is well formed
 	}
 	return sqldb.Config{Migrations: files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
-		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: liveReaders}
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
 }
 
 // locations are where the options say that the two databases are, which must
@@ -162,6 +166,8 @@ func (s *Store) locate(ctx context.Context) error {
 	}
 	s.journal = &Database{opened}
 	opened, err = projections.Open(ctx, "projections")
+	s.readmodel = readmodel.New(opened, readmodel.Options{Now: s.Now, Refuse: s.refuseReadOnly})
+	s.readmodel.OnAdvance(s.applied.announce)
 	if s.projections = (&Database{opened}); err == nil {
 		if err = sqldb.RefuseSameSchema(s.journal.DB, s.projections.DB); err != nil {
 			s.projections.ClosePools()
@@ -208,11 +214,8 @@ func (s *Store) Shared() bool { return !s.journal.Dialect.OneWriter }
 // EventTimeout is the most time one event may take to apply.
 func (s *Store) EventTimeout() time.Duration { return s.options.EventTimeout }
 
-// ProjectionsSnapshot begins a reading transaction on the projections
-// database, for computing digests. The caller rolls it back.
-func (s *Store) ProjectionsSnapshot(ctx context.Context) (*sql.Tx, error) {
-	return s.projections.Snapshot(ctx)
-}
+// ReadModel is the projections database.
+func (s *Store) ReadModel() *readmodel.Database { return s.readmodel }
 
 // Journal is the journal database.
 func (s *Store) Journal() *Database { return s.journal }
@@ -230,7 +233,7 @@ func (s *Store) OnSample(sample func(ctx context.Context, minute int64) error) {
 // OnFailure registers what is told, in the transaction that settles it, of a failed
 // attempt that the row would be tried again after. It reports whether the row dies
 // of it. It must not be called once the store is in use.
-func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f Failure, now int64) (dies bool, err error)) {
+func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)) {
 	s.onFailure = append(s.onFailure, failed)
 }
 
@@ -239,6 +242,18 @@ func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f Failu
 // called once the store is in use.
 func (s *Store) OnSummary(prepare func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error) {
 	s.onSummary = append(s.onSummary, prepare)
+}
+
+// OnEndLeases registers what ends leases of other kinds with those on campaigns; see
+// EndLeases. It must not be called once the store is in use.
+func (s *Store) OnEndLeases(end func(ctx context.Context, owner string) error) {
+	s.onEndLeases = append(s.onEndLeases, end)
+}
+
+// OnReconcile registers what Reconcile does besides. It must not be called once the
+// store is in use.
+func (s *Store) OnReconcile(do func(context.Context) error) {
+	s.onReconcile = append(s.onReconcile, do)
 }
 
 // changed makes whoever asks next see what an act did.

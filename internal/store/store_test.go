@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -68,7 +69,9 @@ func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 type fixture struct {
 	*store.Store
 	*publishing.Progress
+	*readmodel.Database
 	operations  *operations.Operations
+	runs        *store.Runs
 	tb          testing.TB
 	ctx         context.Context
 	pair        dbtest.Pair
@@ -95,7 +98,7 @@ func openPair(tb testing.TB, p dbtest.Pair, c *clock, change ...func(*store.Opti
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fixture{Store: s, Progress: publishing.NewProgress(s), operations: operations.New(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
+	f := &fixture{Store: s, Progress: publishing.NewProgress(s), Database: s.ReadModel(), operations: operations.New(s), runs: store.NewRuns(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
 	return f
@@ -303,7 +306,7 @@ func (f *fixture) noClaim(w store.Worker) {
 
 // load reads the events of a claim.
 func (f *fixture) load(c store.Claim) ([]outbox.Event, error) {
-	loaded, _, err := f.Load(f.ctx, []store.Claim{c}, 1<<30)
+	loaded, _, err := f.Load(f.ctx, []store.Range{c.Range()}, 1<<30)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +322,7 @@ func (f *fixture) apply(c store.Claim, last int64) (int64, error) {
 		f.tb.Fatalf("load: %v", err)
 	}
 	var reached int64
-	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(c.CampaignID)
 		if err != nil {
 			return err
@@ -381,8 +384,8 @@ func (f *fixture) drain() {
 	}
 }
 
-func failure(message string) *store.Failure {
-	return &store.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
+func failure(message string) *readmodel.Failure {
+	return &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
 }
 
 // fail lets the head of each named campaign fail once. They alone must be due.

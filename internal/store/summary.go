@@ -114,8 +114,6 @@ where ` + ageKey + ` = $1`
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.Now()
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
-	var behind []behindCursor
-	sum.Held, behind, _ = s.held(ctx) // nil tells of the error; before the journal, as in Behind
 	var additions []func(*Tx, *outbox.Summary) error
 	for _, prepare := range s.onSummary {
 		additions = append(additions, prepare(ctx, &sum))
@@ -145,9 +143,6 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 			if err := add(t, &sum); err != nil {
 				return err
 			}
-		}
-		if err := t.tellRuns(sum.Held, behind); err != nil {
-			return err
 		}
 		sum.Instances, err = t.instances()
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -36,7 +37,7 @@ func showing(events int, body string) string {
 }
 
 // stands reads the watermark and the cursors of a campaign.
-func (f *fixture) stands(campaign string) (store.Watermark, map[string]store.Stand) {
+func (f *fixture) stands(campaign string) (readmodel.Watermark, map[string]readmodel.Stand) {
 	f.tb.Helper()
 	live, err := f.Live(f.ctx)
 	if err != nil {
@@ -55,13 +56,13 @@ func (f *fixture) stands(campaign string) (store.Watermark, map[string]store.Sta
 }
 
 // planFor is the plan of a rebuild of tally under a claim.
-func planFor(c store.RunClaim) store.Swap {
-	return store.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
-		Projections: []store.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
+func planFor(c store.RunClaim) readmodel.Swap {
+	return readmodel.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
+		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
 }
 
 // swap swaps rows in, which must succeed for every campaign.
-func (f *fixture) swap(c *store.Scratch, plan ...store.Swap) []store.Swapped {
+func (f *fixture) swap(c *readmodel.Scratch, plan ...readmodel.Swap) []readmodel.Swapped {
 	f.tb.Helper()
 	done, err := c.Swap(f.ctx, plan)
 	if err != nil || len(done) != len(plan) {
@@ -77,7 +78,7 @@ func (f *fixture) swap(c *store.Scratch, plan ...store.Swap) []store.Swapped {
 
 // rebuilt is a store with campaigns of five applied events, and their live rows
 // with a body.
-func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *store.Scratch, []store.RunClaim) {
+func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
 	tb.Helper()
 	f := withTally(tb)
 	for _, id := range campaigns {
@@ -99,13 +100,13 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	f.mustShow("a", showing(5, "old"))
-	if _, stands := f.stands("a"); stands["tally"] != (store.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
+	if _, stands := f.stands("a"); stands["tally"] != (readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
 		t.Errorf("after the first rebuild the cursors are %+v", stands)
 	}
 	f.fold(c, "a", 1, 4, "new")
 	f.fold(c, "b", 1, 6, "new")
 	done := f.swap(c, planFor(claims[1]), planFor(claims[0]))
-	if done[0] != (store.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (store.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
+	if done[0] != (readmodel.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (readmodel.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
 		t.Errorf("swapped %+v", done)
 	}
 	f.mustShow("a", showing(4, "new"))
@@ -124,24 +125,24 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 
 func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 	t.Parallel()
-	stand := func(s store.Stand) func(*fixture, *store.Swap) {
-		return func(_ *fixture, p *store.Swap) { p.Projections[0].Expect = &s }
+	stand := func(s readmodel.Stand) func(*fixture, *readmodel.Swap) {
+		return func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Expect = &s }
 	}
 	for name, c := range map[string]struct {
-		change func(*fixture, *store.Swap)
+		change func(*fixture, *readmodel.Swap)
 		want   error
 	}{
-		"fence raised": {func(f *fixture, p *store.Swap) {
+		"fence raised": {func(f *fixture, p *readmodel.Swap) {
 			f.rawProjections(`update projection_watermarks set fence_epoch = fence_epoch + 1 where campaign_id = 'a'`)
 		}, outbox.ErrLeaseLost},
-		"claimed and not fenced": {func(_ *fixture, p *store.Swap) { p.Epoch++ }, outbox.ErrLeaseLost},
-		"watermark moved":        {func(f *fixture, p *store.Swap) { f.set("a", 6, p.Epoch) }, outbox.ErrConflict},
-		"watermark moved back":   {func(f *fixture, p *store.Swap) { p.AppliedSeq = 6 }, outbox.ErrConflict},
-		"another event there":    {func(f *fixture, p *store.Swap) { p.AppliedHash = "other" }, outbox.ErrConflict},
-		"another generation":     {stand(store.Stand{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
-		"set aside meanwhile":    {stand(store.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
-		"live and not level":     {func(_ *fixture, p *store.Swap) { p.Projections[0].Seq = 4 }, outbox.ErrConflict},
-		"a key that exists twice": {func(f *fixture, p *store.Swap) {
+		"claimed and not fenced": {func(_ *fixture, p *readmodel.Swap) { p.Epoch++ }, outbox.ErrLeaseLost},
+		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.set("a", 6, p.Epoch) }, outbox.ErrConflict},
+		"watermark moved back":   {func(f *fixture, p *readmodel.Swap) { p.AppliedSeq = 6 }, outbox.ErrConflict},
+		"another event there":    {func(f *fixture, p *readmodel.Swap) { p.AppliedHash = "other" }, outbox.ErrConflict},
+		"another generation":     {stand(readmodel.Stand{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
+		"set aside meanwhile":    {stand(readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
+		"live and not level":     {func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Seq = 4 }, outbox.ErrConflict},
+		"a key that exists twice": {func(f *fixture, p *readmodel.Swap) {
 			f.rawProjections(`create unique index once on tally_events (campaign_id, body)`)
 		}, nil},
 	} {
@@ -152,12 +153,12 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			f.fold(s, "a", 1, 3, "new")
 			f.fold(s, "b", 1, 1, "new")
 			bad, good := planFor(claims[0]), planFor(claims[1])
-			bad.Projections[0].Expect = &store.Stand{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
+			bad.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
 			c.change(f, &bad)
 			f.rawProjections(`delete from tally_events where campaign_id = 'b'`)
 			before := f.live("a")
 			_, stands := f.stands("a")
-			done, err := s.Swap(f.ctx, []store.Swap{bad, good})
+			done, err := s.Swap(f.ctx, []readmodel.Swap{bad, good})
 			if err != nil || len(done) != 2 || done[1].Err != nil || done[0].Err == nil || c.want != nil && !errors.Is(done[0].Err, c.want) {
 				t.Fatalf("swapped %+v, %v; want %v for the first alone", done, err, c.want)
 			}
@@ -195,7 +196,7 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 	for n := int64(0); ; n++ {
 		ctx := &expiring{Context: f.ctx}
 		ctx.left.Store(n)
-		_, err := c.Swap(ctx, []store.Swap{planFor(claims[0]), planFor(claims[1])})
+		_, err := c.Swap(ctx, []readmodel.Swap{planFor(claims[0]), planFor(claims[1])})
 		if err == nil {
 			break
 		}
@@ -289,7 +290,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	c, claims := f.scratch(), f.claimForRun("a")
 	f.fold(c, "a", 1, 4, "new")
 	plan := planFor(claims[0])
-	plan.Projections[0].Seq, plan.Watermark = 4, &store.NewWatermark{Seq: 4, Hash: e.ChainHash}
+	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
 	f.swap(c, plan)
 	if w, stands := f.stands("a"); w.AppliedSeq != 4 || w.AppliedHash != e.ChainHash || stands["tally"].State != outbox.CursorLive {
 		t.Errorf("the watermark is %+v, the cursors %+v", w, stands)
@@ -329,7 +330,7 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 	f.fold(c, "a", 2, 2, "new")
 	plan := planFor(claims[0])
 	plan.Projections[0].Seq = 2
-	plan.Watermark = &store.NewWatermark{Seq: 2, Hash: e.ChainHash, Passed: map[int64]int64{1: skips.Items[0].ID}}
+	plan.Watermark = &readmodel.NewWatermark{Seq: 2, Hash: e.ChainHash, Passed: map[int64]int64{1: skips.Items[0].ID}}
 	f.swap(c, plan)
 	f.releaseFromRun(claims...)
 	if got := f.campaign("a"); got.Diverged != "" || got.AppliedSeq != 2 {
@@ -345,7 +346,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		for range 8 {
 			if err := tx.Failed("tally", &e, *failure("boom")); err != nil {
 				return err
@@ -358,9 +359,9 @@ func TestSwap_settlesFailures(t *testing.T) {
 	}
 	f.rawProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
 	plan := planFor(claims[0])
-	plan.Projections[0].Expect = &store.Stand{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
+	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
 	plan.Projections[0].Seq, plan.Projections[0].State = 3, outbox.CursorQuarantined
-	plan.Projections[0].Failure = &store.SwapFailure{Failure: *failure("bang"), EventType: "counted", Attempts: 1}
+	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *failure("bang"), EventType: "counted", Attempts: 1}
 	failures := func() string {
 		return strings.Join(append(texts(t, f.projections, `select concat_ws(' ', seq, message, attempts, status, coalesce(resolved_at, 0) > 0) from failures order by id`),
 			texts(t, f.projections, `select concat_ws(' ', set_aside, open_failures) from projection_watermarks where campaign_id = 'a'`)...), "; ")
@@ -373,7 +374,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1"; got != want {
 		t.Errorf("failures are %q, want %q", got, want)
 	}
-	plan.Projections[0].Expect = &store.Stand{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
+	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
 	f.swap(c, plan)
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1"; got != want {
 		t.Errorf("after another try failures are %q, want %q", got, want)
@@ -404,15 +405,15 @@ func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	p := store.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
+	p := readmodel.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
 		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
 		`create table second (campaign_id text primary key references first (campaign_id))`}}
-	if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+	if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
 		t.Fatal(err)
 	}
 	f.append("a", 1)
 	f.drain()
-	c, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,9 +429,9 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	}
 	fold()
 	claims := f.claimForRun("a")
-	plan := store.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
+	plan := readmodel.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
-		plan.Projections = []store.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
+		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
 		f.swap(c, plan)
 		if err := c.Clear(f.ctx, "a", tables...); err != nil {
 			t.Fatal(err)
@@ -446,13 +447,13 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	f, _, claims := rebuilt(t, "old", "a")
 	p := tally()
 	p.Schema[0] = strings.Replace(p.Schema[0], "seen bigint", "since bigint, seen bigint", 1)
-	c, err := f.OpenScratch(f.ctx, []store.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	f.fold(c, "a", 1, 2, "new")
-	_, err = c.Swap(f.ctx, []store.Swap{planFor(claims[0])})
+	_, err = c.Swap(f.ctx, []readmodel.Swap{planFor(claims[0])})
 	refused(t, err, outbox.ErrConflict, "tally", `"since"`)
 	f.mustShow("a", showing(5, "old"))
 }
@@ -462,7 +463,7 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a")
 	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
 	defer cancel()
-	var all []*store.Live
+	var all []*readmodel.Live
 	for range 4 {
 		live, err := f.Live(ctx)
 		if err != nil {
@@ -493,11 +494,11 @@ func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 	f := withTally(t)
 	p := tally()
 	p.Version = "v2"
-	if err := f.InstallProjections(f.ctx, []store.Projection{p}); err != nil {
+	if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {
-		got, err := f.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "tally", Version: "v2"}})
+		got, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "tally", Version: "v2"}})
 		if err != nil || got[0].BuiltByOtherVersion != want {
 			t.Errorf("described as %+v, %v", got, err)
 		}

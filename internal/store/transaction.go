@@ -8,9 +8,7 @@ import (
 
 // The classes of locks.
 const (
-	lockKeys    = 0x6f757463 // idempotency keys
-	lockRuns    = 0x6f757472 // admission of runs
-	lockInstall = 0x6f757469 // installing projections
+	lockKeys = 0x6f757463 // idempotency keys
 )
 
 // Database is one of the two databases.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 )
 
 // appliedHub is the callers of this process that wait for projections. One
@@ -26,7 +27,7 @@ type appliedHub struct {
 type waiter struct {
 	seq  int64
 	done chan struct{} // closed once mark or err is there
-	mark Watermark
+	mark readmodel.Watermark
 	err  error
 }
 
@@ -107,7 +108,7 @@ func (h *appliedHub) toLookAt(all bool) []string {
 }
 
 // deliver tells the waiters of campaigns what was seen.
-func (h *appliedHub) deliver(campaigns []string, marks map[string]Watermark, err error) {
+func (h *appliedHub) deliver(campaigns []string, marks map[string]readmodel.Watermark, err error) {
 	h.looks.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *Store) watchApplied() {
 			return
 		}
 		began := time.Now()
-		marks, err := s.Watermarks(context.Background(), campaigns)
+		marks, err := s.readmodel.Watermarks(context.Background(), campaigns)
 		h.deliver(campaigns, marks, err)
 		if all {
 			poll.Reset(max(otherProcessPoll, restAfterLook*time.Since(began)))
@@ -190,7 +191,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 }
 
 // mustFit refuses when the watermark counts events of another journal.
-func (s *Store) mustFit(ctx context.Context, campaign string, w Watermark, seq int64) error {
+func (s *Store) mustFit(ctx context.Context, campaign string, w readmodel.Watermark, seq int64) error {
 	reason, err := s.Divergence(ctx, campaign, w)
 	if err == nil && reason != "" {
 		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the projections do not have event %d of campaign %q, which has diverged: %s; nothing is applied to it meanwhile: %s", seq, campaign, reason, outbox.RightJournalFirst)}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -69,7 +70,7 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 		_, err := f.WaitApplied(ctx, "a", 2)
 		done <- err
 	}()
-	advance := func(tx *store.ApplyTx) error {
+	advance := func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 		}
 		return tx.Advance("a", 1, 0, 2, "h")
 	}
-	err := f.Apply(f.ctx, func(tx *store.ApplyTx) error {
+	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
 		if err := advance(tx); err != nil {
 			return err
 		}

@@ -4,25 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sort"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
 )
 
 // application applies one campaign's part of a wave in a transaction that it
 // shares with other campaigns.
 type application struct {
 	worker    *Worker
-	tx        *store.ApplyTx
+	tx        *readmodel.ApplyTx
 	part      *part
 	auditOnly map[string]bool
 	skip      map[string]bool // projections set aside for this campaign
-	mark      store.Watermark
+	mark      readmodel.Watermark
 
 	attempt  *attempt // nil in a rehearsal
 	gathered bool     // the statements of the last run were sent together
@@ -33,29 +31,10 @@ type application struct {
 type lethalError struct {
 	seq        int64
 	projection string // the one at fault; empty when it is not known
-	failure    *store.Failure
+	failure    *readmodel.Failure
 }
 
 func (e *lethalError) Error() string { return e.failure.Message }
-
-// panicError is a panic in a projection, with its stack.
-type panicError struct {
-	seq   int64
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("panic while applying event %d: %v\n%s", e.seq, e.value, e.stack)
-}
-
-// projection names the one that panicked, if that is known.
-func (e *panicError) projection() string {
-	if p, ok := e.value.(projection.Panic); ok {
-		return p.Projection
-	}
-	return ""
-}
 
 // run brings the projections as far as the part's events allow and fills in
 // its result. Any error it returns has cost the whole transaction.
@@ -102,7 +81,7 @@ func (a *application) run(ctx context.Context) error {
 func (a *application) stopAt(e *outbox.Event) error {
 	p := a.part
 	if p.failure == nil || p.cut != e.Seq {
-		p.result.Failure = a.worker.failureOf(errors.New(p.reason))
+		p.result.Failure = a.worker.Failure(errors.New(p.reason))
 		return nil
 	}
 	p.result.Failure = p.failure
@@ -181,7 +160,7 @@ func (a *application) explainMissing() {
 	case p.claim.First > next:
 		p.gap = true
 	default:
-		p.result.Failure = a.worker.failureOf(fmt.Errorf("event %d is missing from the journal", next))
+		p.result.Failure = a.worker.Failure(fmt.Errorf("event %d is missing from the journal", next))
 	}
 }
 
@@ -255,37 +234,17 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 // its deadline, one that panicked, or one whose statement ended the transaction;
 // or a fault that is nobody's attempt.
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
-	var panicked *panicError
+	var panicked *projection.PanicError
 	if errors.As(err, &panicked) {
-		return &lethalError{seq: panicked.seq, projection: panicked.projection(), failure: a.worker.failureOf(err)}
+		return &lethalError{seq: panicked.Seq, projection: panicked.Projection(), failure: a.worker.Failure(err)}
 	}
 	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || sqldb.Outage(err) {
 		return err
 	}
-	if !errors.Is(err, context.DeadlineExceeded) && projectionAtFault(err) == "" {
+	if !errors.Is(err, context.DeadlineExceeded) && projection.AtFault(err) == "" {
 		return err
 	}
-	return &lethalError{seq: run[failedAt].Seq, projection: projectionAtFault(err), failure: a.worker.failureOf(cutOff(err, a.worker.Store.EventTimeout()))}
-}
-
-// projectionAtFault is the one that an event failed in; empty when that is not
-// known.
-func projectionAtFault(err error) string {
-	if at, ok := errors.AsType[*projection.ApplyError](err); ok {
-		return at.Projection
-	}
-	if panicked, ok := errors.AsType[*panicError](err); ok {
-		return panicked.projection()
-	}
-	return ""
-}
-
-// cutOff is err as it is told of an event that ran into its deadline.
-func cutOff(err error, limit time.Duration) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf(store.CutOff+"%s and was cut off: %w", limit, err)
+	return &lethalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.Store.EventTimeout()))}
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
@@ -337,34 +296,14 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
 	}
-	return applyEvent(ctx, a.worker.Set, a.worker.Store.EventTimeout(), a.tx, e, a.auditOnly, a.skip)
-}
-
-// applyEvent runs the projections for one event, but those in left. Event types
-// that are only journalled, or that no projection handles, have nothing to run.
-// A panic becomes an error that carries its stack.
-func applyEvent(ctx context.Context, set *projection.Set, limit time.Duration, tx projection.Tx, e *outbox.Event, auditOnly, left map[string]bool) (err error) {
-	if auditOnly[e.EventType] || !set.Handles(e.EventType) {
-		return nil
-	}
-	if !set.Bounded(e.EventType) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = &panicError{e.Seq, r, debug.Stack()}
-		}
-	}()
-	return set.Apply(ctx, tx, e, left)
+	return a.worker.Set.ApplyWithin(ctx, a.worker.Store.EventTimeout(), a.tx, e, a.auditOnly, a.skip)
 }
 
 // fail records and decides over an event that failed alone. When the projection at fault
 // is one that is set aside rather than blocking, and this was the last
 // attempt, it is set aside and the event is to be applied again without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
-	f := a.worker.failureOf(cutOff(cause, a.worker.Store.EventTimeout()))
+	f := a.worker.Failure(projection.CutOff(cause, a.worker.Store.EventTimeout()))
 	var at *projection.ApplyError
 	if errors.As(cause, &at) {
 		if err := a.tx.Failed(at.Projection, e, *f); err != nil {
@@ -393,12 +332,12 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 	return false, nil
 }
 
-// failureOf is what is kept of an error. Links and filters show fingerprints as
+// Failure is what is kept of an error. Links and filters show fingerprints as
 // they are, so that they are made of what readers may see.
-func (w *Worker) failureOf(err error) *store.Failure {
+func (w *Worker) Failure(err error) *readmodel.Failure {
 	text := err.Error()
-	f := &store.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
-	if p := w.Set.Named(projectionAtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
+	f := &readmodel.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
+	if p := w.Set.Named(projection.AtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
 		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, sqldb.Permanent(err), p.MaxAttempts
 	}
 	return f

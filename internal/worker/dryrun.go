@@ -114,7 +114,7 @@ func (t *trial) tell(ctx context.Context) (outbox.DryRun, error) {
 		return d, err
 	}
 	d.OtherTables = append(d.OtherTables, others...)
-	live, err := f.store.Live(ctx)
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return d, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -45,23 +46,23 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 }
 
 // Versions are those of the worker's projections.
-func (w *Worker) Versions() map[string]string { return w.versions() }
+func (w *RunWorker) Versions() map[string]string { return w.versions() }
 
 // DieInRun takes up a run and rebuilds its first campaign as far as the stage:
 // until it is folded, until its lease is taken and all is folded, or until the
 // rows are swapped. Then the process is gone; what it would have done next is
 // returned, for one that only slept. Nil means that there is no run.
-func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
-	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+func (w *RunWorker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
+	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return nil, err
 	}
 	r := w.runner(lease)
-	scope, err := w.Store.RunScope(ctx, lease, "", 1)
+	scope, err := w.Runs.Scope(ctx, lease, "", 1)
 	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
 		return func() error { return nil }, err
 	}
-	f, err := NewFolder(ctx, w.Store, w.Set)
+	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err != nil || m.ended || stage == 0 {
 		return f.Close, err
 	}
-	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.who.ID)}
-	claims, err := w.Store.ClaimForRun(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
+	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.Worker.ID)}
+	claims, err := w.Runs.ClaimCampaigns(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return f.Close, err
 	}
@@ -78,28 +79,28 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 		return f.Close, err
 	}
 	swap := func() error {
-		_, err := f.scratch.Swap(ctx, []store.Swap{m.swap})
+		_, err := f.scratch.Swap(ctx, []readmodel.Swap{m.swap})
 		return err
 	}
 	if stage == 1 {
 		return func() error { return errors.Join(swap(), f.Close()) }, nil
 	}
 	return func() error {
-		_, err := w.Store.ReleaseForRun(ctx, who, claims)
+		_, err := w.Runs.Core.ReleaseForRun(ctx, who, claims)
 		return errors.Join(err, f.Close())
 	}, swap()
 }
 
 // CatchUp takes up a run and brings a projection level in one campaign, as a
 // replay does. What is to happen between folding and taking the lease does.
-func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
+func (w *RunWorker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
 	p := outbox.ProjectionResult{Projection: name}
-	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return p, errors.Join(err, errors.New("there is no run"))
 	}
 	r := w.runner(lease)
-	f, err := NewFolder(ctx, w.Store, w.Set)
+	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
 	if err != nil {
 		return p, err
 	}
@@ -117,7 +118,7 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 }
 
 // VerifyNext is the step that verifies in the background.
-func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
+func (w *RunWorker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
 
 // BeforeReads lets something happen before each read of the journal, which
 // fails with its error. It is called before Run.

@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -18,7 +19,7 @@ import (
 type Folder struct {
 	store   *store.Store
 	set     *projection.Set
-	scratch *store.Scratch
+	scratch *readmodel.Scratch
 	chunk   int64 // events to read at a time
 
 	// foreign says that the live tables may be those of another version of the
@@ -38,7 +39,7 @@ type Folder struct {
 // must Close it. Errors are those of Store.OpenScratch; a schema that does not
 // fit the database is an outbox.ErrSetup refusal that names file and line.
 func NewFolder(ctx context.Context, s *store.Store, set *projection.Set) (*Folder, error) {
-	scratch, err := s.OpenScratch(ctx, tablesOf(set))
+	scratch, err := s.ReadModel().OpenScratch(ctx, tablesOf(set))
 	if err != nil {
 		return nil, refuseSchema(set, err)
 	}
@@ -175,7 +176,7 @@ func (d *Fold) leave(name string) {
 // load reads the next events, up to last, and makes sure that they are those
 // that were appended.
 func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
-	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Claim{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
+	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Range{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,14 +191,14 @@ func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string
 	if len(events) == 0 {
 		return nil, nil, &unsoundError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
 	}
-	s := inspect(events)
-	if first := &events[0]; s.unsound > 0 && outbox.NextChainHash(d.Hash, first.Seq, first.EventHash) != first.ChainHash {
-		s.unsound, s.reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
+	sound, reason := outbox.Inspect(events)
+	if first := &events[0]; sound > 0 && outbox.NextChainHash(d.Hash, first.Seq, first.EventHash) != first.ChainHash {
+		sound, reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
 	}
-	if s.unsound == 0 {
-		return nil, nil, &unsoundError{d.campaign, events[0].Seq, s.reason}
+	if sound == 0 {
+		return nil, nil, &unsoundError{d.campaign, events[0].Seq, reason}
 	}
-	return events[:s.unsound], auditOnly, nil
+	return events[:sound], auditOnly, nil
 }
 
 // adapt makes the next chunk as long as the size of these events suggests.
@@ -212,7 +213,7 @@ func (f *Folder) adapt(events []outbox.Event) {
 func (d *Fold) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
 	for len(events) > 0 {
 		done, err := d.folder.scratch.Fold(ctx, len(events), func(i int) error {
-			return applyEvent(ctx, d.folder.set, d.folder.store.EventTimeout(), d.folder.scratch, &events[i], auditOnly, d.left)
+			return d.folder.set.ApplyWithin(ctx, d.folder.store.EventTimeout(), d.folder.scratch, &events[i], auditOnly, d.left)
 		})
 		d.advance(events[:done])
 		if err == nil {
@@ -242,11 +243,11 @@ func (d *Fold) advance(events []outbox.Event) {
 // fail takes the projection that refused an event out of the fold. It returns
 // false when none is to blame.
 func (d *Fold) fail(e *outbox.Event, err error) bool {
-	name := projectionAtFault(err)
+	name := projection.AtFault(err)
 	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
 		return false
 	}
-	d.Failed[name] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: cutOff(err, d.folder.store.EventTimeout())}
+	d.Failed[name] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: projection.CutOff(err, d.folder.store.EventTimeout())}
 	d.leave(name)
 	return true
 }
@@ -302,11 +303,11 @@ func (d *Fold) Digests(ctx context.Context, only ...string) (digests map[string]
 	return d.folder.set.Digests(ctx, d.folder.scratch, d.campaign, only...)
 }
 
-func tablesOf(set *projection.Set) []store.ScratchTables {
+func tablesOf(set *projection.Set) []readmodel.ScratchTables {
 	loaded := set.Projections()
-	all := make([]store.ScratchTables, len(loaded))
+	all := make([]readmodel.ScratchTables, len(loaded))
 	for i, p := range loaded {
-		all[i] = store.ScratchTables{Projection: p.Name, Tables: p.Tables, Drawn: p.Drawn()}
+		all[i] = readmodel.ScratchTables{Projection: p.Name, Tables: p.Tables, Drawn: p.Drawn()}
 		for _, st := range p.SchemaStatements {
 			all[i].Schema = append(all[i].Schema, st.SQL)
 		}
@@ -316,7 +317,7 @@ func tablesOf(set *projection.Set) []store.ScratchTables {
 
 // refuseSchema names file and line of a schema statement that failed.
 func refuseSchema(set *projection.Set, err error) error {
-	var schema *store.SchemaError
+	var schema *readmodel.SchemaError
 	if !errors.As(err, &schema) {
 		return err
 	}

@@ -33,7 +33,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	now := time.Now().UTC()
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
-			err := errors.Join(w.Store.EndLeases(ctx, other.ID), w.Store.EndRunLeases(ctx, other.ID))
+			err := w.Store.EndLeases(ctx, other.ID)
 			if errors.Is(err, outbox.ErrDamaged) { // they end by themselves
 				w.Logger.Error("leases of a process that died could not be ended", "instance", other.ID, "error", err)
 			} else if err != nil {

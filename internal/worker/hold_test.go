@@ -29,7 +29,7 @@ func (b *bench) infos() []outbox.ProjectionInfo {
 
 func (b *bench) mustPause(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
 	tb.Helper()
-	h, err := b.PauseProjection(context.Background(), operator, projection, campaign, b.infos())
+	h, err := b.runs.PauseProjection(context.Background(), operator, projection, campaign, b.infos())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (b *bench) mustPause(tb testing.TB, projection, campaign string) outbox.Pro
 
 func (b *bench) mustResume(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
 	tb.Helper()
-	h, err := b.ResumeProjection(context.Background(), operator, projection, campaign, b.infos())
+	h, err := b.runs.ResumeProjection(context.Background(), operator, projection, campaign, b.infos())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			one.pauseForAllBriefly(t)
 			continue
 		}
-		h, err := one.PauseProjection(context.Background(), operator, "tally", id, one.infos())
+		h, err := one.runs.PauseProjection(context.Background(), operator, "tally", id, one.infos())
 		if errors.Is(err, outbox.ErrConflict) {
 			continue // a pause for all came by
 		}
@@ -238,7 +238,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			t.Errorf("paused at %d, and tally was told %v", h.AppliedSeq, seen)
 		}
 		if c%2 == 0 {
-			if _, err := two.ResumeProjection(context.Background(), operator, "tally", id, one.infos()); err != nil {
+			if _, err := two.runs.ResumeProjection(context.Background(), operator, "tally", id, one.infos()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -253,7 +253,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
 		one.mustHaveApplied(t, id, events)
-		cursors, err := one.Cursors(context.Background(), id, one.infos())
+		cursors, err := one.runs.Cursors(context.Background(), id, one.infos())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -57,7 +58,7 @@ func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, w.untilFree(ctx, func() error { return w.Store.EnqueueMissing(context.WithoutCancel(ctx), campaign) }))
+	err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error { return w.Store.EnqueueMissing(context.WithoutCancel(ctx), campaign) }))
 	w.Wake() // what failed is due at its time
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -189,7 +190,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 			err = fmt.Errorf("the lease was not taken over: %s", hold)
 		}
 		if err == nil {
-			err = a.Apply(context.Background(), func(tx *store.ApplyTx) error {
+			err = a.Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 				if _, err := tx.Watermark("a"); err != nil {
 					return err
 				}

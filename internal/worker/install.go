@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -12,15 +13,15 @@ import (
 // database comes back as an outbox.ErrSetup refusal that names file and line.
 func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
 	loaded := set.Projections()
-	all := make([]store.Projection, len(loaded))
+	all := make([]readmodel.Projection, len(loaded))
 	for i, p := range loaded {
-		all[i] = store.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables}
+		all[i] = readmodel.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables}
 		for _, statement := range p.SchemaStatements {
 			all[i].Schema = append(all[i].Schema, statement.SQL)
 		}
 	}
-	if err := s.InstallProjections(ctx, all); err != nil {
+	if err := s.ReadModel().Install(ctx, all); err != nil {
 		return refuseSchema(set, err)
 	}
-	return projection.CheckPrepared(ctx, set, func(query string) error { return s.PrepareProjection(ctx, query) })
+	return projection.CheckPrepared(ctx, set, func(query string) error { return s.ReadModel().CheckStatement(ctx, query) })
 }

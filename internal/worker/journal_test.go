@@ -16,7 +16,7 @@ import (
 // digests are the full digests of every campaign of the journal.
 func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string {
 	tb.Helper()
-	snapshot, err := b.ProjectionsSnapshot(context.Background())
+	snapshot, err := b.Snapshot(context.Background())
 	if err != nil {
 		tb.Fatal(err)
 	}

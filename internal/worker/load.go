@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"outboxweb/internal/outbox"
@@ -22,25 +21,8 @@ type stretch struct {
 }
 
 func inspectLoaded(l store.Loaded) stretch {
-	s := inspect(l.Events)
-	s.partial = l.Partial
-	return s
-}
-
-// inspect verifies that events are the ones that were appended: contents
-// against their hashes, and each hash chained to the one before. The content of
-// one that is skipped does not matter.
-func inspect(events []outbox.Event) stretch {
-	for i := range events {
-		e := &events[i]
-		switch {
-		case e.Skipped == nil && e.ContentHash() != e.EventHash:
-			return stretch{events: events, unsound: i, reason: fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)}
-		case i > 0 && e.Seq == events[i-1].Seq+1 && outbox.NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
-			return stretch{events: events, unsound: i, reason: fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)}
-		}
-	}
-	return stretch{events: events, unsound: len(events)}
+	sound, reason := outbox.Inspect(l.Events)
+	return stretch{events: l.Events, unsound: sound, reason: reason, partial: l.Partial}
 }
 
 // ahead keeps the events that come after those of the latest full wave.
@@ -83,7 +65,7 @@ func (a *ahead) put(stretches map[string]stretch) {
 // only journalled.
 func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]bool, err error) {
 	var missing []*part
-	var claims []store.Claim
+	var ranges []store.Range
 	for _, p := range parts {
 		if p.claim.Unskipped {
 			var ok bool
@@ -91,9 +73,9 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 				continue
 			}
 		}
-		missing, claims = append(missing, p), append(claims, p.claim)
+		missing, ranges = append(missing, p), append(ranges, p.claim.Range())
 	}
-	loaded, auditOnly, err := w.Store.Load(ctx, claims, w.BatchBytes/2)
+	loaded, auditOnly, err := w.Store.Load(ctx, ranges, w.BatchBytes/2)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +93,9 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	if rowsOf(claims) < int64(w.BatchSize) || len(claims) >= store.WaveShares {
 		return func() {}
 	}
-	next := make([]store.Claim, len(claims))
+	next := make([]store.Range, len(claims))
 	for i, c := range claims {
-		next[i] = store.Claim{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true}
+		next[i] = store.Range{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true}
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {

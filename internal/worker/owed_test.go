@@ -28,7 +28,7 @@ func (b *bench) behindOf(tb testing.TB) (details []string) {
 // runsOf lists the runs of a kind, oldest first.
 func (b *bench) runsOf(tb testing.TB, kind outbox.RunKind) []outbox.Run {
 	tb.Helper()
-	page, err := b.Runs(context.Background(), outbox.RunFilter{Kind: kind})
+	page, err := b.runs.List(context.Background(), outbox.RunFilter{Kind: kind})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	b.drain(t)
 	verify := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
 	b.mustResume(t, "tally", "a")
-	if _, err := b.CancelRun(t.Context(), operator, verify.ID); err != nil {
+	if _, err := b.runs.Cancel(t.Context(), operator, verify.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.stepRuns(t)
@@ -99,7 +99,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	if found := b.behindOf(t); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
 		t.Errorf("check found %q", found)
 	}
-	if n, err := b.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
+	if n, err := b.runs.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
 		t.Errorf("%+v projections are behind, want 1 without a run; %v", n, err)
 	}
 	for range 2 { // the second one finds the run
@@ -110,7 +110,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	if replays := b.runsOf(t, outbox.RunReplay); len(replays) != 1 {
 		t.Errorf("replays are %+v, want one", replays)
 	}
-	if n, err := b.Behind(t.Context()); n.Alone != 0 || err != nil {
+	if n, err := b.runs.Behind(t.Context()); n.Alone != 0 || err != nil {
 		t.Errorf("%+v projections are behind, want none without a run; %v", n, err)
 	}
 	b.mustBeSound(t)

@@ -34,19 +34,12 @@ const (
 	restShare = 24
 	restLook  = 20 * time.Millisecond // how often is looked whether waves are still applied
 	restLimit = 10 * time.Second
-	// liveFor is how long after a wave applying counts as going on.
-	liveFor = 20 * time.Millisecond
 )
 
-// live reports whether waves are being applied.
-func (w *Worker) live(now time.Time) bool {
-	return w.waves.Load() > 0 || now.Sub(time.Unix(0, w.lastWave.Load())) < liveFor
-}
-
 // giveWay waits as long as a run that has worked for some time should rest.
-func (w *Worker) giveWay(ctx context.Context, worked time.Duration) error {
+func (w *RunWorker) giveWay(ctx context.Context, worked time.Duration) error {
 	until := time.Now().Add(min(restShare*worked, restLimit))
-	for now := time.Now(); w.live(now) && now.Before(until); now = time.Now() {
+	for now := time.Now(); w.Applying(now) && now.Before(until); now = time.Now() {
 		if err := wait(ctx, min(restLook, until.Sub(now))); err != nil {
 			return err
 		}
@@ -83,7 +76,7 @@ func (r *runner) pace(ctx context.Context, d *Fold, events int64, worked time.Du
 		return err
 	}
 	pause := time.Duration(0)
-	for _, a := range []*allowance{r.rate, r.worker.runRate} {
+	for _, a := range []*allowance{r.rate, r.worker.rate} {
 		if a != nil {
 			pause = max(pause, a.take(events, time.Now()))
 		}
@@ -92,9 +85,9 @@ func (r *runner) pace(ctx context.Context, d *Fold, events int64, worked time.Du
 }
 
 // rest is the pace of a fold that belongs to no run.
-func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
-	if err := w.giveWay(ctx, worked); err != nil || w.runRate == nil {
+func (w *RunWorker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
+	if err := w.giveWay(ctx, worked); err != nil || w.rate == nil {
 		return err
 	}
-	return wait(ctx, w.runRate.take(events, time.Now()))
+	return wait(ctx, w.rate.take(events, time.Now()))
 }

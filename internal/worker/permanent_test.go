@@ -183,7 +183,7 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 		if err != nil || len(all.Groups) != 1 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		versions, err := b.ProjectionVersions(t.Context())
+		versions, err := b.Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

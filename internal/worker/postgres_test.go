@@ -323,7 +323,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		<-entered
 		paused := make(chan error, 1)
 		go func() {
-			_, err := b.PauseProjection(context.Background(), operator, "tally", campaign, b.infos())
+			_, err := b.runs.PauseProjection(context.Background(), operator, "tally", campaign, b.infos())
 			paused <- err
 		}()
 		eventually(t, "the pause waits", func() bool {

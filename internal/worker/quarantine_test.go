@@ -75,7 +75,7 @@ func TestPass_passesLaterEventsByAProjectionThatIsSetAside(t *testing.T) {
 	for _, p := range b.set.Projections() {
 		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
 	}
-	infos, err := b.DescribeProjections(t.Context(), infos)
+	infos, err := b.runs.DescribeProjections(t.Context(), infos)
 	if err != nil || infos[0].Quarantined != 0 || infos[1].Quarantined != 1 {
 		t.Errorf("projections %+v (%v), want accounts quarantined for one campaign", infos, err)
 	}

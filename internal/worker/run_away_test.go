@@ -31,7 +31,7 @@ func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 		b.meddle(t, `update doomed set n = -1`)
 		b.meddle(t, `create table public.doom ()`)
 		run := b.mustStartRun(t, outbox.RunOrder{Kind: kind, All: true})
-		if _, err := b.worker.StepRuns(t.Context()); !errors.Is(err, outbox.ErrBusy) {
+		if _, err := b.runWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", kind, err)
 		}
 		b.meddle(t, `drop table public.doom`)
@@ -62,7 +62,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 		armed.Store(true)
 		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 		eventually(t, "the run ends", func() bool {
-			if _, err := b.worker.StepRuns(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+			if _, err := b.runWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: %v", moment, err)
 			}
 			return !b.run(t, run.ID).Status.Active()

@@ -44,7 +44,7 @@ update days set n = :seq where campaign_id = :campaign_id;
 		run := b.mustRun(t, everything)
 		if run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
 			t.Errorf("%s: run %+v", column, run)
-			page, _ := b.RunLog(t.Context(), run.ID, "", 0)
+			page, _ := b.runs.Log(t.Context(), run.ID, "", 0)
 			t.Log(page.Items)
 			continue
 		}

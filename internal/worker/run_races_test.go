@@ -142,7 +142,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	b.mustAppend(t, probed("a", key), noted("a"))
 	b.drain(t)
 	resumed := b.mustResume(t, "trail", "a")
-	if _, err := b.CancelRun(t.Context(), operator, resumed.RunID); err != nil {
+	if _, err := b.runs.Cancel(t.Context(), operator, resumed.RunID); err != nil {
 		t.Fatal(err)
 	}
 	b.mustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
@@ -168,7 +168,7 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	b.mustSkip(t, "a", 3)
 	b.drain(t)
 	b.mustResume(t, "trail", "a")
-	p, err := b.worker.CatchUp(t.Context(), "a", "trail", func() {
+	p, err := b.runWorker.CatchUp(t.Context(), "a", "trail", func() {
 		b.mustUnskip(t, "a", 3)
 		b.meddle(t, `update accounts set balance = 2`)
 		b.drain(t)
@@ -287,7 +287,7 @@ insert into slow values (:campaign_id, :payload.key);
 	armed.Store(true)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.worker.StepRuns(ctx)
+		_, err := b.runWorker.Step(ctx)
 		ended <- err
 	}()
 	select {
@@ -341,7 +341,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.mustPause(t, "trail", "a")
 		b.mustAppend(t, notes("a", 2)...)
 		b.drain(t)
-		if _, err := b.CancelRun(t.Context(), operator, b.mustResume(t, "trail", "a").RunID); err != nil {
+		if _, err := b.runs.Cancel(t.Context(), operator, b.mustResume(t, "trail", "a").RunID); err != nil {
 			t.Fatal(err)
 		}
 		b.meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
@@ -436,12 +436,12 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	b.drain(t)
 	for stage := range 2 {
 		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		late, err := b.worker.DieInRun(t.Context(), stage)
+		late, err := b.runWorker.DieInRun(t.Context(), stage)
 		if err != nil {
 			t.Fatal(err)
 		}
 		now.advance(leaseTime + time.Second)
-		if ended, err := b.CancelRun(t.Context(), operator, run.ID); err != nil || ended.Status != outbox.RunCancelled {
+		if ended, err := b.runs.Cancel(t.Context(), operator, run.ID); err != nil || ended.Status != outbox.RunCancelled {
 			t.Fatalf("run %+v (%v)", ended, err)
 		}
 		before := b.dump(t)

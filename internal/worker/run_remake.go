@@ -8,7 +8,9 @@ import (
 	"math"
 	"slices"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -18,14 +20,14 @@ type remake struct {
 	scope  store.RunCampaign
 	names  []string // of the run, in load order
 	fold   *Fold
-	stands map[string]store.Stand // as they were when it was planned
-	stops  map[string]int64       // of those that stay aside, where
+	stands map[string]readmodel.Stand // as they were when it was planned
+	stops  map[string]int64           // of those that stay aside, where
 	result outbox.RunResult
 	ended  bool // nothing is swapped
 	// diverged says that the live rows were built from another journal, so
 	// that the watermark has to be made anew with them.
 	diverged bool
-	swap     store.Swap
+	swap     readmodel.Swap
 }
 
 // rebuild folds some campaigns and puts the rows in the place of the live ones,
@@ -70,10 +72,10 @@ func (r *runner) plan(ctx context.Context, f *Folder, c store.RunCampaign) (*rem
 // look reads where the projections of the campaign stand. Those that an
 // operator has paused stay where they are; the others go as far as the campaign
 // is.
-func (m *remake) look(ctx context.Context, f *Folder) (store.Watermark, error) {
-	live, err := f.store.Live(ctx)
+func (m *remake) look(ctx context.Context, f *Folder) (readmodel.Watermark, error) {
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
-		return store.Watermark{}, err
+		return readmodel.Watermark{}, err
 	}
 	defer live.Close()
 	mark, stands, err := standing(ctx, live, m.scope.CampaignID)
@@ -172,19 +174,19 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 // ctx has ended, they run out.
 func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
-	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.who.ID), Build: w.who.Build}
-	claims, err := w.Store.ClaimForRun(ctx, r.lease, who, ids, w.Lease)
+	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
+	claims, err := w.Runs.ClaimCampaigns(ctx, r.lease, who, ids, w.Lease)
 	if err != nil {
 		return err
 	}
-	stop := w.keep(func() error {
-		_, err := w.Store.RenewForRun(finish, who, claims, w.Lease)
+	stop := loop.Keep(w.Lease, w.Logger, func() error {
+		_, err := w.Runs.Core.RenewForRun(finish, who, claims, w.Lease)
 		return err
 	})
 	defer func() {
 		stop()
-		err = errors.Join(err, w.untilFree(ctx, func() error {
-			_, err := w.Store.ReleaseForRun(finish, who, claims)
+		err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error {
+			_, err := w.Runs.Core.ReleaseForRun(finish, who, claims)
 			return err
 		}))
 	}()
@@ -218,7 +220,7 @@ func (m *remake) finish(ctx context.Context, f *Folder, claim store.RunClaim) er
 // bringLevel folds up to the watermark, from the start where what is folded
 // does not fit any more: the watermark was set back, a skip was made or undone,
 // or a projection was set aside or brought back.
-func (m *remake) bringLevel(ctx context.Context, f *Folder, mark store.Watermark) error {
+func (m *remake) bringLevel(ctx context.Context, f *Folder, mark readmodel.Watermark) error {
 	before := m.stands
 	if _, err := m.look(ctx, f); err != nil {
 		return err
@@ -254,14 +256,14 @@ func (m *remake) mendWatermark(ctx context.Context, f *Folder) error {
 			return err
 		}
 	}
-	m.swap.Watermark = &store.NewWatermark{Seq: m.fold.Seq, Hash: m.fold.Hash, Passed: m.fold.Skips}
+	m.swap.Watermark = &readmodel.NewWatermark{Seq: m.fold.Seq, Hash: m.fold.Hash, Passed: m.fold.Skips}
 	return nil
 }
 
 // compose says for each projection of the run what takes the place of its rows.
 // One that refused an event keeps the rows it has.
 func (m *remake) compose(ctx context.Context, f *Folder) error {
-	live, err := f.store.Live(ctx)
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return err
 	}
@@ -285,7 +287,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 		}
 		stand, known := m.stands[name]
 		if !known {
-			stand = store.Stand{Generation: 1, State: outbox.CursorLive}
+			stand = readmodel.Stand{Generation: 1, State: outbox.CursorLive}
 		}
 		state := outbox.CursorLive
 		if stand.State == outbox.CursorPaused {
@@ -302,7 +304,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 		if state == outbox.CursorPaused {
 			leaveOut(&m.result, &p, stand, m.fold.Seq)
 		}
-		m.swap.Projections = append(m.swap.Projections, store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
+		m.swap.Projections = append(m.swap.Projections, readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
 		m.result.Projections = append(m.result.Projections, p)
 	}
 	m.ended = len(m.swap.Projections) == 0
@@ -310,8 +312,8 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 }
 
 // stopped is stands with only those that stay aside.
-func (m *remake) stopped() map[string]store.Stand {
-	left := make(map[string]store.Stand)
+func (m *remake) stopped() map[string]readmodel.Stand {
+	left := make(map[string]readmodel.Stand)
 	for name := range m.stops {
 		left[name] = m.stands[name]
 	}
@@ -320,7 +322,7 @@ func (m *remake) stopped() map[string]store.Stand {
 
 // swap puts the rows in place and tells of every campaign what became of it.
 func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
-	var plan []store.Swap
+	var plan []readmodel.Swap
 	for _, m := range remakes {
 		if !m.ended {
 			plan = append(plan, m.swap)
@@ -332,7 +334,7 @@ func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
 	}
 	for _, m := range remakes {
 		if !m.ended {
-			i := slices.IndexFunc(swapped, func(s store.Swapped) bool { return s.CampaignID == m.scope.CampaignID })
+			i := slices.IndexFunc(swapped, func(s readmodel.Swapped) bool { return s.CampaignID == m.scope.CampaignID })
 			m.note(swapped[i])
 		}
 		r.tell(m.scope, m.result)
@@ -341,7 +343,7 @@ func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
 }
 
 // note takes over what the swap did.
-func (m *remake) note(s store.Swapped) {
+func (m *remake) note(s readmodel.Swapped) {
 	switch {
 	case errors.Is(s.Err, outbox.ErrLeaseLost):
 		m.fail(m.fold.Seq, "another worker took the campaign over while its rows were made; its rows are as they were, and a new run does it again")
@@ -358,4 +360,4 @@ func (m *remake) note(s store.Swapped) {
 }
 
 // nextGeneration is that of rows which take the place of others.
-func nextGeneration(was store.Stand) int64 { return max(was.Generation, 1) + 1 }
+func nextGeneration(was readmodel.Stand) int64 { return max(was.Generation, 1) + 1 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -15,14 +16,14 @@ import (
 // paused.
 func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
-	if _, err := r.worker.Store.ReconcileCampaign(ctx, c.CampaignID); err != nil {
+	if _, err := r.worker.Runs.Core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
 	}
 	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
 		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+outbox.RightJournalFirst
 		return result, err
 	}
-	live, err := f.store.Live(ctx)
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return result, err
 	}
@@ -55,7 +56,7 @@ func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (ou
 }
 
 // lags reports whether a projection is to be brought level.
-func lags(s store.Stand) bool {
+func lags(s readmodel.Stand) bool {
 	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
 }
 
@@ -140,7 +141,7 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 }
 
 // land folds what was applied meanwhile and swaps the projection's rows in.
-func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+func (m *remake) land(ctx context.Context, w *RunWorker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {
@@ -169,20 +170,20 @@ func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.Run
 	}
 	p.Digest, p.Seq = after[name], m.fold.Seq
 	stand := m.stands[name]
-	part := store.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
+	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
 	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
-		part.Failure = &store.SwapFailure{Failure: *w.failureOf(failed.Err), EventType: failed.EventType, Attempts: 1}
+		part.Failure = &readmodel.SwapFailure{Failure: *w.Failure(failed.Err), EventType: failed.EventType, Attempts: 1}
 	}
-	swapped, err := f.scratch.Swap(ctx, []store.Swap{{CampaignID: m.scope.CampaignID, Epoch: claim.Epoch,
-		AppliedSeq: mark.AppliedSeq, AppliedHash: mark.AppliedHash, Projections: []store.SwapProjection{part}}})
+	swapped, err := f.scratch.Swap(ctx, []readmodel.Swap{{CampaignID: m.scope.CampaignID, Epoch: claim.Epoch,
+		AppliedSeq: mark.AppliedSeq, AppliedHash: mark.AppliedHash, Projections: []readmodel.SwapProjection{part}}})
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(swapped, func(s store.Swapped) bool { return s.Err != nil })
+	i := slices.IndexFunc(swapped, func(s readmodel.Swapped) bool { return s.Err != nil })
 	if i >= 0 {
-		if errors.Is(swapped[i].Err, store.ErrPausedForAll) {
+		if errors.Is(swapped[i].Err, readmodel.ErrPausedForAll) {
 			return errMoved
 		}
 		p.Error = fmt.Sprintf("its rows are as they were: %v", swapped[i].Err)

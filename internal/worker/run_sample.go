@@ -16,11 +16,11 @@ const verifyChoice = 500
 // all of them. What differs is noted for the pages, the metrics and the log; it
 // is an operator's to mend, and so is what cannot be verified. A campaign that
 // keeps changing is come back to after the others.
-func (w *Worker) verifyNext() func(context.Context) (bool, error) {
+func (w *RunWorker) verifyNext() func(context.Context) (bool, error) {
 	after := ""
 	tried := make(map[string]bool) // in vain
 	return func(ctx context.Context) (bool, error) {
-		campaigns, next, err := w.Store.StalestCampaigns(ctx, after, verifyChoice)
+		campaigns, next, err := w.Runs.Stalest(ctx, after, verifyChoice)
 		if after = next; err != nil || len(campaigns) == 0 {
 			return false, err
 		}
@@ -37,7 +37,7 @@ func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 		}
 		all, err := w.verifyOne(ctx, id)
 		if err == nil && len(all) > 0 {
-			return false, w.Store.NoteVerifications(ctx, all)
+			return false, w.Runs.Core.NoteVerifications(ctx, all)
 		}
 		if len(tried) >= 100*verifyChoice {
 			clear(tried)
@@ -47,8 +47,8 @@ func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 	}
 }
 
-func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
-	f, err := NewFolder(ctx, w.Store, w.Set)
+func (w *RunWorker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
+	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	b.mustAppend(t, append(notes("a", 3), append(notes("b", 2), notes("c", 2)...)...)...)
 	b.drain(t)
 	b.meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
-	step := b.worker.VerifyNext()
+	step := b.runWorker.VerifyNext()
 	for range 4 {
 		if _, err := step(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -57,7 +58,7 @@ func (f *Folder) tryRebuild(ctx context.Context, campaign string, names []string
 
 // rebuildsTo is the last event that a rebuild folds while the live rows stand
 // at mark: the journal of a campaign that has diverged may end before.
-func (f *Folder) rebuildsTo(ctx context.Context, campaign string, mark store.Watermark) (int64, error) {
+func (f *Folder) rebuildsTo(ctx context.Context, campaign string, mark readmodel.Watermark) (int64, error) {
 	c, err := f.store.Campaign(ctx, campaign)
 	return min(mark.AppliedSeq, c.HighWaterSeq), err
 }
@@ -85,7 +86,7 @@ func (m *remake) compare(ctx context.Context, f *Folder) (map[int][]projection.D
 // catchLive takes a snapshot of the live rows and folds on to where they are;
 // when that is far it folds without keeping the snapshot, and takes another. The
 // caller closes it, unless the remake has ended or there is an error.
-func (m *remake) catchLive(ctx context.Context, f *Folder) (*store.Live, store.Watermark, error) {
+func (m *remake) catchLive(ctx context.Context, f *Folder) (*readmodel.Live, readmodel.Watermark, error) {
 	for {
 		live, mark, until, err := m.snapshot(ctx, f)
 		if err != nil {
@@ -110,10 +111,10 @@ func (m *remake) catchLive(ctx context.Context, f *Folder) (*store.Live, store.W
 
 // snapshot is one of the live rows, where they stand, and how far a rebuild of
 // them folds.
-func (m *remake) snapshot(ctx context.Context, f *Folder) (*store.Live, store.Watermark, int64, error) {
-	live, err := f.store.Live(ctx)
+func (m *remake) snapshot(ctx context.Context, f *Folder) (*readmodel.Live, readmodel.Watermark, int64, error) {
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
-		return nil, store.Watermark{}, 0, err
+		return nil, readmodel.Watermark{}, 0, err
 	}
 	mark, stands, err := standing(ctx, live, m.scope.CampaignID)
 	until := int64(0)
@@ -130,7 +131,7 @@ func (m *remake) snapshot(ctx context.Context, f *Folder) (*store.Live, store.Wa
 }
 
 // hold compares each projection with its live rows.
-func (m *remake) hold(ctx context.Context, f *Folder, live *store.Live) (map[int][]projection.Difference, error) {
+func (m *remake) hold(ctx context.Context, f *Folder, live *readmodel.Live) (map[int][]projection.Difference, error) {
 	digests, full, err := m.fold.Digests(ctx, m.names...)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/store"
+	"outboxweb/internal/readmodel"
 )
 
 // verifyTries is how often a verification begins anew when the campaign changes
@@ -129,7 +129,7 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 
 // standLevel reports whether a projection, and those whose tables it reads,
 // stand at the watermark.
-func (f *Folder) standLevel(name string, stands map[string]store.Stand) (bool, error) {
+func (f *Folder) standLevel(name string, stands map[string]readmodel.Stand) (bool, error) {
 	needs, err := f.set.Needs(name)
 	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
 		s, known := stands[needed]
@@ -149,7 +149,7 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFai
 // leaveOut notes what of a projection that lacks events is not compared. One that
 // is behind is about to change: that its rows are right as of an earlier event is
 // no match, and no failure.
-func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand store.Stand, applied int64) {
+func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmodel.Stand, applied int64) {
 	if stand.State == "" || stand.State == outbox.CursorLive || stand.AppliedSeq >= applied {
 		return
 	}
@@ -162,7 +162,7 @@ func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand store.
 // beginLike starts a fold that stops where projections stand that do not
 // follow the campaign. target is how far to fold as things are now.
 func (f *Folder) beginLike(ctx context.Context, campaign string, until int64, names []string) (fold *Fold, target int64, err error) {
-	live, err := f.store.Live(ctx)
+	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -179,7 +179,7 @@ func (f *Folder) beginLike(ctx context.Context, campaign string, until int64, na
 }
 
 // standing reads where the projections of a campaign stand.
-func standing(ctx context.Context, live *store.Live, campaign string) (store.Watermark, map[string]store.Stand, error) {
+func standing(ctx context.Context, live *readmodel.Live, campaign string) (readmodel.Watermark, map[string]readmodel.Stand, error) {
 	mark, _, err := live.Watermark(ctx, campaign)
 	if err != nil {
 		return mark, nil, err
@@ -189,7 +189,7 @@ func standing(ctx context.Context, live *store.Live, campaign string) (store.Wat
 }
 
 // stopsOf are the seqs after which projections that do not follow got no event.
-func stopsOf(stands map[string]store.Stand) map[string]int64 {
+func stopsOf(stands map[string]readmodel.Stand) map[string]int64 {
 	stops := make(map[string]int64)
 	for name, s := range stands {
 		if s.State != outbox.CursorLive {
@@ -202,11 +202,11 @@ func stopsOf(stands map[string]store.Stand) map[string]int64 {
 // levelWithLive takes a snapshot of the live rows and folds on to where they
 // are; when they are far ahead it folds on without keeping the snapshot, and
 // takes another. The caller closes it. What does not fit any more is errMoved.
-func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*store.Live, store.Watermark, map[string]store.Stand, error) {
+func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Stand, error) {
 	for {
-		live, err := f.store.Live(ctx)
+		live, err := f.store.ReadModel().Live(ctx)
 		if err != nil {
-			return nil, store.Watermark{}, nil, err
+			return nil, readmodel.Watermark{}, nil, err
 		}
 		mark, stands, err := standing(ctx, live, fold.campaign)
 		if err == nil && until == 0 {
@@ -234,7 +234,7 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*s
 }
 
 // standsAt is the seq to which a projection was folded.
-func (d *Fold) standsAt(name string, stands map[string]store.Stand) int64 {
+func (d *Fold) standsAt(name string, stands map[string]readmodel.Stand) int64 {
 	if s, ok := stands[name]; ok && s.State != outbox.CursorLive {
 		return min(s.AppliedSeq, d.Seq)
 	}
@@ -244,7 +244,7 @@ func (d *Fold) standsAt(name string, stands map[string]store.Stand) int64 {
 // hold compares the live rows of a projection with the fold, says how they
 // differ, and returns the rows that do. Where the projection's file says what its
 // digest covers, rows that differ in nothing of that are alike.
-func (f *Folder) hold(ctx context.Context, live *store.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
+func (f *Folder) hold(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
 	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaign, p.Projection)
 	if err != nil {
 		return nil, err

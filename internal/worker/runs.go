@@ -31,55 +31,44 @@ var (
 	errRunLost      = errors.New("the run is another process's now")
 )
 
-// runLoops is how many runs a process works on at a time, so that a short one
-// need not wait for a long one.
-const runLoops = 2
-
-// goRuns starts the loops that work on runs, and the one that verifies in the
-// background.
-func (w *Worker) goRuns(ctx context.Context, loops *sync.WaitGroup) {
-	w.Store.OnRun(func() {
-		for range runLoops {
-			w.ran.Raise()
-		}
-	})
-	for range runLoops {
-		loops.Go(func() { w.loop(ctx, "runs", loop.Every(w.PollInterval), w.ran, w.StepRuns) })
-	}
-	if w.VerifyEvery > 0 && w.Mode != outbox.ModeShadow {
-		loops.Go(func() { w.loop(ctx, "verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext())) })
-	}
-}
-
-// WorkOnRuns works on runs, and nothing else, until ctx ends.
-func (w *Worker) WorkOnRuns(ctx context.Context) error {
-	if _, err := w.arrive(ctx); err != nil {
-		return err
-	}
+// Work works on runs, verifies in the background and prunes old results until ctx
+// ends; then it lets what is under way end, or another process go on with it.
+// Faults of the databases are logged and tried again.
+func (w *RunWorker) Work(ctx context.Context) {
 	var loops sync.WaitGroup
-	w.goRuns(ctx, &loops)
-	loops.Wait()
-	return w.stop(context.WithoutCancel(ctx))
+	defer loops.Wait()
+	run := func(name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
+		loops.Go(func() {
+			loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
+		})
+	}
+	for range store.RunLoops {
+		run("runs", loop.Every(w.PollInterval), w.Runs.Started, w.Step)
+	}
+	if w.VerifyEvery > 0 && w.mode() != outbox.ModeShadow {
+		run("verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext()))
+	}
+	run("prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Runs.Prune))
 }
 
-// StepRuns takes up one run, if there is any, and works on it to its end, or
+// Step takes up one run, if there is any, and works on it to its end, or
 // until ctx ends; another process goes on with it then. It is safe for
 // concurrent use.
-func (w *Worker) StepRuns(ctx context.Context) (bool, error) {
-	lease, ok, err := w.Store.ClaimRun(ctx, w.who, w.versions(), w.Lease)
+func (w *RunWorker) Step(ctx context.Context) (bool, error) {
+	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return false, err
 	}
 	return true, w.runner(lease).run(ctx)
 }
 
-func (w *Worker) runner(lease store.RunLease) *runner {
+func (w *RunWorker) runner(lease store.RunLease) *runner {
 	return &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults),
 		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
 
 // versions are those of the loaded projections, by name.
-func (w *Worker) versions() map[string]string {
+func (w *RunWorker) versions() map[string]string {
 	versions := make(map[string]string)
 	for _, p := range w.Set.Projections() {
 		versions[p.Name] = p.Version
@@ -89,7 +78,7 @@ func (w *Worker) versions() map[string]string {
 
 // runner works on one run.
 type runner struct {
-	worker  *Worker
+	worker  *RunWorker
 	lease   store.RunLease
 	rate    *allowance // of the run; nil when it has no limit
 	results chan outbox.RunResult
@@ -122,7 +111,7 @@ func (r *runner) run(ctx context.Context) error {
 	close(r.results)
 	reporting.Wait()
 	if unsaid != nil { // campaigns without their results are done again
-		return errors.Join(unsaid, r.worker.Store.ReleaseRun(context.WithoutCancel(ctx), r.lease))
+		return errors.Join(unsaid, r.worker.Runs.Release(context.WithoutCancel(ctx), r.lease))
 	}
 	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
 }
@@ -137,7 +126,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 		once.Do(func() { fault = err })
 		stop(err)
 	}
-	for range r.worker.RunParallel {
+	for range r.worker.Parallel {
 		folders.Go(func() {
 			if err := r.fold(ctx, groups); err != nil {
 				fail(err)
@@ -156,7 +145,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 func (r *runner) feed(ctx context.Context, groups chan<- []store.RunCampaign) error {
 	after := ""
 	for {
-		page, err := r.worker.Store.RunScope(ctx, r.lease, after, 500)
+		page, err := r.worker.Runs.Scope(ctx, r.lease, after, 500)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -191,7 +180,7 @@ func (r *runner) fold(ctx context.Context, groups <-chan []store.RunCampaign) er
 		}
 		if f == nil {
 			var err error
-			if f, err = NewFolder(ctx, r.worker.Store, r.worker.Set); err != nil {
+			if f, err = NewFolder(ctx, r.worker.Runs.Core, r.worker.Set); err != nil {
 				return err
 			}
 			f.pace = r.pace
@@ -276,7 +265,7 @@ func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) error
 		select {
 		case result, more := <-r.results:
 			if !more {
-				return r.worker.untilFree(ctx, send)
+				return loop.UntilFree(ctx, r.worker.Lease, send)
 			}
 			r.count(result)
 			if results = append(results, result); len(results) >= runResults {
@@ -319,7 +308,7 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 	rate := r.reported.rate
 	r.lines = nil
 	r.mu.Unlock()
-	status, err := r.worker.Store.ReportRun(ctx, r.lease, store.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
+	status, err := r.worker.Runs.Report(ctx, r.lease, store.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
 	if err != nil {
 		r.mu.Lock()
 		r.lines = append(lines, r.lines...)
@@ -331,7 +320,7 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 // end writes down how the work on the run ended: stopping says that this
 // process is, cause why the work was stopped, and err what it came to.
 func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error {
-	s, log := r.worker.Store, r.worker.Logger.With("run", r.lease.Run.ID)
+	s, log := r.worker.Runs, r.worker.Logger.With("run", r.lease.Run.ID)
 	switch {
 	case errors.Is(cause, errRunLost) || errors.Is(err, outbox.ErrLeaseLost):
 		log.Warn("a run was lost to another process")
@@ -339,9 +328,9 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 	case errors.Is(cause, errRunCancelled):
 		return r.finish(ctx, outbox.RunCancelled, "")
 	case stopping:
-		return s.ReleaseRun(ctx, r.lease)
-	case s.Away(err):
-		return errors.Join(outbox.ErrBusy, err, s.ReleaseRun(ctx, r.lease))
+		return s.Release(ctx, r.lease)
+	case s.Core.ReadModel().Away(err):
+		return errors.Join(outbox.ErrBusy, err, s.Release(ctx, r.lease))
 	case err != nil:
 		r.log("", "%v", err)
 		_, _ = r.send(ctx, nil)
@@ -363,7 +352,7 @@ func (r *runner) markBuilt(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range run.Projections {
-		if err := r.worker.Store.MarkBuilt(ctx, name, run.Versions[name]); err != nil {
+		if err := r.worker.Runs.Core.ReadModel().MarkBuilt(ctx, name, run.Versions[name]); err != nil {
 			return err
 		}
 	}
@@ -380,7 +369,7 @@ func explainFault(err error) string {
 }
 
 func (r *runner) finish(ctx context.Context, status outbox.RunStatus, why string) error {
-	run, err := r.worker.Store.FinishRun(ctx, r.lease, status, why)
+	run, err := r.worker.Runs.Finish(ctx, r.lease, status, why)
 	if errors.Is(err, outbox.ErrLeaseLost) {
 		return nil
 	}

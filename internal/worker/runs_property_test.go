@@ -57,7 +57,7 @@ func (s *remade) startRun(t *rapid.T) {
 	if rapid.Bool().Draw(t, "one projection") {
 		order.Projections = []string{rapid.SampledFrom([]string{"trail", "accounts"}).Draw(t, "projection")}
 	}
-	if _, err := b.StartRun(context.Background(), operator, order, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.runs.Start(context.Background(), operator, order, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
@@ -71,9 +71,9 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	if s.blocking { // what is applied would depend on when it was paused
 		t.Skip("accounts block")
 	}
-	_, err := b.PauseProjection(context.Background(), operator, "accounts", campaign, b.infos())
+	_, err := b.runs.PauseProjection(context.Background(), operator, "accounts", campaign, b.infos())
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.ResumeProjection(context.Background(), operator, "accounts", campaign, b.infos())
+		_, err = b.runs.ResumeProjection(context.Background(), operator, "accounts", campaign, b.infos())
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (s *remade) workOnRuns(t *rapid.T) {
 }
 
 func (s *remade) dieInRun(t *rapid.T) {
-	next, err := s.either(t).worker.DieInRun(context.Background(), rapid.IntRange(0, 2).Draw(t, "stage"))
+	next, err := s.either(t).runWorker.DieInRun(context.Background(), rapid.IntRange(0, 2).Draw(t, "stage"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (s *remade) wakeLate(t *rapid.T) {
 
 func (s *remade) cancelOrResume(t *rapid.T) {
 	b := s.either(t)
-	page, err := b.Runs(context.Background(), outbox.RunFilter{Limit: 1})
+	page, err := b.runs.List(context.Background(), outbox.RunFilter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +122,9 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 		t.Skip("there is no run")
 	}
 	if run := page.Items[0]; run.Status.Active() {
-		_, err = b.CancelRun(context.Background(), operator, run.ID)
+		_, err = b.runs.Cancel(context.Background(), operator, run.ID)
 	} else {
-		_, err = b.ResumeRun(context.Background(), operator, run.ID, b.infos())
+		_, err = b.runs.Resume(context.Background(), operator, run.ID, b.infos())
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func (s *remade) invariants(t *rapid.T) {
 // settle ends all trouble but what is wrong with events.
 func (s *remade) settle() {
 	for _, campaign := range append([]string{""}, troubledCampaigns...) {
-		_, err := s.benches[0].ResumeProjection(context.Background(), operator, "accounts", campaign, s.benches[0].infos())
+		_, err := s.benches[0].runs.ResumeProjection(context.Background(), operator, "accounts", campaign, s.benches[0].infos())
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			s.tb.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestRuns_leaveWhatOneFoldMakesWhateverHappened(t *testing.T) {
 				"": s.invariants,
 			})
 			s.settle()
-			if _, err := s.benches[0].StartRun(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunReplay, All: true}, s.benches[0].infos()); err != nil {
+			if _, err := s.benches[0].runs.Start(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunReplay, All: true}, s.benches[0].infos()); err != nil {
 				r.Fatal(err)
 			}
 			s.workOnRuns(r)

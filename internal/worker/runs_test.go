@@ -30,7 +30,7 @@ select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail
 
 func (b *bench) mustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
 	tb.Helper()
-	run, err := b.StartRun(context.Background(), operator, order, b.infos())
+	run, err := b.runs.Start(context.Background(), operator, order, b.infos())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (b *bench) mustRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
 func (b *bench) stepRuns(tb testing.TB) {
 	tb.Helper()
 	for {
-		more, err := b.worker.StepRuns(context.Background())
+		more, err := b.runWorker.Step(context.Background())
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func (b *bench) stepRuns(tb testing.TB) {
 
 func (b *bench) run(tb testing.TB, id int64) outbox.Run {
 	tb.Helper()
-	run, err := b.Run(context.Background(), id)
+	run, err := b.runs.Get(context.Background(), id)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (b *bench) run(tb testing.TB, id int64) outbox.Run {
 
 func (b *bench) result(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
 	tb.Helper()
-	r, err := b.RunResultOf(context.Background(), run.ID, campaign)
+	r, err := b.runs.ResultOf(context.Background(), run.ID, campaign)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 	defer poll.Stop()
 	for ; b.run(t, run.ID).Events.Share() < 0.2 && time.Now().Before(deadline); <-poll.C {
 	}
-	if _, err := b.CancelRun(t.Context(), operator, run.ID); errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.runs.Cancel(t.Context(), operator, run.ID); errors.Is(err, outbox.ErrConflict) {
 		return 1
 	} else if err != nil {
 		t.Fatal(err)
@@ -508,7 +508,7 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	b.mustAppend(t, append(notes("a", 10), notes("b", 10)...)...)
 	b.drain(t)
 	run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-	dead, ok, err := b.ClaimRun(t.Context(), b.worker.Who(), b.worker.Versions(), leaseTime)
+	dead, ok, err := b.runs.Claim(t.Context(), b.worker.Who(), b.runWorker.Versions(), leaseTime)
 	if err != nil || !ok {
 		t.Fatalf("claimed %v (%v)", ok, err)
 	}
@@ -522,7 +522,7 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	if ended := b.run(t, run.ID); ended.Status != outbox.RunCompleted || ended.Attempts != 2 {
 		t.Errorf("run %+v", ended)
 	}
-	if _, err := b.FinishRun(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := b.runs.Finish(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the dead process ends the run: %v", err)
 	}
 }
@@ -537,7 +537,7 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 		b.mustAppend(t, notes("a", 5)...)
 		b.drain(t)
 		b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		late, err := b.worker.DieInRun(t.Context(), 1)
+		late, err := b.runWorker.DieInRun(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

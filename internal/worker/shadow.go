@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -49,7 +50,7 @@ func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
 func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) error {
 	outcome := store.Rehearsal{CampaignID: o.CampaignID}
 	p := &part{}
-	err := w.Store.Rehearse(ctx, func(tx *store.ApplyTx) error {
+	err := w.Store.ReadModel().Rehearse(ctx, func(tx *readmodel.ApplyTx) error {
 		mark, err := tx.Watermark(o.CampaignID)
 		if err != nil {
 			return err
@@ -62,7 +63,7 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 			}
 			outcome.RehearsedSeq = max(mark.AppliedSeq, p.result.Applied)
 			if p.result.Diverged != "" {
-				p.result.Failure = w.failureOf(fmt.Errorf("diverged: %s", p.result.Diverged))
+				p.result.Failure = w.Failure(fmt.Errorf("diverged: %s", p.result.Diverged))
 			}
 			if p.result.Applied < first {
 				break
@@ -82,9 +83,9 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 
 // rehearseSpan applies the events first to last inside the rehearsal's
 // transaction, in which the earlier ones are applied already.
-func (w *Worker) rehearseSpan(ctx context.Context, tx *store.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
+func (w *Worker) rehearseSpan(ctx context.Context, tx *readmodel.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
 	claim := store.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
-	loaded, auditOnly, err := w.Store.Load(ctx, []store.Claim{claim}, w.BatchBytes)
+	loaded, auditOnly, err := w.Store.Load(ctx, []store.Range{claim.Range()}, w.BatchBytes)
 	if err != nil {
 		return nil, err
 	}

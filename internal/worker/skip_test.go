@@ -87,7 +87,7 @@ func (b *bench) mustEqualFold(tb testing.TB, campaign string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	snapshot, err := b.ProjectionsSnapshot(context.Background())
+	snapshot, err := b.Snapshot(context.Background())
 	if err != nil {
 		tb.Fatal(err)
 	}

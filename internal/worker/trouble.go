@@ -135,7 +135,7 @@ func (w *Worker) workOneByOne(ctx context.Context, claims []store.Claim) (all []
 	for _, c := range claims {
 		parts, err := w.work(ctx, []store.Claim{c})
 		if w.atFault(context.WithoutCancel(ctx), err) {
-			parts[0].result = store.Result{Claim: c, Applied: c.First - 1, Failure: w.failureOf(err)}
+			parts[0].result = store.Result{Claim: c, Applied: c.First - 1, Failure: w.Failure(err)}
 			err = nil
 		}
 		all = append(all, parts...)

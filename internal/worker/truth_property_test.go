@@ -167,9 +167,9 @@ func (s *honest) pauseOrResume(t *rapid.T) {
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 	b, id := s.either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
-	_, err := b.PauseProjection(context.Background(), operator, "accounts", id, b.infos())
+	_, err := b.runs.PauseProjection(context.Background(), operator, "accounts", id, b.infos())
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.ResumeProjection(context.Background(), operator, "accounts", id, b.infos())
+		_, err = b.runs.ResumeProjection(context.Background(), operator, "accounts", id, b.infos())
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 
 func (s *honest) verify(t *rapid.T) {
 	b := s.either(t)
-	if _, err := b.StartRun(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.runs.Start(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
@@ -224,7 +224,7 @@ func (s *honest) rebuild(tb testing.TB, b *bench) {
 		tb.Fatal(err)
 	}
 	for _, c := range page.Items {
-		_, err := b.StartRun(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.infos())
+		_, err := b.runs.Start(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.infos())
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			tb.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func (s *honest) settle(r *rapid.T) {
 	clear(s.lethal)
 	s.now.advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
-		if _, err := b.ResumeProjection(ctx, operator, "accounts", id, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.runs.ResumeProjection(ctx, operator, "accounts", id, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 			r.Fatal(err)
 		}
 		if id == "" {

@@ -51,7 +51,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Unverifiable != 1 {
 			t.Errorf("the summary counts %d (%v)", sum.Campaigns.Unverifiable, err)
 		}
-		step := b.worker.VerifyNext()
+		step := b.runWorker.VerifyNext()
 		for range 2 {
 			if _, err := step(t.Context()); err != nil {
 				t.Fatal(err)

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"sync"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 )
 
@@ -27,7 +28,7 @@ type part struct {
 	// when none did. It is not tried again in this wave.
 	cut     int64
 	culprit string // the projection at fault; empty when it is not known
-	failure *store.Failure
+	failure *readmodel.Failure
 }
 
 // Pass claims one wave and works it off: load, apply, settle, release; and then
@@ -211,7 +212,7 @@ type sent struct {
 
 func (t *attempt) run(ctx context.Context) error {
 	finish := context.WithoutCancel(ctx)
-	return t.worker.Store.Apply(finish, func(tx *store.ApplyTx) error {
+	return t.worker.Store.ReadModel().Apply(finish, func(tx *readmodel.ApplyTx) error {
 		if err := tx.ReadAhead(campaignsOf(t.parts)); err != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	finish := context.WithoutCancel(ctx)
 	var settled store.Settled
 	tries := 0
-	err := w.untilFree(ctx, func() (err error) {
+	err := loop.UntilFree(ctx, w.Lease, func() (err error) {
 		tries++
 		settled, err = w.Store.Settle(finish, w.who, results)
 		return err
@@ -290,7 +291,7 @@ func (w *Worker) giveBack(ctx context.Context, claims []store.Claim) error {
 	for i, c := range claims {
 		results[i] = store.Result{Claim: c, Applied: c.First - 1}
 	}
-	return w.untilFree(ctx, func() error {
+	return loop.UntilFree(ctx, w.Lease, func() error {
 		_, err := w.Store.Settle(context.WithoutCancel(ctx), w.who, results)
 		return err
 	})
@@ -323,57 +324,7 @@ func (w *Worker) count(s store.Settled) {
 	}
 }
 
-// busyPause is the least time between an act that found the database busy and
-// the next try.
-const busyPause = 50 * time.Millisecond
-
-// untilFree repeats an act while the database is busy or not there. Once ctx
-// has ended it does so for as long as a lease lasts.
-func (w *Worker) untilFree(ctx context.Context, act func() error) error {
-	var deadline time.Time
-	pause := time.NewTicker(busyPause)
-	defer pause.Stop()
-	for ; ; <-pause.C {
-		err := act()
-		if err == nil || !errors.Is(err, outbox.ErrBusy) {
-			return err
-		}
-		if ctx.Err() != nil {
-			if deadline.IsZero() {
-				deadline = time.Now().Add(w.Lease)
-			}
-			if time.Now().After(deadline) {
-				return err
-			}
-		}
-	}
-}
-
 // keepLeases renews the leases of a wave that takes long, until stopped.
 func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop func()) {
-	return w.keep(func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
-}
-
-// keep renews leases three times as often as they would run out, until stopped.
-func (w *Worker) keep(renew func() error) (stop func()) {
-	done := make(chan struct{})
-	var renewing sync.WaitGroup
-	renewing.Go(func() {
-		tick := time.NewTicker(w.Lease / 3)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			if err := renew(); err != nil {
-				w.Logger.Warn("leases could not be renewed", "error", err)
-			}
-		}
-	})
-	return func() {
-		close(done)
-		renewing.Wait()
-	}
+	return loop.Keep(w.Lease, w.Logger, func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
 }

@@ -196,18 +196,18 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
 	}
-	_, err = b.StartRun(t.Context(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
+	_, err = b.runs.Start(t.Context(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, ok, err := b.ClaimRun(t.Context(), store.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
+	held, ok, err := b.runs.Claim(t.Context(), store.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
 	if err != nil || !ok {
 		t.Fatalf("claimed a run: %v, %v", ok, err)
 	}
 	b.start(t)
 	b.mustWait(t, "a", 2)
 	b.mustHaveApplied(t, "a", 2)
-	run, err := b.Run(t.Context(), held.Run.ID)
+	run, err := b.runs.Get(t.Context(), held.Run.ID)
 	if err != nil || run.Lease != nil && run.Lease.Owner == "gone" && run.Lease.ExpiresAt.After(time.Now()) {
 		t.Errorf("the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	}

@@ -31,18 +31,16 @@ type Config struct {
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	Mode         outbox.Mode
-	Campaigns    outbox.Scope  // those whose events it applies; runs and operations are of every campaign
+	Campaigns    outbox.Scope  // those whose events it applies
 	BatchSize    int           // rows per wave; 0 means 1000
 	BatchBytes   int64         // documents of a wave and of what is read ahead of it, unless one event alone is larger; 0 means 32 MB
 	PollInterval time.Duration // 0 means 2 s
 	Lease        time.Duration // 0 means 30 s
 	Build        string        // version of the program, for the history of attempts
 	Concurrency  int           // waves at a time; 0 means 2: while one applies, the other settles
-	RunParallel  int           // campaigns that a run works on at a time; 0 means 2
-	RunRate      int64         // events per second of all runs of this process at the most; 0 is no limit
-	// VerifyEvery is how often a campaign is verified in the background; 0
-	// means never.
-	VerifyEvery time.Duration
+	// Beside are the loops of others that work in this process from its arrival on,
+	// until their context ends.
+	Beside []func(context.Context)
 	// Redact hides secrets in what errors are grouped by. nil hides what is
 	// built in.
 	Redact *redact.Redactor
@@ -61,8 +59,6 @@ type Worker struct {
 
 	waves    atomic.Int64 // being worked on
 	lastWave atomic.Int64 // when the last one ended, in nanoseconds since 1970
-	runRate  *allowance   // nil when there is no limit
-	ran      loop.Signal  // a run was started or cancelled
 
 	applied, failed, fenced atomic.Int64
 
@@ -89,9 +85,6 @@ func New(c Config) *Worker {
 	if c.Concurrency <= 0 {
 		c.Concurrency = 2
 	}
-	if c.RunParallel <= 0 {
-		c.RunParallel = 2
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -103,10 +96,7 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1), ran: loop.NewSignal(runLoops)}
-	if c.RunRate > 0 {
-		w.runRate = newAllowance(c.RunRate)
-	}
+	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1)}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = heartbeatInterval
@@ -117,6 +107,9 @@ func New(c Config) *Worker {
 // ID is the worker's name in leases and histories.
 func (w *Worker) ID() string { return w.who.ID }
 
+// Name is what the worker claims by.
+func (w *Worker) Name() store.Worker { return w.who }
+
 // Wake makes the worker look for due rows now instead of at the next poll. It
 // never blocks.
 func (w *Worker) Wake() {
@@ -126,9 +119,8 @@ func (w *Worker) Wake() {
 // reconcileInterval is how often both databases are compared.
 const reconcileInterval = time.Hour
 
-// pruneInterval is how often the results of old runs and the keys of old appends
-// are deleted.
-const pruneInterval = time.Hour
+// pruneKeysInterval is how often the keys of old appends are deleted.
+const pruneKeysInterval = time.Hour
 
 // Run works until ctx ends; then it claims nothing more, finishes what is in
 // flight, releases its leases and returns nil. Faults of the databases are
@@ -143,17 +135,40 @@ func (w *Worker) Run(ctx context.Context) error {
 			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
 		}
 	}
-	w.goRuns(ctx, &loops)
+	for _, work := range w.Beside {
+		loops.Go(func() { work(ctx) })
+	}
 	loops.Go(func() { w.loop(ctx, "reconcile", loop.Every(reconcileInterval), nil, loop.ExceptFirst(w.reconcile)) })
-	loops.Go(func() { w.loop(ctx, "prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Store.PruneRuns)) })
 	loops.Go(func() {
-		w.loop(ctx, "prune keys", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Store.PruneAppendKeys))
+		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.Store.PruneAppendKeys))
 	})
 	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(heartbeatInterval), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, w.sample) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
+}
+
+// Attend has the process listed as one that works, applying nothing, while those
+// beside the worker do; it returns when ctx ends.
+func (w *Worker) Attend(ctx context.Context) error {
+	if _, err := w.arrive(ctx); err != nil {
+		return err
+	}
+	var loops sync.WaitGroup
+	for _, work := range w.Beside {
+		loops.Go(func() { work(ctx) })
+	}
+	loops.Wait()
+	return w.stop(context.WithoutCancel(ctx))
+}
+
+// liveFor is how long after a wave applying counts as going on.
+const liveFor = 20 * time.Millisecond
+
+// Applying reports whether waves are being applied.
+func (w *Worker) Applying(now time.Time) bool {
+	return w.waves.Load() > 0 || now.Sub(time.Unix(0, w.lastWave.Load())) < liveFor
 }
 
 // start says that the worker is there and brings rows and watermarks in line

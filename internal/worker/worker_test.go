@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -171,7 +170,10 @@ func leasing(d time.Duration) option {
 type bench struct {
 	*store.Store
 	*publishing.Progress
+	*readmodel.Database
 	operations           *operations.Operations
+	runs                 *store.Runs
+	runWorker            *worker.RunWorker
 	worker               *worker.Worker
 	set                  *projection.Set
 	sources              []string
@@ -207,8 +209,16 @@ func openPair(tb testing.TB, p dbtest.Pair, sources []string, options ...option)
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	return &bench{Store: s, Progress: publishing.NewProgress(s), operations: operations.New(s), worker: worker.New(c), set: set, sources: sources, pair: p,
+	b := &bench{Store: s, Progress: publishing.NewProgress(s), Database: s.ReadModel(), operations: operations.New(s), runs: store.NewRuns(s), worker: worker.New(c), set: set, sources: sources, pair: p,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
+	w := b.worker
+	b.runWorker = worker.NewRunWorker(worker.RunConfig{Runs: b.runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
+		Applying: w.Applying, Failure: w.Failure})
+	w.Beside = append(w.Beside, b.runWorker.Work)
+	if w.Mode != outbox.ModeShadow {
+		w.Beside = append(w.Beside, func(ctx context.Context) { b.operations.Work(ctx, w.PollInterval, w.Logger) })
+	}
+	return b
 }
 
 // beside is another process on the same databases.
@@ -240,10 +250,6 @@ func (b *bench) start(tb testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.worker.Run(ctx) }()
-	var beside sync.WaitGroup
-	if b.worker.Mode != outbox.ModeShadow {
-		beside.Go(func() { b.operations.Work(ctx, b.worker.PollInterval, slog.New(slog.DiscardHandler)) })
-	}
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -254,7 +260,6 @@ func (b *bench) start(tb testing.TB) (stop func()) {
 		if err := <-ended; err != nil {
 			tb.Errorf("run: %v", err)
 		}
-		beside.Wait()
 	}
 	tb.Cleanup(stop)
 	return stop

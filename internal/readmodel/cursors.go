@@ -1,9 +1,8 @@
-package store
+package readmodel
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -24,9 +23,9 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 
 // SetAside lists the projections that do not follow the campaign's watermark,
 // each with the seq it stands at.
-func (s *Store) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
+func (s *Database) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
 	var cursors map[string]int64
-	err := s.projections.Read(ctx, func(t *Tx) (err error) {
+	err := s.read(ctx, func(t *tx) (err error) {
 		cursors, err = t.setAside(campaign)
 		return err
 	})
@@ -41,7 +40,7 @@ from projection_cursors
 where campaign_id = $1
   and state || '' <> 'live'`
 
-func (t *Tx) setAside(campaign string) (map[string]int64, error) {
+func (t *tx) setAside(campaign string) (map[string]int64, error) {
 	cursors := make(map[string]int64)
 	err := t.Each(func(rows sqldb.Row) error {
 		var name string
@@ -137,103 +136,12 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 	return nil
 }
 
-// PauseProjection stops a projection, for one campaign or, where none is
-// named, for all. The others go on, and its rows stay as of the last event it
-// was told. An unknown campaign, or a projection that is not loaded, is
-// outbox.ErrNotFound; one that is stopped there already is outbox.ErrConflict.
-//
-// Once it has returned no event reaches the projection. No lease is needed for
-// that: whoever applies events to a campaign reads what is set aside with the
-// campaign's watermark locked until its own commit, and the pause locks it too.
-// What is paused for all campaigns changes only while nobody applies anything.
-//
-// The pause is in the projections before the journal has its record. A process
-// that dies between the two leaves a pause that says itself who made it, and
-// why.
-func (s *Store) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, outbox.ActProjectionPause, projection, campaign, loaded, s.pauseEverywhere, (*ApplyTx).pauseCursor)
-}
-
-// ResumeProjection lets a paused projection go on, in one campaign or, where
-// none is named, wherever the pause for all campaigns stopped it. Where events
-// were applied meanwhile it is behind until a replay brings it level. One that
-// is not paused there is outbox.ErrConflict, and so is one campaign while it is
-// paused for all; errors are else those of PauseProjection.
-func (s *Store) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, outbox.ActProjectionResume, projection, campaign, loaded, s.resumeEverywhere, (*ApplyTx).resumeCursor)
-}
-
-// holding is a pause or resume under way.
-type holding struct {
-	order  outbox.Order
-	loaded []outbox.ProjectionInfo
-	now    int64
+// HoldOrder is a pause of a projection, or its end: what is asked for, and after it
+// what came of it.
+type HoldOrder struct {
 	outbox.ProjectionHold
-}
-
-func (s *Store) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
-	everywhere func(*holding) error, inOne func(*ApplyTx, *holding) error) (outbox.ProjectionHold, error) {
-	a := &Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
-	a.Before = a.Asked
-	hold, err := Perform(ctx, s, a, func(t *Tx, now int64) (outbox.ProjectionHold, error) {
-		h := &holding{o, loaded, now, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}}
-		_, err := loadedAs(projection, loaded)
-		if err == nil {
-			err = s.require(o, 0)
-		}
-		if err == nil {
-			err = t.lockAdmission() // of the replay, before campaigns are locked
-		}
-		if err == nil {
-			err = t.sinceReplays(h)
-		}
-		if err != nil {
-			return h.ProjectionHold, err
-		}
-		if campaign == "" {
-			err = everywhere(h)
-		} else if _, err = t.ExistingCampaign(campaign); err == nil {
-			err = s.Apply(context.Background(), func(a *ApplyTx) error { return inOne(a, h) })
-		}
-		if err == nil && h.Behind > 0 {
-			err = s.catchUp(t, h)
-		}
-		a.After = h.ProjectionHold
-		return h.ProjectionHold, err
-	})
-	if hold.RunID > 0 {
-		s.steerRuns()
-	}
-	return hold, err
-}
-
-// sinceReplays moves the time of a resume behind every replay that was started
-// before it, whatever their clocks said: each was tried before it.
-func (t *Tx) sinceReplays(h *holding) error {
-	var last int64
-	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
-	h.now = max(h.now, last+1)
-	return err
-}
-
-// catchUp starts the replay that brings a resumed projection level. While
-// another run has it, or a part of it, the replay waits for the end of that one,
-// see endRun.
-func (s *Store) catchUp(t *Tx, h *holding) error {
-	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
-	if !order.All {
-		order.Campaigns = []string{h.CampaignID}
-	}
-	run, err := s.admitRun(t, h.order, order, h.loaded, h.now)
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
-		h.BlockedByRun = refusal.Run
-		return nil
-	}
-	if h.RunID = run.ID; err == nil {
-		err = t.recordReplay(run, order, h.now)
-	}
-	return err
+	By, Reason string
+	Now        int64 // in microseconds
 }
 
 const selectCursor = `
@@ -265,14 +173,14 @@ func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 	if _, err := a.t.One([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaign, projection); err != nil {
 		return c, err
 	}
-	c.pause = pauseOf(when, by, reason)
+	c.pause = PauseOf(when, by, reason)
 	if c.state == outbox.CursorLive {
 		c.seq = c.mark.AppliedSeq
 	}
 	c.atLevel = c.seq == c.mark.AppliedSeq
-	versions := make(map[string]projectionVersion)
-	err = a.t.Each(collectVersions(versions), selectVersions)
-	c.forAll = versions[projection].pause
+	versions := make(map[string]Version)
+	err = a.t.Each(CollectVersions(versions), SelectVersions)
+	c.forAll = versions[projection].Pause
 	return c, err
 }
 
@@ -288,7 +196,9 @@ set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excl
   reason = excluded.reason, updated_at = excluded.updated_at,
   applied_at = case when projection_cursors.state = 'live' then excluded.applied_at else projection_cursors.applied_at end`
 
-func (a *ApplyTx) pauseCursor(h *holding) error {
+// PauseCursor stops a projection in one campaign. One that is stopped there already,
+// or for all, is outbox.ErrConflict.
+func (a *ApplyTx) PauseCursor(h *HoldOrder) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
@@ -300,7 +210,7 @@ func (a *ApplyTx) pauseCursor(h *holding) error {
 	case c.state == outbox.CursorQuarantined:
 		return outbox.Conflict("projection %q is quarantined for campaign %q and is told no event; replay it once its failure is mended", h.Projection, h.CampaignID)
 	}
-	if _, err := a.t.Exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.order.By.Name, h.now, h.order.Reason); err != nil {
+	if _, err := a.t.Exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.By, h.Now, h.Reason); err != nil {
 		return fmt.Errorf("pause projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
 	}
 	h.State, h.AppliedSeq = outbox.CursorPaused, c.seq
@@ -316,7 +226,9 @@ set state = $3, paused_by = '', paused_at = null, reason = '', updated_at = $4
 where campaign_id = $1
   and projection = $2`
 
-func (a *ApplyTx) resumeCursor(h *holding) error {
+// ResumeCursor lets a projection go on that was stopped in one campaign; any other is
+// outbox.ErrConflict.
+func (a *ApplyTx) ResumeCursor(h *HoldOrder) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
@@ -330,7 +242,7 @@ func (a *ApplyTx) resumeCursor(h *holding) error {
 	if c.atLevel {
 		h.State, h.Behind = outbox.CursorLive, 0
 	}
-	if _, err := a.t.Exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.now); err != nil {
+	if _, err := a.t.Exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.Now); err != nil {
 		return fmt.Errorf("resume projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
 	}
 	if c.atLevel {
@@ -345,20 +257,20 @@ set paused_at = $2, paused_by = $3, reason = $4
 where projection = $1
   and paused_at is null`
 
-// pauseEverywhere stops a projection for all campaigns. Their cursors are set
+// PauseEverywhere stops a projection for all campaigns. Their cursors are set
 // as they move, see Hold.
-func (s *Store) pauseEverywhere(h *holding) error {
+func (s *Database) PauseEverywhere(h *HoldOrder) error {
 	h.State = outbox.CursorPaused
-	return s.projections.WriteFrom(context.Background(), sqldb.BeginPause, func(t *Tx) error {
-		n, err := t.Exec(pauseVersion, h.Projection, h.now, h.order.By.Name, h.order.Reason)
+	return s.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+		n, err := t.Exec(pauseVersion, h.Projection, h.Now, h.By, h.Reason)
 		if err != nil || n > 0 {
 			return err
 		}
-		versions := make(map[string]projectionVersion)
-		if err := t.Each(collectVersions(versions), selectVersions); err != nil {
+		versions := make(map[string]Version)
+		if err := t.Each(CollectVersions(versions), SelectVersions); err != nil {
 			return err
 		}
-		if by := versions[h.Projection].pause; by != nil {
+		if by := versions[h.Projection].Pause; by != nil {
 			return outbox.Conflict("projection %q is paused already, for all campaigns, by %s", h.Projection, by.By)
 		}
 		return outbox.NotFound("there is no projection %q in the database", h.Projection)
@@ -413,12 +325,12 @@ where projection = $1
   and state = 'behind'`
 )
 
-// resumeEverywhere ends a pause for all campaigns. Nobody applies anything
+// ResumeEverywhere ends a pause for all campaigns. Nobody applies anything
 // meanwhile, nor holds a lock on a watermark, so that those who have read of
 // the pause have set their cursors, and the order of locking does not matter.
-func (s *Store) resumeEverywhere(h *holding) error {
+func (s *Database) ResumeEverywhere(h *HoldOrder) error {
 	h.State = outbox.CursorLive
-	return s.projections.WriteFrom(context.Background(), sqldb.BeginPause, func(t *Tx) error {
+	return s.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)
@@ -427,10 +339,10 @@ func (s *Store) resumeEverywhere(h *holding) error {
 			_, err = t.Exec(fewerSetAside, h.Projection)
 		}
 		if err == nil {
-			_, err = t.Exec(resumeCursors, h.Projection, h.now)
+			_, err = t.Exec(resumeCursors, h.Projection, h.Now)
 		}
 		if err == nil {
-			_, err = t.Exec(resumeBehind, h.Projection, h.now)
+			_, err = t.Exec(resumeBehind, h.Projection, h.Now)
 		}
 		if err == nil {
 			_, err = t.One([]any{&h.Behind}, countBehind, h.Projection)

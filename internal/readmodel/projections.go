@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 )
+
+// lockInstall is the class of the lock under which projections are installed.
+const lockInstall = 0x6f757469
 
 // Projection is a projection as the database needs to know it.
 type Projection struct {
@@ -20,16 +23,16 @@ type Projection struct {
 // InstallProjections creates the tables of projections that are not there yet
 // and notes the versions. A table that exists is left as it is. A wrong schema
 // statement comes back as a *SchemaError.
-func (s *Store) InstallProjections(ctx context.Context, all []Projection) error {
+func (s *Database) Install(ctx context.Context, all []Projection) error {
 	installed, err := s.projectionVersions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range all {
-		if installed[p.Name].version == p.Version {
+		if installed[p.Name].Version == p.Version {
 			continue
 		}
-		if err := s.installProjection(ctx, p, installed[p.Name].version == ""); err != nil {
+		if err := s.installProjection(ctx, p, installed[p.Name].Version == ""); err != nil {
 			return err
 		}
 	}
@@ -49,8 +52,8 @@ func (e *SchemaError) Error() string {
 
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-func (s *Store) installProjection(ctx context.Context, p Projection, first bool) error {
-	return s.projections.Write(ctx, func(t *Tx) error {
+func (s *Database) installProjection(ctx context.Context, p Projection, first bool) error {
+	return s.write(ctx, func(t *tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process after the other
 			return err
 		}
@@ -78,12 +81,12 @@ func (s *Store) installProjection(ctx context.Context, p Projection, first bool)
 		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
 values ($1, $2, $3, $4)
-on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.Now())
+on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.options.Now())
 		return err
 	})
 }
 
-func (t *Tx) tablesExist(tables []string) (bool, error) {
+func (t *tx) tablesExist(tables []string) (bool, error) {
 	for _, name := range tables {
 		var found int
 		if _, err := t.One([]any{&found}, t.Dialect().CountTables, name); err != nil || found == 0 {
@@ -95,32 +98,34 @@ func (t *Tx) tablesExist(tables []string) (bool, error) {
 
 // PrepareProjection checks one statement of a projection against the
 // database, without running it.
-func (s *Store) PrepareProjection(ctx context.Context, query string) error {
-	return s.projections.Read(ctx, func(t *Tx) error { return t.Prepare(query) })
+func (s *Database) CheckStatement(ctx context.Context, query string) error {
+	return s.read(ctx, func(t *tx) error { return t.Prepare(query) })
 }
 
 // projectionVersion is what the database knows of a projection as a whole.
-type projectionVersion struct {
-	version, built string
-	pause          *outbox.Pause // for all campaigns; nil when there is none
+type Version struct {
+	Version, Built string
+	Pause          *outbox.Pause // for all campaigns; nil when there is none
 }
 
-const selectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
+// SelectVersions reads what is known of all projections, for CollectVersions.
+const SelectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
 
-func collectVersions(into map[string]projectionVersion) func(sqldb.Row) error {
+// CollectVersions keeps rows of SelectVersions by the projection's name.
+func CollectVersions(into map[string]Version) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
 		var name, by, reason string
 		var paused sql.NullInt64
-		var v projectionVersion
-		err := row.Scan(&name, &v.version, &v.built, &paused, &by, &reason)
-		v.pause = pauseOf(paused, by, reason)
+		var v Version
+		err := row.Scan(&name, &v.Version, &v.Built, &paused, &by, &reason)
+		v.Pause = PauseOf(paused, by, reason)
 		into[name] = v
 		return err
 	}
 }
 
-// pauseOf is nil where nobody has paused.
-func pauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
+// PauseOf is nil where nobody has paused.
+func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	if !when.Valid {
 		return nil
 	}
@@ -129,22 +134,22 @@ func pauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 
 // ProjectionVersions are the versions of the projections that were installed
 // last, by name.
-func (s *Store) ProjectionVersions(ctx context.Context) (map[string]string, error) {
+func (s *Database) Versions(ctx context.Context) (map[string]string, error) {
 	installed, err := s.projectionVersions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	versions := make(map[string]string, len(installed))
 	for name, v := range installed {
-		versions[name] = v.version
+		versions[name] = v.Version
 	}
 	return versions, nil
 }
 
-func (s *Store) projectionVersions(ctx context.Context) (map[string]projectionVersion, error) {
-	versions := make(map[string]projectionVersion)
-	err := s.projections.Read(ctx, func(t *Tx) error {
-		return t.Each(collectVersions(versions), selectVersions)
+func (s *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
+	versions := make(map[string]Version)
+	err := s.read(ctx, func(t *tx) error {
+		return t.Each(CollectVersions(versions), SelectVersions)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read projection versions: %w", err)

@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -71,29 +71,29 @@ type Swapped struct {
 // Beside an error nothing has changed for anybody; outbox.ErrBusy may succeed
 // later, on PostgreSQL with another Scratch.
 func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
-	s := c.store
-	if err := s.refuseReadOnly(); err != nil {
+	s := c.model
+	if err := s.options.Refuse(); err != nil {
 		return nil, err
 	}
 	if err := c.readColumns(plan); err != nil {
 		return nil, err
 	}
 	w := &swapping{scratch: c, a: s.newApplyTx()}
-	run := func(t *Tx) error {
+	run := func(t *tx) error {
 		t.ForUpdate = t.Dialect().ForUpdate
 		w.a.t = t
 		return w.all(ctx, plan)
 	}
 	var err error
-	if s.projections.Dialect.TempTables {
+	if s.Dialect.TempTables {
 		err = c.within(sqldb.BeginSwap, run)
 	} else {
-		err = s.projections.WriteFrom(ctx, sqldb.BeginApply, run)
+		err = s.writeFrom(ctx, sqldb.BeginApply, run)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("swap rows in: %w", err)
 	}
-	s.applied.announce(w.a.reached)
+	s.onAdvance(w.a.reached)
 	return w.results, nil
 }
 
@@ -319,7 +319,7 @@ func (w *swapping) settle(p *Swap) error {
 		b.Exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
 		b.Exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
 		if f := projection.Failure; f != nil {
-			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, sqldb.Clip(f.Message, errorLimit), f.Attempts, now)
+			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, sqldb.Clip(f.Message, ErrorLimit), f.Attempts, now)
 		}
 	}
 	if m := p.Watermark; m != nil {
@@ -338,8 +338,8 @@ func (w *swapping) settle(p *Swap) error {
 
 // MarkBuilt notes that the rows of a projection are those of a version of its
 // definition in every campaign.
-func (s *Store) MarkBuilt(ctx context.Context, projection, version string) error {
-	err := s.projections.Write(ctx, func(t *Tx) error {
+func (s *Database) MarkBuilt(ctx context.Context, projection, version string) error {
+	err := s.write(ctx, func(t *tx) error {
 		_, err := t.Exec(`
 update projection_versions
 set built_version = $2

@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import "outboxweb/internal/sqldb"
 
@@ -7,7 +7,7 @@ type trigger struct{ name, text string }
 
 // quietlySQLite is quietly on SQLite: the triggers are dropped for as long as
 // fn runs, which nobody else sees.
-func (t *Tx) quietlySQLite(tables []string, fn func() error) error {
+func (t *tx) quietlySQLite(tables []string, fn func() error) error {
 	var triggers []trigger
 	for _, table := range tables {
 		err := t.Each(func(row sqldb.Row) error {
@@ -25,7 +25,7 @@ func (t *Tx) quietlySQLite(tables []string, fn func() error) error {
 		return err
 	}
 	for _, one := range triggers {
-		if err := t.Define("drop trigger " + quoteName(one.name)); err != nil {
+		if err := t.Define("drop trigger " + QuoteName(one.name)); err != nil {
 			return err
 		}
 	}

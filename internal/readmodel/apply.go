@@ -1,9 +1,10 @@
-package store
+package readmodel
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -11,20 +12,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 )
-
-func (t *Tx) auditOnly() (map[string]bool, error) {
-	types, err := t.eventTypes()
-	if err != nil {
-		return nil, err
-	}
-	only := make(map[string]bool)
-	for name, intent := range types {
-		if intent == outbox.IntentAuditOnly {
-			only[name] = true
-		}
-	}
-	return only, nil
-}
 
 // Watermark is how far the projections of a campaign are.
 type Watermark struct {
@@ -41,7 +28,7 @@ type Watermark struct {
 // are applied. After a fatal error every further call fails, and the
 // transaction is rolled back. It belongs to one goroutine.
 type ApplyTx struct {
-	t       *Tx
+	t       *tx
 	now     int64
 	marks   map[string]Watermark // read ahead
 	reached map[string]int64     // watermarks to announce after the commit
@@ -53,32 +40,32 @@ type ApplyTx struct {
 	queue     sqldb.Batch
 }
 
-func (s *Store) newApplyTx() *ApplyTx {
-	return &ApplyTx{now: s.Now(), reached: make(map[string]int64)}
+func (s *Database) newApplyTx() *ApplyTx {
+	return &ApplyTx{now: s.options.Now(), reached: make(map[string]int64)}
 }
 
 // Apply runs fn in one transaction on the projections database and commits
 // when fn returns nil. ctx bounds the wait for the lock only. While it runs no
 // projection is paused for all campaigns, nor resumed.
-func (s *Store) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
+func (s *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.WriteFrom(ctx, sqldb.BeginApply, func(t *Tx) error {
+	err := s.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		return fn(a)
 	})
 	if err != nil {
 		return err
 	}
-	s.applied.announce(a.reached)
+	s.onAdvance(a.reached)
 	return nil
 }
 
 var errRehearsed = errors.New("rehearsed")
 
 // Rehearse is Apply that is always rolled back.
-func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
+func (s *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := s.newApplyTx()
-	err := s.projections.WriteFrom(ctx, sqldb.BeginApply, func(t *Tx) error {
+	err := s.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		if err := fn(a); err != nil {
 			return err
@@ -91,7 +78,8 @@ func (s *Store) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 	return err
 }
 
-const selectWatermark = `
+// SelectWatermark reads the watermark of a campaign, for ScanWatermark.
+const SelectWatermark = `
 select applied_seq, applied_hash, fence_epoch, set_aside, open_failures
 from projection_watermarks
 where campaign_id = $1`
@@ -110,7 +98,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(campaigns))) // in one order, so that nobody waits in a circle
 	// Those that another transaction starts at the same moment are read last.
-	for _, query := range []string{selectWatermark + a.t.ForUpdate, insertWatermark, selectWatermark + a.t.ForUpdate} {
+	for _, query := range []string{SelectWatermark + a.t.ForUpdate, insertWatermark, SelectWatermark + a.t.ForUpdate} {
 		if err := a.readMarks(ids, query); err != nil {
 			return err
 		}
@@ -131,7 +119,7 @@ func (a *ApplyTx) readMarks(ids []string, query string) error {
 			args = append(args, a.now)
 		}
 		b.Each(func(row sqldb.Row) error {
-			w, err := scanWatermark(row)
+			w, err := ScanWatermark(row)
 			a.marks[id] = w
 			return err
 		}, query, args...)
@@ -142,7 +130,8 @@ func (a *ApplyTx) readMarks(ids []string, query string) error {
 	return nil
 }
 
-func scanWatermark(row sqldb.Row) (w Watermark, err error) {
+// ScanWatermark reads a row of SelectWatermark.
+func ScanWatermark(row sqldb.Row) (w Watermark, err error) {
 	err = row.Scan(&w.AppliedSeq, &w.AppliedHash, &w.FenceEpoch, &w.SetAside, &w.OpenFailures)
 	return w, err
 }
@@ -171,6 +160,41 @@ func (a *ApplyTx) Fence(campaign string, epoch int64) error {
 		err = outbox.ErrLeaseLost
 	}
 	return err
+}
+
+const raiseFence = `
+update projection_watermarks
+set fence_epoch = $2
+where campaign_id = $1
+  and fence_epoch < $2`
+
+// RaiseFences raises the fences of campaigns to epochs above them, and returns the
+// watermarks, which stay: nobody who holds a lower epoch moves them any more. A
+// campaign whose fence is not lower is left out.
+func (s *Database) RaiseFences(ctx context.Context, epochs map[string]int64) (marks map[string]Watermark, err error) {
+	ids := slices.Sorted(maps.Keys(epochs))
+	err = s.Apply(ctx, func(a *ApplyTx) error {
+		marks = make(map[string]Watermark, len(ids))
+		if err := a.ReadAhead(ids); err != nil {
+			return err
+		}
+		var b sqldb.Batch
+		for _, id := range ids {
+			mark, err := a.Watermark(id)
+			if err != nil {
+				return err
+			}
+			mark.FenceEpoch = epochs[id]
+			b.Exec(func(n int64) error {
+				if n > 0 {
+					marks[id] = mark
+				}
+				return nil
+			}, raiseFence, id, epochs[id])
+		}
+		return a.t.RunAll(&b)
+	})
+	return marks, err
 }
 
 const advanceWatermark = `
@@ -289,16 +313,16 @@ func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 
 // Watermarks reads the watermarks of several campaigns, in one snapshot.
 // Campaigns without one are left out.
-func (s *Store) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
+func (s *Database) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
-	err := s.projections.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		for _, id := range campaigns {
 			b.Each(func(row sqldb.Row) error {
-				w, err := scanWatermark(row)
+				w, err := ScanWatermark(row)
 				marks[id] = w
 				return err
-			}, selectWatermark, id)
+			}, SelectWatermark, id)
 		}
 		return t.RunAll(&b)
 	})

@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -25,7 +25,7 @@ where campaign_id = $1`
 // failure for each campaign, projection and seq.
 func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
 	var attempts int64
-	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, sqldb.Clip(f.Message, errorLimit), a.now)
+	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, sqldb.Clip(f.Message, ErrorLimit), a.now)
 	if err == nil && attempts == 1 {
 		_, err = a.t.Exec(moreOpenFailures, e.CampaignID)
 	}
@@ -116,14 +116,14 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 // Failures pages through the events that projections could not follow, newest
 // first. A page looks through a bounded number of them and may end early, with
 // Partial set.
-func (s *Store) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
+func (s *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
 	page := outbox.Page[outbox.ProjectionFailure]{Items: []outbox.ProjectionFailure{}}
 	l := failureList(f)
 	from, err := l.At(f.Cursor)
 	if err != nil {
 		return page, err
 	}
-	err = s.projections.Read(ctx, func(t *Tx) (err error) {
+	err = s.read(ctx, func(t *tx) (err error) {
 		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		sqldb.Told(&page)
 		return err
@@ -141,10 +141,10 @@ where id = $1`
 
 // Failure reads one event that a projection could not follow. A missing one is
 // outbox.ErrNotFound.
-func (s *Store) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
+func (s *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
 	found := false
-	err := s.projections.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) (err error) {
 			f, err = scanFailure(row)
 			found = true

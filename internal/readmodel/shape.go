@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -32,7 +32,7 @@ order by part`
 // file, which may refuse what the scratch ones take.
 func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string, error) {
 	var others []string
-	err := c.store.projections.Read(ctx, func(t *Tx) error {
+	err := c.model.read(ctx, func(t *tx) error {
 		for _, table := range tables {
 			query, own, live := sqliteShape, table, table
 			if t.Dialect().TempTables {

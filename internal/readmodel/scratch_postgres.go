@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // quietly runs fn while no trigger of the tables fires, and foreign keys between
 // them are looked at in the end, where the database can do that. schema is empty
 // for that of the search path.
-func (t *Tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
+func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ where tgrelid = to_regclass($1)
   and not tgisinternal
   and tgenabled in ('O', 'A')`
 
-func (t *Tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, error) {
+func (t *tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, error) {
 	var switches []triggerSwitch
 	var b sqldb.Batch
 	for _, table := range tables {
@@ -62,8 +62,8 @@ func (t *Tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, e
 				enable = " enable always trigger "
 			}
 			switches = append(switches, triggerSwitch{
-				off: "alter table " + name + " disable trigger " + quoteName(trigger),
-				on:  "alter table " + name + enable + quoteName(trigger),
+				off: "alter table " + name + " disable trigger " + QuoteName(trigger),
+				on:  "alter table " + name + enable + QuoteName(trigger),
 			})
 			return err
 		}, selectTriggers, name)

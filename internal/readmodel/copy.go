@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type source func(scan func(sqldb.Row) error, query string, args ...any) error
 // must hold none of it, and tells where the watermark and the projections stood
 // at that moment. It fires no triggers.
 func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Stand, err error) {
-	if c.store.projections.Dialect.TempTables {
+	if c.model.Dialect.TempTables {
 		w, stands, err = c.loadLivePostgres(ctx, campaign, tables)
 	} else {
 		w, stands, err = c.loadLiveSQLite(ctx, campaign, tables)
@@ -29,7 +29,7 @@ func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...strin
 }
 
 func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
-	live, err := c.store.Live(ctx)
+	live, err := c.model.Live(ctx)
 	if err != nil {
 		return w, nil, err
 	}
@@ -43,7 +43,7 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
 		return live.each(ctx, scan, query, args...)
 	}
-	err = c.within(sqldb.BeginPlain, func(t *Tx) error {
+	err = c.within(sqldb.BeginPlain, func(t *tx) error {
 		return t.quietly(ctx, "", tables, func() error {
 			for _, table := range tables {
 				columns, err := c.columnsOf(table)
@@ -68,13 +68,13 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 }
 
 func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
-	err = c.within(sqldb.BeginCopy, func(t *Tx) error {
+	err = c.within(sqldb.BeginCopy, func(t *tx) error {
 		stands = make(map[string]Stand)
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
-			w, err = scanWatermark(row)
+			w, err = ScanWatermark(row)
 			return err
-		}, selectWatermark, campaign)
+		}, SelectWatermark, campaign)
 		b.Each(collectStands(stands), selectStands, campaign)
 		if err := t.RunAll(&b); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 // transfer copies the rows of a campaign from a table in one schema to that of
 // the same name in another, and returns how many there are. It copies them in the
 // order of their key, in which numbers are handed out anew.
-func (c *Scratch) transfer(t *Tx, from, to, table, campaign string) (int64, error) {
+func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, error) {
 	key, err := c.keyOf(table)
 	if err != nil {
 		return 0, err
@@ -121,11 +121,11 @@ const (
 
 // stream copies the rows of a campaign into the table of the transaction, a few
 // at a time, and returns how many there are. ctx is looked at between them.
-func (t *Tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
-	query := "select " + storedValues(columns) + " from " + quoteName(table) + " as x where campaign_id = $1"
+func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
+	query := "select " + storedValues(columns) + " from " + QuoteName(table) + " as x where campaign_id = $1"
 	width := len(columns)
 	at := max(1, min(streamRows, streamValues/width))
-	insert := "insert into " + quoteName(table) + " (" + quoteNames(columns) + ") values "
+	insert := "insert into " + QuoteName(table) + " (" + quoteNames(columns) + ") values "
 	values := make([]any, 0, at*width)
 	row := make([]any, width)
 	dest := make([]any, width)
@@ -180,7 +180,7 @@ func tuples(n, width int) string {
 func storedValues(columns []string) string {
 	terms := make([]string, len(columns))
 	for i, name := range columns {
-		terms[i] = "+x." + quoteName(name)
+		terms[i] = "+x." + QuoteName(name)
 	}
 	return strings.Join(terms, ", ")
 }
@@ -206,7 +206,7 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 		return known, nil
 	}
 	query, name := sqliteColumns, table
-	if c.store.projections.Dialect.TempTables {
+	if c.model.Dialect.TempTables {
 		query, name = postgresColumns, qualified(sqldb.Temporary, table)
 	}
 	columns, err := columnsBy(c.Each, query, name)
@@ -257,7 +257,7 @@ func columnsBy(each source, query, table string) (columns []string, err error) {
 
 // fits refuses a live table that lacks a column of the scratch one: an older
 // version of the projection has made it.
-func (t *Tx) fits(table string, columns []string) error {
+func (t *tx) fits(table string, columns []string) error {
 	query, name := sqliteColumns, table
 	if t.Dialect().TempTables {
 		query, name = postgresColumns, qualified(t.Schema(), table)

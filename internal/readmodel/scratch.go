@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -32,10 +32,10 @@ type ScratchTables struct {
 // the rows with it: Close it and open another.
 type Scratch struct {
 	*sqldb.Private
-	store  *Store
+	model  *Database
 	tables []ScratchTables
 
-	t       *Tx // of the fold under way; nil outside of one
+	t       *tx // of the fold under way; nil outside of one
 	gather  gather
 	columns map[string][]string // that are copied, by table
 	keys    map[string][]string // in whose order they are, on PostgreSQL
@@ -60,12 +60,12 @@ const (
 // OpenScratch makes a Scratch. A wrong schema statement comes back as a
 // *SchemaError. Where a proxy hands out connections by the transaction there can
 // be none, which is an outbox.ErrConflict.
-func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
-	p, err := s.projections.OpenPrivate(ctx)
+func (s *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
+	p, err := s.OpenPrivate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &Scratch{Private: p, store: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
+	c := &Scratch{Private: p, model: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
 	if err := c.createTables(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -73,7 +73,7 @@ func (s *Store) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scrat
 }
 
 func (c *Scratch) createTables() error {
-	return c.within(sqldb.BeginPlain, func(t *Tx) error {
+	return c.within(sqldb.BeginPlain, func(t *tx) error {
 		for _, p := range c.tables {
 			for i, statement := range p.Schema {
 				if t.Dialect().TempTables && createsFunction(statement) {
@@ -97,7 +97,7 @@ func createsFunction(statement string) bool {
 // statement that was cut off is context.DeadlineExceeded. Within Fold it may
 // wait, on PostgreSQL, to travel with others, and reports no error then.
 func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
-	if c.store.projections.Dialect.Typed {
+	if c.model.Dialect.Typed {
 		args = asTexts(args)
 	}
 	if c.gather.on {
@@ -110,7 +110,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within(sqldb.BeginFold, func(t *Tx) error {
+		return c.within(sqldb.BeginFold, func(t *tx) error {
 			_, err := t.ExecContext(ctx, query, args...)
 			return err
 		})
@@ -149,7 +149,7 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 			return done, err
 		case failed == end: // a constraint that is looked at in the end
 			suspect, fault = (done+end)/2, nil
-		case c.store.projections.Dialect.Pipelines:
+		case c.model.Dialect.Pipelines:
 			suspect, fault = failed, nil
 		default:
 			suspect, fault = failed, err
@@ -167,9 +167,9 @@ const foldTogether = 256
 // transaction. When one fails nothing is left of them, and its index is
 // returned; end when it is not known.
 func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
-	c.gather = gather{on: c.store.projections.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
+	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within(sqldb.BeginFold, func(t *Tx) error {
+	err = c.within(sqldb.BeginFold, func(t *tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -228,8 +228,8 @@ func (c *Scratch) send() (failed int, err error) {
 }
 
 // within runs fn in one transaction of the Scratch.
-func (c *Scratch) within(begin sqldb.Begin, fn func(*Tx) error) error {
-	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
+func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
+	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
 // Clear empties tables of one campaign, or of all when campaign is empty; all
@@ -238,7 +238,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if len(tables) == 0 {
 		tables = c.allTables()
 	}
-	err := c.within(sqldb.BeginPlain, func(t *Tx) error {
+	err := c.within(sqldb.BeginPlain, func(t *tx) error {
 		if campaign == "" && t.Dialect().TempTables && c.dead > tidyAfter {
 			return t.Define("truncate " + quoteNames(tables))
 		}
@@ -258,7 +258,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 		return nil
 	}
 	c.dead = 0
-	if c.store.projections.Dialect.TempTables && campaign != "" {
+	if c.model.Dialect.TempTables && campaign != "" {
 		err = c.Define("vacuum " + quoteNames(c.allTables()))
 	}
 	return err
@@ -268,12 +268,12 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 // freed on PostgreSQL, where nobody else does that for temporary tables.
 const tidyAfter = 20_000
 
-func (t *Tx) clearTable(name, campaign string) error {
+func (t *tx) clearTable(name, campaign string) error {
 	if campaign == "" {
-		_, err := t.Exec("delete from " + quoteName(name))
+		_, err := t.Exec("delete from " + QuoteName(name))
 		return err
 	}
-	_, err := t.Exec("delete from "+quoteName(name)+" where campaign_id = $1", campaign)
+	_, err := t.Exec("delete from "+QuoteName(name)+" where campaign_id = $1", campaign)
 	return err
 }
 
@@ -285,12 +285,13 @@ func (c *Scratch) allTables() []string {
 	return all
 }
 
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// QuoteName writes a name as SQL takes any.
+func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 func quoteNames(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = quoteName(name)
+		quoted[i] = QuoteName(name)
 	}
 	return strings.Join(quoted, ", ")
 }
@@ -298,7 +299,7 @@ func quoteNames(names []string) string {
 // qualified is a table's name in a schema; of the search path when that is empty.
 func qualified(schema, table string) string {
 	if schema == "" {
-		return quoteName(table)
+		return QuoteName(table)
 	}
-	return quoteName(schema) + "." + quoteName(table)
+	return QuoteName(schema) + "." + QuoteName(table)
 }

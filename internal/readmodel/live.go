@@ -1,4 +1,4 @@
-package store
+package readmodel
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // folded ones. It belongs to one goroutine, and its context ends it.
 type Live struct{ t *sql.Tx }
 
-// liveReaders is how many Lives can be open at a time beside whatever else reads.
-const liveReaders = 4
+// LiveReaders is how many Lives can be open at a time beside whatever else reads.
+const LiveReaders = 4
 
 // Stand is where a projection stands in a campaign.
 type Stand struct {
@@ -24,8 +24,8 @@ type Stand struct {
 
 // Live reads the projections database as it is now. The caller must Close it:
 // on SQLite the file that changes are written to grows as long as it is open.
-func (s *Store) Live(ctx context.Context) (*Live, error) {
-	t, err := s.ProjectionsSnapshot(ctx)
+func (s *Database) Live(ctx context.Context) (*Live, error) {
+	t, err := s.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +48,9 @@ func (l *Live) QueryContext(ctx context.Context, query string, args ...any) (*sq
 func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, known bool, err error) {
 	err = l.each(ctx, func(row sqldb.Row) error {
 		known = true
-		w, err = scanWatermark(row)
+		w, err = ScanWatermark(row)
 		return err
-	}, selectWatermark, campaign)
+	}, SelectWatermark, campaign)
 	return w, known, err
 }
 
@@ -101,12 +101,6 @@ func (l *Live) each(ctx context.Context, scan func(sqldb.Row) error, query strin
 		}
 	}
 	return rows.Err()
-}
-
-// Away reports whether an error, of a query on a Live or a Scratch as well, is
-// one of a database that is busy or not there, so that all may succeed later.
-func (s *Store) Away(err error) bool {
-	return s.projections.Away(err)
 }
 
 // Close ends the reading.

@@ -1,0 +1,61 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// busyPause is the least time between an act that found the database busy and
+// the next try.
+const busyPause = 50 * time.Millisecond
+
+// UntilFree repeats an act while the database is busy or not there. Once ctx
+// has ended it does so for as long as a lease lasts.
+func UntilFree(ctx context.Context, lease time.Duration, act func() error) error {
+	var deadline time.Time
+	pause := time.NewTicker(busyPause)
+	defer pause.Stop()
+	for ; ; <-pause.C {
+		err := act()
+		if err == nil || !errors.Is(err, outbox.ErrBusy) {
+			return err
+		}
+		if ctx.Err() != nil {
+			if deadline.IsZero() {
+				deadline = time.Now().Add(lease)
+			}
+			if time.Now().After(deadline) {
+				return err
+			}
+		}
+	}
+}
+
+// Keep renews leases three times as often as they would run out, until stopped.
+func Keep(lease time.Duration, log *slog.Logger, renew func() error) (stop func()) {
+	done := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(lease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if err := renew(); err != nil {
+				log.Warn("leases could not be renewed", "error", err)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		renewing.Wait()
+	}
+}

@@ -1,0 +1,124 @@
+package readmodel
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// SkipMarks is what the projections of a campaign passed over: the skip's id by
+// seq.
+type SkipMarks map[int64]int64
+
+const selectMarks = `
+select campaign_id, seq, skip_id
+from watermark_skips
+where campaign_id between $1 and $2`
+
+// marksBetween reads the marks of the campaigns from one id to another.
+func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
+	all := make(map[string]SkipMarks)
+	err := t.Each(func(row sqldb.Row) error {
+		var campaign string
+		var seq, id int64
+		err := row.Scan(&campaign, &seq, &id)
+		if all[campaign] == nil {
+			all[campaign] = make(SkipMarks)
+		}
+		all[campaign][seq] = id
+		return err
+	}, selectMarks, first, last)
+	if err != nil {
+		return nil, fmt.Errorf("read what the projections passed over: %w", err)
+	}
+	return all, nil
+}
+
+// Standing reads a campaign's watermark and marks in one snapshot.
+func (s *Database) Standing(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
+	err = s.read(ctx, func(t *tx) error {
+		err := t.Each(func(row sqldb.Row) (err error) {
+			w, err = ScanWatermark(row)
+			return err
+		}, SelectWatermark, campaign)
+		if err != nil {
+			return err
+		}
+		all, err := t.marksBetween(campaign, campaign)
+		marks = all[campaign]
+		return err
+	})
+	return w, marks, err
+}
+
+// PassedOver reads what the projections of the campaigns from one id to another
+// passed over.
+func (s *Database) PassedOver(ctx context.Context, first, last string) (all map[string]SkipMarks, err error) {
+	err = s.read(ctx, func(t *tx) (err error) {
+		all, err = t.marksBetween(first, last)
+		return err
+	})
+	return all, err
+}
+
+const insertMark = `
+insert into watermark_skips (campaign_id, seq, skip_id, at)
+values ($1, $2, $3, $4)
+on conflict (campaign_id, seq) do update
+set skip_id = excluded.skip_id, at = excluded.at`
+
+// PassOver writes beside the watermark that it advances over e without applying
+// it, because of the skip that e carries.
+func (a *ApplyTx) PassOver(e *outbox.Event) error {
+	return a.do(nil, insertMark, e.CampaignID, e.Seq, e.Skipped.ID, a.now)
+}
+
+// ChainHashes are those of the event that a watermark is set back from, and of the
+// one before it.
+type ChainHashes struct{ Before, Own string }
+
+const (
+	setBackWatermark = `
+update projection_watermarks
+set applied_seq = $3, applied_hash = $4, updated_at = $6
+where campaign_id = $1
+  and applied_seq = $2
+  and applied_hash = $5
+  and fence_epoch = $7`
+
+	// Whatever was set aside there has passed over the event too.
+	setBackCursors = `
+update projection_cursors
+set applied_seq = $3
+where campaign_id = $1
+  and applied_seq = $2
+  and state || '' <> 'live'`
+
+	deleteMark = `
+delete from watermark_skips
+where campaign_id = $1
+  and seq = $2
+  and skip_id = $3`
+)
+
+// SetBack moves the watermark from a skipped event to the one before. Without
+// the event's mark it refuses: then the event was applied.
+func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) error {
+	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.Before, hashes.Own, a.now, epoch)
+	if err == nil && n == 0 {
+		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = a.t.Exec(setBackCursors, skip.CampaignID, skip.Seq, skip.Seq-1); err != nil {
+		return err
+	}
+	n, err = a.t.Exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
+	if err == nil && n == 0 {
+		err = outbox.Conflict("the projections of campaign %q do not say that event %d was passed over; see what check says of it", skip.CampaignID, skip.Seq)
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+// Package readmodel is the projections database: the rows that projections make of
+// events, how far each campaign has come, which projections do not follow it, and
+// how rows are folded anew beside the live ones and swapped in. It knows nothing
+// of a journal.
+package readmodel
+
+import (
+	"context"
+
+	"outboxweb/internal/sqldb"
+)
+
+// ModelOptions say how a process uses the projections database. All are required.
+type Options struct {
+	Now    func() int64 // in microseconds
+	Refuse func() error // says why rows may not be swapped here; nil where they may
+}
+
+// ReadModel is the projections database: the rows of the projections, and beside
+// them how far each campaign has come.
+//
+// It is safe for concurrent use, by several processes too.
+type Database struct {
+	*sqldb.DB
+	options   Options
+	onAdvance func(reached map[string]int64)
+}
+
+// NewReadModel puts a database to use that is open.
+func New(db *sqldb.DB, o Options) *Database {
+	return &Database{DB: db, options: o, onAdvance: func(map[string]int64) {}}
+}
+
+// OnAdvance registers what is told after a commit which watermarks stand where. It
+// must not be called once the database is in use.
+func (s *Database) OnAdvance(announce func(reached map[string]int64)) { s.onAdvance = announce }
+
+// tx is a transaction on the projections.
+type tx struct{ *sqldb.Tx }
+
+func (s *Database) read(ctx context.Context, fn func(*tx) error) error {
+	return s.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+}
+
+func (s *Database) write(ctx context.Context, fn func(*tx) error) error {
+	return s.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+}
+
+func (s *Database) writeFrom(ctx context.Context, begin sqldb.Begin, fn func(*tx) error) error {
+	return s.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+)
+
+// PauseProjection stops a projection, for one campaign or, where none is
+// named, for all. The others go on, and its rows stay as of the last event it
+// was told. An unknown campaign, or a projection that is not loaded, is
+// outbox.ErrNotFound; one that is stopped there already is outbox.ErrConflict.
+//
+// Once it has returned no event reaches the projection. No lease is needed for
+// that: whoever applies events to a campaign reads what is set aside with the
+// campaign's watermark locked until its own commit, and the pause locks it too.
+// What is paused for all campaigns changes only while nobody applies anything.
+//
+// The pause is in the projections before the journal has its record. A process
+// that dies between the two leaves a pause that says itself who made it, and
+// why.
+func (s *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return s.holdAct(ctx, o, outbox.ActProjectionPause, projection, campaign, loaded, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor)
+}
+
+// ResumeProjection lets a paused projection go on, in one campaign or, where
+// none is named, wherever the pause for all campaigns stopped it. Where events
+// were applied meanwhile it is behind until a replay brings it level. One that
+// is not paused there is outbox.ErrConflict, and so is one campaign while it is
+// paused for all; errors are else those of PauseProjection.
+func (s *Runs) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return s.holdAct(ctx, o, outbox.ActProjectionResume, projection, campaign, loaded, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor)
+}
+
+// holding is a pause or resume under way.
+type holding struct {
+	order  outbox.Order
+	loaded []outbox.ProjectionInfo
+	readmodel.HoldOrder
+}
+
+func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
+	everywhere func(*readmodel.Database, *readmodel.HoldOrder) error, inOne func(*readmodel.ApplyTx, *readmodel.HoldOrder) error) (outbox.ProjectionHold, error) {
+	a := &Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
+	a.Before = a.Asked
+	hold, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.ProjectionHold, error) {
+		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, By: o.By.Name, Reason: o.Reason, Now: now}}
+		_, err := loadedAs(projection, loaded)
+		if err == nil {
+			err = s.Core.Require(o, 0)
+		}
+		if err == nil {
+			err = t.lockAdmission() // of the replay, before campaigns are locked
+		}
+		if err == nil {
+			err = t.sinceReplays(h)
+		}
+		if err != nil {
+			return h.ProjectionHold, err
+		}
+		if campaign == "" {
+			err = everywhere(s.Core.ReadModel(), &h.HoldOrder)
+		} else if _, err = t.ExistingCampaign(campaign); err == nil {
+			err = s.Core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return inOne(a, &h.HoldOrder) })
+		}
+		if err == nil && h.Behind > 0 {
+			err = s.catchUp(t, h)
+		}
+		a.After = h.ProjectionHold
+		return h.ProjectionHold, err
+	})
+	if hold.RunID > 0 {
+		s.steer()
+	}
+	return hold, err
+}
+
+// sinceReplays moves the time of a resume behind every replay that was started
+// before it, whatever their clocks said: each was tried before it.
+func (t *rtx) sinceReplays(h *holding) error {
+	var last int64
+	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
+	h.Now = max(h.Now, last+1)
+	return err
+}
+
+// catchUp starts the replay that brings a resumed projection level. While
+// another run has it, or a part of it, the replay waits for the end of that one,
+// see endRun.
+func (s *Runs) catchUp(t *rtx, h *holding) error {
+	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
+	if !order.All {
+		order.Campaigns = []string{h.CampaignID}
+	}
+	run, err := s.admitRun(t, h.order, order, h.loaded, h.Now)
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
+		h.BlockedByRun = refusal.Run
+		return nil
+	}
+	if h.RunID = run.ID; err == nil {
+		err = t.recordReplay(run, order, h.Now)
+	}
+	return err
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"outboxweb/internal/loop"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Runs starts, leases, reports and ends runs; it knows which projections do not
+// follow their campaigns, and starts the replays that they are owed.
+//
+// It is safe for concurrent use, by several processes too.
+type Runs struct {
+	Core    *Store
+	Started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
+}
+
+// NewRuns is called once for a store, before it is used. From then on its summaries
+// tell what is held back, a check finds what no run catches up, and a reconcile
+// starts what is owed.
+func NewRuns(core *Store) *Runs {
+	s := &Runs{Core: core, Started: loop.NewSignal(RunLoops)}
+	core.OnSummary(s.prepareHeld)
+	core.OnCheck("projections that are behind", s.checkBehind)
+	core.OnReconcile(s.startOwed)
+	core.OnEndLeases(s.EndLeases)
+	return s
+}
+
+// prepareHeld adds to a summary what is held back. It reads the projections before
+// the journal, as Behind does; nil tells of an error.
+func (s *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*Tx, *outbox.Summary) error {
+	var behind []behindCursor
+	sum.Held, behind, _ = s.held(ctx)
+	return func(t *Tx, sum *outbox.Summary) error { return (&rtx{t}).tellRuns(sum.Held, behind) }
+}
+
+// tx is a transaction on either database.
+type rtx struct{ *Tx }
+
+func (s *Runs) read(ctx context.Context, fn func(*rtx) error) error {
+	return s.Core.Journal().Read(ctx, func(t *Tx) error { return fn(&rtx{t}) })
+}
+
+func (s *Runs) write(ctx context.Context, fn func(*rtx) error) error {
+	return s.Core.Journal().Write(ctx, func(t *Tx) error { return fn(&rtx{t}) })
+}
+
+// readModel reads the projections.
+func (s *Runs) readModel(ctx context.Context, fn func(*rtx) error) error {
+	return s.Core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&rtx{&Tx{t}}) })
+}
+
+// perform is Perform with a transaction of this package.
+func performRun[R any](ctx context.Context, s *Runs, a *Act, change func(*rtx, int64) (R, error)) (R, error) {
+	return Perform(ctx, s.Core, a, func(t *Tx, now int64) (R, error) { return change(&rtx{t}, now) })
+}
+
+// ClaimCampaigns takes the leases of campaigns for the run of a lease; see
+// Store.ClaimForRun. A process that does not hold the run any more gets
+// outbox.ErrLeaseLost.
+func (s *Runs) ClaimCampaigns(ctx context.Context, l RunLease, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
+	return s.Core.ClaimForRun(ctx, func(t *Tx) error {
+		_, err := (&rtx{t}).heldRun(l)
+		return err
+	}, w, campaigns, lease)
+}

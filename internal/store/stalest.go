@@ -1,0 +1,61 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/sqldb"
+)
+
+// stalestWindow is how many campaigns StalestCampaigns looks at.
+const stalestWindow = 500
+
+const selectStalest = `
+select c.campaign_id, c.high_water_seq, c.applied_seq, coalesce((
+  select min(v.at)
+  from verifications v
+  where v.campaign_id = c.campaign_id), 0)
+from campaigns c
+where c.campaign_id > $1
+order by c.campaign_id
+limit $2`
+
+// StalestCampaigns chooses campaigns to verify in the background: of the next
+// 500 after a campaign id those that were never verified, or not for the
+// longest time, at most limit. Campaigns of which nothing was applied are not
+// among them. The caller keeps next and gives it as after the next time, so
+// that each call costs the same however many campaigns there are; it is empty
+// at the end, from where one goes on at the beginning.
+func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []RunCampaign, next string, err error) {
+	type candidate struct {
+		RunCampaign
+		at int64
+	}
+	var found []candidate
+	looked := 0
+	err = s.read(ctx, func(t *rtx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var c candidate
+			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)
+			looked++
+			next = c.CampaignID
+			if c.AppliedSeq > 0 {
+				found = append(found, c)
+			}
+			return err
+		}, selectStalest, after, stalestWindow)
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("look for campaigns to verify: %w", err)
+	}
+	if looked < stalestWindow {
+		next = ""
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.at, b.at) })
+	for _, c := range found[:min(max(0, limit), len(found))] {
+		stalest = append(stalest, c.RunCampaign)
+	}
+	return stalest, next, nil
+}
