@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"internal/cputest":    {},
 	"internal/pgtest":     {},
 	"internal/dbtest":     {"internal/pgtest"},
+	"internal/storetest":  {"internal/outbox", "internal/store", "internal/dbtest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
 	"internal/worker":     {"internal/outbox", "internal/loop", "internal/readmodel", "internal/sqldb", "internal/store", "internal/publishing", "internal/projection", "internal/publish", "internal/metrics", "internal/redact"},
 	"internal/handlers":   {"internal/outbox", "internal/store", "internal/operations", "internal/publishing", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},

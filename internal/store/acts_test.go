@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // operation is one kind of act, on the campaign "a" as scene prepares it.
@@ -39,16 +38,7 @@ func gap(f *fixture) {
 	f.raw(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
 }
 
-// forbidAudit lets every audit record fail with a message.
-func (f *fixture) forbidAudit(message string) {
-	f.tb.Helper()
-	if !dbtest.Postgres() {
-		f.raw(`create trigger no_audit before insert on operator_acts begin select raise(abort, '` + message + `'); end`)
-		return
-	}
-	f.raw(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
-	f.raw(`create trigger no_audit before insert on operator_acts for each row execute function no_audit()`)
-}
+func (f *fixture) forbidAudit(message string) { f.tb.Helper(); f.ForbidAudit(message) }
 
 func (f *fixture) rows(status outbox.Status) int64 {
 	f.tb.Helper()
@@ -80,6 +70,7 @@ var rowActs = []operation{
 		func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.ctx, o, "a") },
 		func(f *fixture) bool { return f.rows(outbox.Pending) == 0 }},
 	{"repair_gaps", gap,
+		// Repairing gaps is one transaction for each campaign, and one for the record.
 		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.ctx, o) }, nil},
 	{"skip", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) { return f.SkipEvent(f.ctx, toSkip(o, "a", 1), "a", 1) },
@@ -152,93 +143,51 @@ func interruptedRun(f *fixture) {
 	f.finish(f.claimRun(one), outbox.RunInterrupted, "its process is gone")
 }
 
-func forEachOperation(t *testing.T, test func(*testing.T, *fixture, operation)) {
+// forEachOperation holds every kind of act to a rule.
+func forEachOperation(t *testing.T, rule func(*testing.T, storetest.Act)) {
 	for _, op := range rowActs {
 		t.Run(op.action, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
-			op.scene(f)
-			f.clock.advance(time.Minute)
-			test(t, f, op)
+			rule(t, op.ready(t))
 		})
 	}
 }
 
-// acts are ana's that were done.
-func (f *fixture) acts() []outbox.Act {
-	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActDone})
-	if err != nil {
-		f.tb.Fatal(err)
+// ready is the act on a store of its own where it can be done.
+func (op operation) ready(t *testing.T) storetest.Act {
+	f := open(t)
+	op.scene(f)
+	f.clock.advance(time.Minute)
+	a := storetest.Act{Fixture: f.Fixture, Action: op.action,
+		Do:       func(o outbox.Order) (any, error) { return op.do(f, o) },
+		DoBeside: func(o outbox.Order) (any, error) { return op.do(f.beside(), o) }}
+	if op.undone != nil {
+		a.Undone = func() bool { return op.undone(f) }
 	}
-	return page.Items
+	for _, other := range rowActs {
+		if other.action != op.action {
+			a.Others = append(a.Others, func(o outbox.Order) (any, error) { return other.do(f, o) })
+		}
+	}
+	return a
 }
+
+// acts are ana's that were done.
+func (f *fixture) acts() []outbox.Act { f.tb.Helper(); return f.DoneActs() }
 
 func TestAct_leavesOneAuditRecord(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		if _, err := op.do(f, ana("the cause is mended")); err != nil {
-			t.Fatal(err)
-		}
-		acts := f.acts()
-		if len(acts) != 1 {
-			t.Fatalf("audit records are %+v, want one", acts)
-		}
-		a := acts[0]
-		if string(a.Action) != op.action || a.Actor != "ana" || a.Via != "page" || a.From != "10.0.0.7" || a.Reason != "the cause is mended" || a.RequestID != "r-1" || a.At != f.clock.now() {
-			t.Errorf("audit record is %+v", a)
-		}
-		if !json.Valid(a.Before) || !json.Valid(a.After) || string(a.After) == "null" {
-			t.Errorf("before %s, after %s", a.Before, a.After)
-		}
-		f.sound()
-	})
+	forEachOperation(t, storetest.LeavesOneRecord)
 }
 
 func TestAct_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		f.forbidAudit("no audit today")
-		_, err := op.do(f, ana(""))
-		if err == nil || !strings.Contains(err.Error(), "no audit today") {
-			t.Errorf("got error %v", err)
-		}
-		// Repairing gaps is one transaction for each campaign, and one for the record.
-		if op.undone != nil && !op.undone(f) {
-			t.Error("the act happened without its record")
-		}
-	})
+	forEachOperation(t, storetest.DoesNotHappenUnrecorded)
 }
 
 func TestAct_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		o := ana("")
-		o.IdempotencyKey = "k-1"
-		first, err := op.do(f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.clock.advance(time.Minute)
-		f.unchanged(func() {
-			second, err := op.do(f, o)
-			if diff := cmp.Diff(first, second); err != nil || diff != "" {
-				t.Errorf("the repeat got %v (-first +second):\n%s", err, diff)
-			}
-			for _, other := range rowActs {
-				if other.action != op.action {
-					_, err := other.do(f, o)
-					refused(t, err, outbox.ErrConflict, "Idempotency-Key", op.action)
-				}
-			}
-		})
-		f.append("b", 1)
-		_, err = f.PauseCampaign(f.ctx, o, "b")
-		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
-		if n := len(f.acts()); n != 1 {
-			t.Errorf("%d audit records, want one", n)
-		}
-	})
+	forEachOperation(t, storetest.IsDoneOnceByKey)
 }
 
 func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {

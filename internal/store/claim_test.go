@@ -2,17 +2,13 @@ package store_test
 
 import (
 	"cmp"
-	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -242,30 +238,7 @@ func TestClaim_epochOnlyGrowsOverReleases(t *testing.T) {
 	}
 }
 
-// modified tells when either database was last written: the times and sizes of
-// SQLite's files, the youngest transaction in each of PostgreSQL's tables.
-func (f *fixture) modified() string {
-	f.tb.Helper()
-	var b strings.Builder
-	if dbtest.Postgres() {
-		for _, db := range []*sql.DB{f.journal, f.projections} {
-			for _, table := range dbtest.Tables(f.tb, db) {
-				fmt.Fprintln(&b, table, texts(f.tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
-			}
-		}
-		return b.String()
-	}
-	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
-		info, err := os.Stat(filepath.Join(f.pair.Dir, name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			f.tb.Fatal(err)
-		}
-		if err == nil {
-			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return b.String()
-}
+func (f *fixture) modified() string { f.tb.Helper(); return f.Modified() }
 
 func TestIdleWorkerWritesNothing(t *testing.T) {
 	t.Parallel()

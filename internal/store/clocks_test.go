@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -193,52 +192,5 @@ func TestPostgresHeartbeat_learnsOfOthersClocks(t *testing.T) {
 	}
 	if got := f.clockOf("other"); got.ClockAhead > -50*time.Second {
 		t.Errorf("its clock is %s ahead, want a minute behind", got.ClockAhead)
-	}
-}
-
-func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
-	t.Parallel()
-	for name, repair := range map[string]func(f *fixture){
-		"start": func(f *fixture) { f.reconcile(outbox.Repaired{}) },
-		"self-check": func(f *fixture) {
-			if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 1); err != nil {
-				f.tb.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.append("a", 1)
-			f.drain()
-			f.register(pairA, pairB)
-			fast := f.ahead(10 * time.Minute)
-			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
-			for _, s := range []struct {
-				f    *fixture
-				pair outbox.PairName
-			}{{fast, pairA}, {f, pairB}} {
-				if _, err := s.f.FailPublisher(f.ctx, s.f.claimPair("one", s.pair), failure); err != nil {
-					t.Fatal(err)
-				}
-			}
-			far, near := f.state(pairA), f.state(pairB)
-			if !far.RetryAt.Equal(began.Add(10*time.Minute + 20*time.Second)) {
-				t.Fatalf("the pair of the fast clock is tried at %s", far.RetryAt)
-			}
-			f.clock.advance(5 * time.Second)
-			repair(f)
-			is := f.publisher(pairA)
-			if at := is.RetryAt; at == nil || !at.Equal(began.Add(25*time.Second)) || !is.LastErrorAt.Equal(began.Add(5*time.Second)) || is.ErrorCount != 1 {
-				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
-			}
-			if after := f.state(pairA).Acts; after == far.Acts {
-				t.Error("whoever holds it is not told")
-			}
-			if after := f.state(pairB); after != near {
-				t.Errorf("the pair of this clock is %+v, was %+v", after, near)
-			}
-			f.settledNow()
-		})
 	}
 }

@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // atOnce makes calls that all want what the statement lock, or SQLite's only
@@ -105,29 +104,7 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 
 func TestAct_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		other := f.beside()
-		o := ana("")
-		o.IdempotencyKey = "k-1"
-		var results [2]any
-		call := func(i int, s *fixture) {
-			var err error
-			if results[i], err = op.do(s, o); err != nil {
-				t.Errorf("got error %v", err)
-			}
-		}
-		var both sync.WaitGroup
-		both.Go(func() { call(0, f) })
-		both.Go(func() { call(1, other) })
-		both.Wait()
-		if diff := cmp.Diff(results[0], results[1]); diff != "" {
-			t.Errorf("the two got different answers:\n%s", diff)
-		}
-		if acts := f.acts(); len(acts) != 1 {
-			t.Errorf("audit records are %+v, want one", acts)
-		}
-		f.sound()
-	})
+	forEachOperation(t, storetest.OfTwoAtOnceIsDoneOnce)
 }
 
 func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 )
 
 // takeIdentityBack makes the journal database one of the version before audit
@@ -37,13 +38,17 @@ func (f *fixture) takeIdentityBack() {
 func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	activePair(f)
+	publishers := publishing.NewProgress(f.Store)
+	archive := outbox.PairName{Topic: "scenes", Publisher: "archive"}
+	if err := publishers.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
+		t.Fatal(err)
+	}
 	f.append("a", 1)
 	run := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
 	loaded := f.withProjections("roster")
 	for _, act := range []func() error{
 		func() error { _, err := f.runs.Cancel(f.ctx, ana(""), run.ID); return err },
-		func() error { _, err := f.PausePublisher(f.ctx, ana(""), archive); return err },
+		func() error { _, err := publishers.PausePublisher(f.ctx, ana(""), archive); return err },
 		func() error { _, err := f.runs.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
 		func() error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err },
 	} {

@@ -193,7 +193,7 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 // through opens a store on the database of f by way of a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.tb.Helper()
-	other := *f
+	proxied, other := *f.Fixture, *f
 	o := store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now}
 	for _, c := range change {
 		c(&o)
@@ -203,7 +203,7 @@ func (f *fixture) through(pooled func(string) string, change ...func(*store.Opti
 		f.tb.Fatal(err)
 	}
 	f.tb.Cleanup(func() { s.Close() })
-	other.Store = s
+	proxied.Store, other.Fixture = s, &proxied
 	return &other
 }
 

@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/pgtest"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // theStores are the connections of stores to the database of the test.
@@ -59,47 +60,21 @@ func (f *fixture) everyConnection(setting string) {
 }
 
 // waiting waits until as many of the stores' connections wait for a lock.
-func (f *fixture) waiting(n int64) {
-	f.tb.Helper()
-	f.await(fmt.Sprintf("%d connections to wait for a lock", n), func() bool {
-		return f.number(`select count(*)`+theStores+` and wait_event_type = 'Lock'`) == n
-	})
-}
+func (f *fixture) waiting(n int64) { f.tb.Helper(); f.AwaitLockWaits(n) }
 
 // await checks a condition until it holds, for a minute at most.
 func (f *fixture) await(what string, holds func() bool) {
 	f.tb.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			f.tb.Fatalf("waited in vain for %s", what)
-		}
-	}
+	storetest.Eventually(f.tb, what, holds)
 }
 
 // somebody is a connection of somebody else, outside the pool of the fixture.
-func (f *fixture) somebody(url string) *pgx.Conn {
-	f.tb.Helper()
-	conn, err := pgx.Connect(f.ctx, url)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	f.tb.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
-}
+func (f *fixture) somebody(url string) *pgx.Conn { f.tb.Helper(); return storetest.Connect(f.tb, url) }
 
 // execOn runs statements of somebody.
 func (f *fixture) execOn(conn *pgx.Conn, statements ...string) {
 	f.tb.Helper()
-	for _, statement := range statements {
-		if _, err := conn.Exec(f.ctx, statement); err != nil {
-			f.tb.Fatalf("%s: %v", statement, err)
-		}
-	}
+	storetest.Run(f.tb, conn, statements...)
 }
 
 // overtime is the time of an event in tests of what exceeds it. Everything else

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func init() {
@@ -37,28 +36,21 @@ func init() {
 			}, nil})
 }
 
-// otherActs are tested where what they are about is.
+// otherActs are tested where what they are about is, as those on publishers are.
 var otherActs = []outbox.Action{outbox.ActReveal, outbox.ActTokenCreate, outbox.ActTokenRevoke}
 
 func TestOperations_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	for _, action := range outbox.AuditedActions() {
 		tested := slices.ContainsFunc(rowActs, func(o operation) bool { return o.action == string(action) })
-		if !tested && !slices.Contains(otherActs, action) {
+		if !tested && !action.OnPublisher() && !slices.Contains(otherActs, action) {
 			t.Errorf("no test does %s", action)
 		}
 	}
 }
 
 // refusals are the records of what ana was refused, newest first.
-func (f *fixture) refusals() []outbox.Act {
-	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return page.Items
-}
+func (f *fixture) refusals() []outbox.Act { f.tb.Helper(); return f.RefusedActs() }
 
 // anaAs is ana, whom a proxy has named.
 func anaAs(role outbox.Role, reason string) outbox.Order {
@@ -69,59 +61,12 @@ func anaAs(role outbox.Role, reason string) outbox.Order {
 
 func TestAct_thatIsRefusedLeavesOneRecord(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		o := anaAs(outbox.RoleAdmin, strings.Repeat("ü", 251))
-		o.IdempotencyKey = "again"
-		var refusal *outbox.Refusal
-		f.unchanged(func() {
-			_, err := op.do(f, o)
-			if refusal = refused(t, err, outbox.ErrInvalid, "502", "500"); refusal.Field != "reason" {
-				t.Errorf("the refusal is about %q", refusal.Field)
-			}
-		})
-		list := f.refusals()
-		if len(list) != 1 {
-			t.Fatalf("%d records were left, want one: %+v", len(list), list)
-		}
-		got := list[0]
-		if got.ID != refusal.Act {
-			t.Errorf("the refusal names the record %d, which is %d", refusal.Act, got.ID)
-		}
-		want := outbox.Act{ID: got.ID, At: f.clock.now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(op.action),
-			CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.ActRefused, Refusal: refusal.Error(),
-			Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the record (-want +got):\n%s", diff)
-		}
-
-		o.Reason = "the cause is mended"
-		if _, err := op.do(f, o); err != nil {
-			t.Fatalf("under the key that was refused: %v", err)
-		}
-		done := f.acts()
-		if len(done) != 1 || len(f.refusals()) != 1 {
-			t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(f.refusals()))
-		}
-		about := func(a outbox.Act) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
-		starts := strings.HasSuffix(op.action, "_start") || strings.HasSuffix(op.action, "_create") // what it starts or makes has no number before
-		if about(done[0]) != about(got) && !starts {
-			t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
-		}
-	})
+	forEachOperation(t, storetest.RefusedLeavesOneRecord)
 }
 
 func TestAct_isRefusedAlsoWhereThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, func(t *testing.T, f *fixture, op operation) {
-		f.forbidAudit("no audit today")
-		_, err := op.do(f, ana(strings.Repeat("x", 501)))
-		if r := refused(t, err, outbox.ErrInvalid, "501", "500"); r.Act != 0 {
-			t.Errorf("the refusal names a record %d", r.Act)
-		}
-		if n := len(f.refusals()); n != 0 {
-			t.Errorf("%d records were left", n)
-		}
-	})
+	forEachOperation(t, storetest.IsRefusedUnrecorded)
 }
 
 func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {

@@ -215,3 +215,19 @@ func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
 	f.drain()
 	f.sound()
 }
+
+// A process whose clock was a day ahead has died with a run.
+func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.append("a", 1)
+	f.startRun(verifyAll())
+	f.clock.advance(24 * time.Hour)
+	f.claimRun(one)
+	f.clock.advance(-24 * time.Hour)
+	if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 10); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.advance(lease + time.Second)
+	f.claimRun(two)
+}

@@ -3,22 +3,17 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // TestMain lowers how many random histories a test tries, and for how long it
@@ -51,31 +46,29 @@ func optionsFor(p dbtest.Pair) store.Options {
 func optionsIn(dir string) store.Options { return optionsFor(dbtest.Files(dir)) }
 
 // clock is a time that stands still until it is moved.
-type clock struct{ micros atomic.Int64 }
+type clock struct{ *storetest.Clock }
 
-var began = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+var began = storetest.Began
 
-func newClock() *clock {
-	c := new(clock)
-	c.micros.Store(began.UnixMicro())
-	return c
-}
+func newClock() clock { return clock{storetest.NewClock()} }
 
-func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+func (c clock) now() time.Time          { return c.Now() }
+func (c clock) advance(d time.Duration) { c.Advance(d) }
+
+// model keeps the methods of the database itself from those of the store.
+type model struct{ *readmodel.Database }
 
 // fixture is a store on files of its own, the clock it goes by, and raw
 // connections that go past it.
 type fixture struct {
-	*store.Store
-	*publishing.Progress
-	*readmodel.Database
+	*storetest.Fixture
+	model
 	operations  *operations.Operations
 	runs        *store.Runs
 	tb          testing.TB
 	ctx         context.Context
 	pair        dbtest.Pair
-	clock       *clock
+	clock       clock
 	journal     *sql.DB
 	projections *sql.DB
 	swaps       []store.Statement // prepared on a Scratch's own connection
@@ -87,21 +80,10 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	return openPair(tb, dbtest.New(tb), newClock(), change...)
 }
 
-func openPair(tb testing.TB, p dbtest.Pair, c *clock, change ...func(*store.Options)) *fixture {
+func openPair(tb testing.TB, p dbtest.Pair, c clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
-	o := optionsFor(p)
-	o.Now = c.now
-	for _, f := range change {
-		f(&o)
-	}
-	s, err := store.Open(context.Background(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f := &fixture{Store: s, Progress: publishing.NewProgress(s), Database: s.ReadModel(), operations: operations.New(s), runs: store.NewRuns(s), tb: tb, ctx: context.Background(), pair: p, clock: c,
-		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
-	tb.Cleanup(func() { s.Close() })
-	return f
+	s := storetest.OpenPair(tb, p, c.Clock, change...)
+	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: store.NewRuns(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
 }
 
 // release closes everything before the test's end, for tests that open many.
@@ -150,52 +132,7 @@ func (f *fixture) number(query string, args ...any) int64 {
 	return n
 }
 
-// dump is the whole content of both databases, to be compared. The counter
-// behind positions is left out: an answered repeat uses a number up.
-func (f *fixture) dump() string {
-	f.tb.Helper()
-	return dumpBut(f.tb, f.journal, "operator_acts where outcome = 'refused'") + dumpOf(f.tb, f.projections)
-}
-
-func dumpOf(tb testing.TB, db *sql.DB) string {
-	tb.Helper()
-	return dumpBut(tb, db, "")
-}
-
-// dumpBut leaves out the rows of one table that match a condition, written as
-// TABLE where CONDITION.
-func dumpBut(tb testing.TB, db *sql.DB, but string) string {
-	tb.Helper()
-	but, condition, _ := strings.Cut(but, " where ")
-	var lines []string
-	for _, table := range dbtest.Tables(tb, db) {
-		query := `select * from "` + table + `"`
-		if table == but {
-			query += ` where not (` + condition + `)`
-		}
-		rows, err := db.Query(query)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		columns, _ := rows.Columns()
-		for rows.Next() {
-			values, dest := make([]any, len(columns)), make([]any, len(columns))
-			for i := range values {
-				dest[i] = &values[i]
-			}
-			if err := rows.Scan(dest...); err != nil {
-				tb.Fatal(err)
-			}
-			lines = append(lines, fmt.Sprintf("%s %v\n", table, values))
-		}
-		if err := rows.Err(); err != nil {
-			tb.Fatal(err)
-		}
-		rows.Close()
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "")
-}
+func (f *fixture) unchanged(act func()) { f.tb.Helper(); f.Unchanged(act) }
 
 func texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 	tb.Helper()
@@ -218,36 +155,8 @@ func texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 	return all
 }
 
-// unchanged fails when act changes anything in either database.
-func (f *fixture) unchanged(act func()) {
-	f.tb.Helper()
-	before := f.dump()
-	act()
-	if after := f.dump(); after != before {
-		f.tb.Errorf("the databases changed:\n%s", lineDiff(before, after))
-	}
-}
-
-func lineDiff(before, after string) string {
-	var b strings.Builder
-	had, has := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for _, line := range had {
-		if !slices.Contains(has, line) {
-			fmt.Fprintln(&b, "-", line)
-		}
-	}
-	for _, line := range has {
-		if !slices.Contains(had, line) {
-			fmt.Fprintln(&b, "+", line)
-		}
-	}
-	return b.String()
-}
-
 // event is the least that can be appended.
-func event(campaign, eventType string) outbox.Event {
-	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
-}
+func event(campaign, eventType string) outbox.Event { return storetest.Event(campaign, eventType) }
 
 // append writes n events to a campaign and returns where they stand.
 func (f *fixture) append(campaign string, n int) []store.Appended {
@@ -261,11 +170,7 @@ func (f *fixture) append(campaign string, n int) []store.Appended {
 
 func (f *fixture) appendAll(events ...outbox.Event) []store.Appended {
 	f.tb.Helper()
-	got, err := f.Append(f.ctx, store.Append{Events: events})
-	if err != nil {
-		f.tb.Fatalf("append: %v", err)
-	}
-	return got
+	return f.MustAppend(events...)
 }
 
 var (
@@ -273,18 +178,11 @@ var (
 	two = store.Worker{ID: "worker-2", Build: "v2"}
 )
 
-const lease = 30 * time.Second
+const lease = storetest.Lease
 
 func (f *fixture) claim(w store.Worker, rows int) []store.Claim {
 	f.tb.Helper()
-	claims, err := f.Claim(f.ctx, w, store.ClaimLimits{Rows: rows, Lease: lease})
-	if err == nil && len(claims) == 0 {
-		claims, err = f.ClaimSuspect(f.ctx, w, lease)
-	}
-	if err != nil {
-		f.tb.Fatalf("claim: %v", err)
-	}
-	return claims
+	return f.MustClaim(w, rows)
 }
 
 // claimOne claims when exactly one campaign must be due.
@@ -317,37 +215,7 @@ func (f *fixture) load(c store.Claim) ([]outbox.Event, error) {
 // to last, the way a worker does, and returns where it then stands.
 func (f *fixture) apply(c store.Claim, last int64) (int64, error) {
 	f.tb.Helper()
-	loaded, err := f.load(c)
-	if err != nil {
-		f.tb.Fatalf("load: %v", err)
-	}
-	var reached int64
-	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-		w, err := tx.Watermark(c.CampaignID)
-		if err != nil {
-			return err
-		}
-		reached = w.AppliedSeq
-		if err := tx.Fence(c.CampaignID, c.Epoch); err != nil {
-			return err
-		}
-		if last <= w.AppliedSeq {
-			return nil
-		}
-		if err := tx.Advance(c.CampaignID, c.Epoch, w.AppliedSeq, last, loaded[last-c.First].ChainHash); err != nil {
-			return err
-		}
-		for i := range loaded {
-			if e := &loaded[i]; e.Skipped != nil && e.Seq > w.AppliedSeq && e.Seq <= last {
-				if err := tx.PassOver(e); err != nil {
-					return err
-				}
-			}
-		}
-		reached = last
-		return nil
-	})
-	return reached, err
+	return f.ApplyClaim(c, last)
 }
 
 func (f *fixture) mustApply(c store.Claim, last int64) {
@@ -367,22 +235,7 @@ func (f *fixture) settle(w store.Worker, results ...store.Result) store.Settled 
 }
 
 // drain works everything off that is due.
-func (f *fixture) drain() {
-	f.tb.Helper()
-	for {
-		claims := f.claim(one, 1000)
-		if len(claims) == 0 {
-			return
-		}
-		for _, c := range claims {
-			reached, err := f.apply(c, c.Last)
-			if err != nil || reached < c.Last {
-				f.tb.Fatalf("apply %+v: reached %d, %v", c, reached, err)
-			}
-			f.settle(one, store.Result{Claim: c, Applied: reached})
-		}
-	}
-}
+func (f *fixture) drain() { f.tb.Helper(); f.Drain() }
 
 func failure(message string) *readmodel.Failure {
 	return &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
@@ -434,35 +287,11 @@ func (f *fixture) row(campaign string, seq int64) outbox.RowDetail {
 }
 
 // sound fails when Check finds anything.
-func (f *fixture) sound() {
-	f.tb.Helper()
-	report, err := f.Check(f.ctx, func(int64, int64) {})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	for _, v := range report.Violations {
-		f.tb.Errorf("check: %+v", v)
-	}
-}
+func (f *fixture) sound() { f.tb.Helper(); f.Sound() }
 
-func ana(reason string) outbox.Order {
-	return outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
-}
-
-// refused fails unless err is a refusal of the kind whose sentence has every
-// fragment.
-func refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusal {
-	tb.Helper()
-	var r *outbox.Refusal
-	if !errors.Is(err, kind) || !errors.As(err, &r) {
-		tb.Fatalf("got error %v, want a refusal: %v", err, kind)
-	}
-	for _, fragment := range fragments {
-		if !strings.Contains(r.Error(), fragment) {
-			tb.Errorf("the sentence %q lacks %q", r.Error(), fragment)
-		}
-	}
-	return r
-}
+var (
+	ana     = storetest.Ana
+	refused = storetest.Refused
+)
 
 func ptr[T any](v T) *T { return &v }

@@ -1,4 +1,4 @@
-package store_test
+package publishing_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/storetest"
 )
 
 func toPosition(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
@@ -30,27 +32,27 @@ func TestSeekPublisher_countsWhatItRepeatsOrSkips(t *testing.T) {
 		"position back":           {toPosition(1), 1, 1, 0},
 		"position forward":        {toPosition(5), 5, 0, 1},
 		"over nothing":            {toPosition(2), 2, 1, 0},
-		"time of the first":       {outbox.SeekTarget{Time: began}, 0, 2, 0},
-		"long before":             {outbox.SeekTarget{Time: began.Add(-time.Hour)}, 0, 2, 0},
-		"time of an event":        {outbox.SeekTarget{Time: began.Add(time.Second)}, 1, 1, 0},
-		"time between two":        {outbox.SeekTarget{Time: began.Add(3500 * time.Millisecond)}, 4, 0, 1},
-		"time of the last":        {outbox.SeekTarget{Time: began.Add(5 * time.Second)}, 5, 0, 1},
-		"time after the last one": {outbox.SeekTarget{Time: began.Add(time.Hour)}, 6, 0, 2},
+		"time of the first":       {outbox.SeekTarget{Time: storetest.Began}, 0, 2, 0},
+		"long before":             {outbox.SeekTarget{Time: storetest.Began.Add(-time.Hour)}, 0, 2, 0},
+		"time of an event":        {outbox.SeekTarget{Time: storetest.Began.Add(time.Second)}, 1, 1, 0},
+		"time between two":        {outbox.SeekTarget{Time: storetest.Began.Add(3500 * time.Millisecond)}, 4, 0, 1},
+		"time of the last":        {outbox.SeekTarget{Time: storetest.Began.Add(5 * time.Second)}, 5, 0, 1},
+		"time after the last one": {outbox.SeekTarget{Time: storetest.Began.Add(time.Hour)}, 6, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
 			sixScenes(f)
-			f.heldBy(archive, one.ID, 7)
+			f.heldBy(archive, "worker-1", 7)
 			want := outbox.Seek{PairName: archive, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
-			f.unchanged(func() {
-				if got, err := f.PreviewSeek(f.ctx, archive, c.target); err != nil || got != want {
+			f.Unchanged(func() {
+				if got, err := f.progress.PreviewSeek(f.ctx, archive, c.target); err != nil || got != want {
 					t.Errorf("the preview is %+v, %v, want %+v", got, err, want)
 				}
 			})
 			o := script("moved")
 			o.Confirm = want.SeekPhrase()
-			if got, err := f.SeekPublisher(f.ctx, o, archive, c.target, &want); err != nil || got != want {
+			if got, err := f.progress.SeekPublisher(f.ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
 			f.isNow(archive, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
@@ -62,7 +64,7 @@ func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		for _, c := range []struct {
 			target   outbox.SeekTarget
 			kind     error
@@ -73,19 +75,19 @@ func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
 			{outbox.SeekTarget{}, outbox.ErrInvalid, "say where"},
 			{toPosition(3), outbox.ErrConflict, "is at position 3 already"},
 		} {
-			_, err := f.SeekPublisher(f.ctx, script("x"), archive, c.target, nil)
+			_, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, c.target, nil)
 			refused(t, err, c.kind, c.sentence)
 		}
-		_, err := f.beside(readOnly).SeekPublisher(f.ctx, script("x"), archive, toPosition(1), nil)
+		_, err := f.beside(readOnly).progress.SeekPublisher(f.ctx, script("x"), archive, toPosition(1), nil)
 		refused(t, err, outbox.ErrReadOnly)
 	})
-	f.raw(`update publisher_progress set position = 9`)
-	if seek, err := f.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
+	f.Exec(`update publisher_progress set position = 9`)
+	if seek, err := f.progress.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
 		t.Errorf("a pair that has gone on since the head was read goes back: %+v, %v", seek, err)
 	}
 	empty := open(t)
 	empty.newPair(archive, scenes, 0)
-	if seek, err := empty.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
+	if seek, err := empty.progress.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
 		t.Errorf("in an empty journal: %+v, %v", seek, err)
 	}
 }
@@ -95,8 +97,8 @@ func TestSeekPublisher_asksBeforeItSkips(t *testing.T) {
 	f := open(t)
 	sixScenes(f)
 	head := outbox.SeekTarget{Head: true}
-	f.unchanged(func() {
-		_, err := f.SeekPublisher(f.ctx, script(" "), archive, head, nil)
+	f.Unchanged(func() {
+		_, err := f.progress.SeekPublisher(f.ctx, script(" "), archive, head, nil)
 		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
@@ -104,22 +106,22 @@ func TestSeekPublisher_asksBeforeItSkips(t *testing.T) {
 			for _, via := range []string{"page", "api", "cli"} {
 				o := ana("they are old")
 				o.By.Via, o.Confirm = via, typed
-				_, err := f.SeekPublisher(f.ctx, o, archive, head, nil)
+				_, err := f.progress.SeekPublisher(f.ctx, o, archive, head, nil)
 				if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" || r.Confirm != "skip 2 events" {
 					t.Errorf("the refusal is about %q and wants %q", r.Field, r.Confirm)
 				}
 			}
 		}
-		_, err = f.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
+		_, err = f.progress.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
 		refused(t, err, outbox.ErrConflict, "has changed since you looked", "would repeat 2 and skip 0 events now")
 	})
 	o := ana("they are old")
 	o.Confirm = " skip 1 events " // another was appended meanwhile
-	if seek, err := f.SeekPublisher(f.ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
+	if seek, err := f.progress.SeekPublisher(f.ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 	// Going back asks for nothing.
-	if seek, err := f.SeekPublisher(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
+	if seek, err := f.progress.SeekPublisher(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 }
@@ -129,12 +131,12 @@ func TestSeekPublisher_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T)
 	f := open(t)
 	sixScenes(f)
 	f.failing(archive, 4, outbox.EventError)
-	if _, err := f.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	o := script("x")
 	o.Confirm = "skip 1 events"
-	if _, err := f.SeekPublisher(f.ctx, o, archive, toPosition(4), nil); err != nil {
+	if _, err := f.progress.SeekPublisher(f.ctx, o, archive, toPosition(4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
@@ -146,10 +148,10 @@ func TestSeekPublisher_isNotUndoneByABatchInFlight(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
-	f.heldBy(archive, one.ID, 7)
+	f.heldBy(archive, "worker-1", 7)
 	advance := func(from, to int64) int64 {
 		t.Helper()
-		done, err := f.journal.Exec(`
+		done, err := f.JournalDB.Exec(`
 update publisher_progress set position = $1 where topic = 'scenes' and publisher = 'archive' and lease_owner = 'worker-1' and lease_epoch = 7 and position = $2`, to, from)
 		if err != nil {
 			t.Fatal(err)
@@ -160,14 +162,14 @@ update publisher_progress set position = $1 where topic = 'scenes' and publisher
 		}
 		return n
 	}
-	seen, err := f.PreviewSeek(f.ctx, archive, toPosition(1))
+	seen, err := f.progress.PreviewSeek(f.ctx, archive, toPosition(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if advance(3, 4) != 1 {
 		t.Fatal("the holder could not advance")
 	}
-	seek, err := f.SeekPublisher(f.ctx, script("x"), archive, toPosition(1), &seen)
+	seek, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, toPosition(1), &seen)
 	if err != nil || seek.From != 4 || seek.Repeats != 2 {
 		t.Fatalf("%+v, %v", seek, err)
 	}
@@ -185,22 +187,22 @@ func TestSeekPublisher_countsNoFurtherThanACap(t *testing.T) {
 	other := f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
-	_, err := f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	_, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
-	seek, err := f.PreviewSeek(f.ctx, archive, toPosition(100_000))
+	seek, err := f.progress.PreviewSeek(f.ctx, archive, toPosition(100_000))
 	if err != nil || seek.Capped || seek.Skips != 2 {
 		t.Errorf("to the cap: %+v, %v", seek, err)
 	}
-	if seek, err = f.PreviewSeek(f.ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
+	if seek, err = f.progress.PreviewSeek(f.ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
 	o.Confirm = seek.SeekPhrase()
 	began := time.Now()
-	if _, err := f.SeekPublisher(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
+	if _, err := f.progress.SeekPublisher(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
 		t.Error(err)
 	}
 	o.Confirm = "skip over 2 events"
-	if _, err := f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
+	if _, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
 		t.Error(err)
 	}
 	t.Logf("two seeks over 100,000 events took %s", time.Since(began))
@@ -212,25 +214,25 @@ func TestPostgresSeekPublisher_waitsForAppendsUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
-	conn := f.somebody(f.pair.Journal)
-	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
+	conn := storetest.Connect(t, f.Pair.Journal)
+	if _, err := conn.PgConn().Exec(f.ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	f.execOn(conn, `
+	storetest.Run(t, conn, `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
 	f.append("fast", 1) // its position is after that of the slow one
-	f.unchanged(func() {
-		_, err := f.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
+	f.Unchanged(func() {
+		_, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
 		if !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("beside an append under way: %v", err)
 		}
 	})
-	f.execOn(conn, `commit`)
+	storetest.Run(t, conn, `commit`)
 	o := script("x")
 	o.Confirm = "skip 3 events"
-	seek, err := f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	seek, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	if err != nil || seek.Skips != 3 || !strings.Contains(fmt.Sprint(seek.To), "8") {
 		t.Errorf("after it: %+v, %v", seek, err)
 	}

@@ -1,9 +1,8 @@
-package store_test
+package publishing_test
 
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 var (
@@ -22,12 +22,12 @@ var (
 // newPair makes the row of a pair that stands at a position, as a server that
 // starts with it does.
 func (f *fixture) newPair(name outbox.PairName, match outbox.Match, position int64) outbox.PairName {
-	f.tb.Helper()
+	f.TB.Helper()
 	selects, err := json.Marshal(match)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
-	f.raw(`
+	f.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
 values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(selects), position)
 	return name
@@ -35,42 +35,42 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 
 // held lets a process hold a pair under an epoch.
 func (f *fixture) heldBy(name outbox.PairName, owner string, epoch int64) {
-	f.tb.Helper()
-	f.raw(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
-		name.Topic, name.Publisher, owner, epoch, f.clock.now().Add(lease).UnixMicro())
+	f.TB.Helper()
+	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
+		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
 // failing lets the event at a position be in the way of a pair.
 func (f *fixture) failing(name outbox.PairName, position int64, kind outbox.DeliveryErrorKind) {
-	f.tb.Helper()
-	f.raw(`
+	f.TB.Helper()
+	f.Exec(`
 update publisher_progress
 set status = 'failed', error_count = 10, error_kind = $3, last_error = 'status 500', last_error_at = 1, error_position = $4, retry_at = $5
-where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), position, f.clock.now().Add(time.Minute).UnixMicro())
+where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), position, f.Clock.Now().Add(time.Minute).UnixMicro())
 }
 
 func (f *fixture) publisher(name outbox.PairName) outbox.Publisher {
-	f.tb.Helper()
-	p, err := f.Publisher(f.ctx, name)
+	f.TB.Helper()
+	p, err := f.progress.Publisher(f.ctx, name)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return p
 }
 
 // types appends one event of each type to a campaign, a second apart.
 func (f *fixture) types(campaign string, all ...string) {
-	f.tb.Helper()
+	f.TB.Helper()
 	for _, one := range all {
-		f.appendAll(event(campaign, one))
-		f.clock.advance(time.Second)
+		f.MustAppend(storetest.Event(campaign, one))
+		f.Clock.Advance(time.Second)
 	}
 }
 
 func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	if all, err := f.Publishers(f.ctx); err != nil || all == nil || len(all) != 0 {
+	if all, err := f.progress.Publishers(f.ctx); err != nil || all == nil || len(all) != 0 {
 		t.Errorf("without any: %v, %v", all, err)
 	}
 	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
@@ -80,7 +80,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
 	f.newPair(outbox.PairName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
 	f.newPair(outbox.PairName{Topic: "a", Publisher: "head"}, every, 5)
-	all, err := f.beside().Publishers(f.ctx)
+	all, err := f.beside().progress.Publishers(f.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	if p := f.publisher(outbox.PairName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
 		t.Errorf("alone it is %+v", p)
 	}
-	_, err = f.Publisher(f.ctx, archive)
+	_, err = f.progress.Publisher(f.ctx, archive)
 	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
 }
 
@@ -112,7 +112,7 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	f.types("c", "scene.a", "scene.b")
 	f.newPair(archive, scenes, 0)
 	f.failing(archive, 2, outbox.EventError)
-	f.raw(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
+	f.Exec(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
 	p := f.publisher(archive)
 	if want := (&outbox.EventRef{Position: 2, CampaignID: "c", Seq: 2, EventType: "scene.b"}); !cmp.Equal(p.ErrorEvent, want) {
 		t.Errorf("the event in the way is %+v", p.ErrorEvent)
@@ -125,14 +125,14 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 // journalOf fills the journal past the store, as fast as can be: n events of
 // which every nth is of scenes, recorded a second apart.
 func (f *fixture) journalOf(n, nth int) {
-	f.tb.Helper()
-	f.raw(`
+	f.TB.Helper()
+	f.Exec(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 with recursive numbers(i) as (select cast(1 as bigint) union all select i + 1 from numbers where i < cast($1 as bigint))
 select 'bulk', i, 'e-' || i, case when i % cast($2 as bigint) = 0 then 'scene.x' else 'other' end, i * 1000000, cast($3 as bigint) + i * 1000000,
   'participant', 'p-1', 'scene', 's-1', 'x', 'r', 'c', '', '{"wallet_id":"w-1"}', '{}', '{"text":"`+strings.Repeat("x", 300)+`"}', 'h' || i, 'c' || i
-from numbers`, n, nth, f.clock.now().UnixMicro())
+from numbers`, n, nth, f.Clock.Now().UnixMicro())
 }
 
 // What is looked through for a lag is bounded, and says so.
@@ -162,7 +162,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
 		}
 	}
-	together, err := f.Publishers(f.ctx)
+	together, err := f.progress.Publishers(f.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 		f.newPair(outbox.PairName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
 	}
 	began := time.Now()
-	all, err := f.Publishers(f.ctx)
+	all, err := f.progress.Publishers(f.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,39 +198,11 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	}
 }
 
-func TestInstances_holdPublishers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.beat(one.ID)
-	for i, owner := range []string{one.ID, one.ID, "stranger", ""} {
-		name := f.newPair(outbox.PairName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
-		f.heldBy(name, owner, 1)
-	}
-	all := f.instances()
-	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == one.ID })
-	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.clock.now()), "; holds 2 publishers") {
-		t.Errorf("instances %+v", all)
-	}
-	f.append("a", 1)
-	f.claim(one, 1)
-	all = f.instances()
-	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == one.ID })
-	if why := all[i].Why(f.clock.now()); !strings.HasSuffix(why, "; holds 1 campaign and 2 publishers") {
-		t.Errorf("it is %q", why)
-	}
-	f.clock.advance(lease)
-	for _, i := range f.instances() {
-		if len(i.Holding.Publishers) > 0 {
-			t.Errorf("%s holds %v after its leases", i.ID, i.Holding.Publishers)
-		}
-	}
-}
-
 func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []outbox.PublisherPoint {
-	f.tb.Helper()
-	points, err := f.PublisherHistory(f.ctx, name, span)
+	f.TB.Helper()
+	points, err := f.progress.PublisherHistory(f.ctx, name, span)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return points
 }
@@ -238,20 +210,20 @@ func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []out
 func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	count := func() int64 { return f.number(`select count(*) from publisher_samples`) }
+	count := func() int64 { return f.Number(`select count(*) from publisher_samples`) }
 	other := f.newPair(outbox.PairName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
 	f.newPair(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
-	f.drain()
+	f.Drain()
 	f.sample()
 	f.sample()
 	if n := count(); n != 2 {
 		t.Errorf("%d samples of a minute, want one of each", n)
 	}
-	f.clock.advance(time.Minute)
-	f.unchanged(f.sample)
-	f.clock.advance(time.Minute)
-	f.raw(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
+	f.Clock.Advance(time.Minute)
+	f.Unchanged(f.sample)
+	f.Clock.Advance(time.Minute)
+	f.Exec(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
 	if err := f.Sample(f.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -272,10 +244,10 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
-	_, err := f.PublisherHistory(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	_, err := f.progress.PublisherHistory(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
 	refused(t, err, outbox.ErrNotFound, "x/y")
-	f.clock.advance(9 * 24 * time.Hour)
-	f.raw(`update publisher_progress set delivered = 121`)
+	f.Clock.Advance(9 * 24 * time.Hour)
+	f.Exec(`update publisher_progress set delivered = 121`)
 	f.sample()
 	if n := count(); n != 2 {
 		t.Errorf("%d samples, want those older than eight days gone", n)

@@ -1,4 +1,4 @@
-package store_test
+package publishing_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/storetest"
 )
 
 // Processes change several pairs in one transaction. They take them in the same
@@ -17,22 +18,22 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
-			_, err := f.RenewPublishers(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
+			_, err := f.progress.RenewPublishers(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
 			return err
 		},
 		"registering": func() error {
-			return f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
+			return f.progress.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
 		},
 	} {
-		other := f.somebody(f.pair.Journal)
-		f.execOn(other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
+		other := storetest.Connect(t, f.Pair.Journal)
+		storetest.Run(t, other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
 		ended := make(chan error, 1)
 		go func() { ended <- change() }()
-		f.waiting(1)
+		f.AwaitLockWaits(1)
 		if _, err := other.Exec(f.ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
 			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
 		}
-		f.execOn(other, `rollback`)
+		storetest.Run(t, other, `rollback`)
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -1,8 +1,9 @@
-package store_test
+package publishing_test
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func script(reason string) outbox.Order {
@@ -37,55 +39,123 @@ func withReason(o outbox.Order) outbox.Order {
 	return o
 }
 
-func init() {
-	rowActs = append(rowActs,
-		operation{"publisher_pause", activePair,
-			func(f *fixture, o outbox.Order) (any, error) { return f.PausePublisher(f.ctx, o, archive) },
-			func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
-		operation{"publisher_resume", failedPair,
-			func(f *fixture, o outbox.Order) (any, error) { return f.ResumePublisher(f.ctx, o, archive) },
-			func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-		operation{"publisher_reset", failedPair,
-			func(f *fixture, o outbox.Order) (any, error) { return f.ResetPublisher(f.ctx, o, archive) },
-			func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-		operation{"publisher_seek", activePair,
-			func(f *fixture, o outbox.Order) (any, error) {
-				return f.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
-			},
-			func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
-		operation{"publisher_skip", failedPair,
-			func(f *fixture, o outbox.Order) (any, error) {
-				return f.SkipPublisherEvent(f.ctx, withReason(o), archive, 2)
-			},
-			func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
-		operation{"publisher_test", activePair,
-			func(f *fixture, o outbox.Order) (any, error) {
-				return nil, f.RecordTestDelivery(f.ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
-			}, nil},
-	)
+// act is a kind of act, on the pair as scene prepares it.
+type act struct {
+	action string
+	scene  func(*fixture)
+	do     func(*fixture, outbox.Order) (any, error)
+	undone func(*fixture) bool // nothing of it has happened
+}
+
+// acts are all that operators do to publishers.
+var acts = []act{
+	{"publisher_pause", activePair,
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.PausePublisher(f.ctx, o, archive) },
+		func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
+	{"publisher_resume", failedPair,
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.ResumePublisher(f.ctx, o, archive) },
+		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
+	{"publisher_reset", failedPair,
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.ResetPublisher(f.ctx, o, archive) },
+		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
+	{"publisher_seek", activePair,
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
+		},
+		func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
+	{"publisher_skip", failedPair,
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.progress.SkipPublisherEvent(f.ctx, withReason(o), archive, 2)
+		},
+		func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
+	{"publisher_test", activePair,
+		func(f *fixture, o outbox.Order) (any, error) {
+			return nil, f.progress.RecordTestDelivery(f.ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
+		}, nil},
+}
+
+// ready is the act on a store of its own where it can be done.
+func (a act) ready(t *testing.T) storetest.Act {
+	f := open(t)
+	a.scene(f)
+	f.Clock.Advance(time.Minute)
+	ready := storetest.Act{Fixture: f.Fixture, Action: a.action,
+		Do:       func(o outbox.Order) (any, error) { return a.do(f, o) },
+		DoBeside: func(o outbox.Order) (any, error) { return a.do(f.beside(), o) }}
+	if a.undone != nil {
+		ready.Undone = func() bool { return a.undone(f) }
+	}
+	for _, other := range acts {
+		if other.action != a.action {
+			ready.Others = append(ready.Others, func(o outbox.Order) (any, error) { return other.do(f, o) })
+		}
+	}
+	return ready
+}
+
+func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+	t.Parallel()
+	for name, rule := range storetest.Rules {
+		for _, a := range acts {
+			t.Run(name+"/"+a.action, func(t *testing.T) {
+				t.Parallel()
+				rule(t, a.ready(t))
+			})
+		}
+	}
+}
+
+func TestActs_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	for _, action := range outbox.AuditedActions() {
+		tested := slices.ContainsFunc(acts, func(a act) bool { return a.action == string(action) })
+		if action.OnPublisher() && !tested {
+			t.Errorf("no test does %s", action)
+		}
+	}
+}
+
+func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
+	t.Parallel()
+	for _, a := range acts {
+		t.Run(a.action, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			a.scene(f)
+			o := ana("")
+			o.IdempotencyKey = "k-1"
+			if _, err := f.PauseCampaign(f.ctx, o, "c"); err != nil {
+				t.Fatal(err)
+			}
+			f.Unchanged(func() {
+				_, err := a.do(f, o)
+				refused(t, err, outbox.ErrConflict, "Idempotency-Key", string(outbox.ActPause))
+			})
+		})
+	}
 }
 
 // facts are what acts change of a pair's row.
 func (f *fixture) facts(name outbox.PairName) string {
-	f.tb.Helper()
+	f.TB.Helper()
 	var status, lastError, owner, paused string
 	var position, delivered, errors, errorPosition, stopped, acts, epoch int64
 	var retry *int64
-	err := f.journal.QueryRow(`
+	err := f.JournalDB.QueryRow(`
 select status, position, delivered_position, error_count, last_error, error_position, retry_at, stopped, acts, lease_owner, lease_epoch, paused_by
 from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher).
 		Scan(&status, &position, &delivered, &errors, &lastError, &errorPosition, &retry, &stopped, &acts, &owner, &epoch, &paused)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return fmt.Sprintf("%s at %d/%d errors %d %q at %d retry %v stopped %d acts %d lease %q %d paused %q",
 		status, position, delivered, errors, lastError, errorPosition, retry != nil, stopped, acts, owner, epoch, paused)
 }
 
 func (f *fixture) isNow(name outbox.PairName, want string) {
-	f.tb.Helper()
+	f.TB.Helper()
 	if diff := cmp.Diff(want, f.facts(name)); diff != "" {
-		f.tb.Errorf("the pair (-want +got):\n%s", diff)
+		f.TB.Errorf("the pair (-want +got):\n%s", diff)
 	}
 }
 
@@ -93,47 +163,50 @@ func TestPausePublisher_thenResumeKeepTheHolder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
-	f.heldBy(archive, one.ID, 3)
+	f.heldBy(archive, "worker-1", 3)
 	woken := 0
 	f.OnWork(func() { woken++ })
-	if _, err := f.Publishers(f.ctx); err != nil {
+	if _, err := f.progress.Publishers(f.ctx); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.PausePublisher(f.ctx, ana("it is broken"), archive)
+	p, err := f.progress.PausePublisher(f.ctx, ana("it is broken"), archive)
 	if err != nil || p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ana" || p.Paused.Reason != "it is broken" || p.LagEvents != 1 || p.HeadPosition != 3 {
 		t.Fatalf("paused: %+v, %v", p, err)
 	}
 	f.isNow(archive, `paused at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "worker-1" 3 paused "ana"`)
-	if all, err := f.Publishers(f.ctx); err != nil || all[0].Status != outbox.PublisherPaused {
+	if all, err := f.progress.Publishers(f.ctx); err != nil || all[0].Status != outbox.PublisherPaused {
 		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
 	}
-	f.clock.advance(time.Minute)
-	_, err = f.PausePublisher(f.ctx, ana(""), archive)
+	f.Clock.Advance(time.Minute)
+	_, err = f.progress.PausePublisher(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "scenes/archive is paused already, by ana", "1 min ago", "last act: pause by ana")
-	if p, err = f.ResumePublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
+	if p, err = f.progress.ResumePublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
 		t.Fatalf("resumed: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "worker-1" 3 paused ""`)
-	_, err = f.ResumePublisher(f.ctx, ana(""), archive)
+	_, err = f.progress.ResumePublisher(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume", "last act: resume by ana")
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
 	for _, act := range []func() error{
-		func() error { _, err := f.PausePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.ResumePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.ResetPublisher(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.SkipPublisherEvent(f.ctx, ana("x"), outbox.PairName{}, 1); return err },
+		func() error { _, err := f.progress.PausePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.ResumePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.ResetPublisher(f.ctx, ana(""), outbox.PairName{}); return err },
 		func() error {
-			_, err := f.SeekPublisher(f.ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
+			_, err := f.progress.SkipPublisherEvent(f.ctx, ana("x"), outbox.PairName{}, 1)
 			return err
 		},
 		func() error {
-			_, err := f.PreviewSeek(f.ctx, outbox.PairName{}, outbox.SeekTarget{Head: true})
+			_, err := f.progress.SeekPublisher(f.ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
 			return err
 		},
-		func() error { return f.RecordTestDelivery(f.ctx, ana(""), outbox.TestDelivery{}) },
-		func() error { _, err := f.AdmitTest(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error {
+			_, err := f.progress.PreviewSeek(f.ctx, outbox.PairName{}, outbox.SeekTarget{Head: true})
+			return err
+		},
+		func() error { return f.progress.RecordTestDelivery(f.ctx, ana(""), outbox.TestDelivery{}) },
+		func() error { _, err := f.progress.AdmitTest(f.ctx, ana(""), outbox.PairName{}); return err },
 	} {
 		refused(t, act(), outbox.ErrNotFound, "there is no publisher")
 	}
@@ -143,12 +216,12 @@ func TestResumePublisher_clearsWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
-	f.raw(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
-	if _, err := f.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	f.Exec(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
+	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 10 "status 500" at 2 retry true stopped 1 acts 1 lease "w" 2 paused "ana"`)
-	if _, err := f.ResumePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.ResumePublisher(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `active at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "w" 2 paused ""`)
@@ -158,23 +231,23 @@ func TestResetPublisher_keepsAPause(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
-	if _, err := f.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := f.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Paused == nil {
+	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Paused == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 0 paused "ana"`)
-	_, err := f.ResetPublisher(f.ctx, ana(""), archive)
+	_, err := f.progress.ResetPublisher(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "is paused and has no errors", "nothing to reset")
 	f.failing(archive, 2, outbox.EventError)
-	if p, err := f.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
+	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
 		t.Fatalf("a failed one: %+v, %v", p, err)
 	}
-	f.raw(`update publisher_progress set last_error = 'once', last_error_at = 1`) // overcome, and remembered
-	_, err = f.ResumePublisher(f.ctx, ana(""), archive)
+	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // overcome, and remembered
+	_, err = f.progress.ResumePublisher(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume")
-	if p, err := f.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.LastError != "" {
+	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.LastError != "" {
 		t.Fatalf("what was overcome: %+v, %v", p, err)
 	}
 }
@@ -189,7 +262,7 @@ func TestResumePublisher_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	for i := range 16 {
 		s := []*fixture{f, others}[i%2]
 		wg.Go(func() {
-			_, err := s.ResumePublisher(f.ctx, ana(""), archive)
+			_, err := s.progress.ResumePublisher(f.ctx, ana(""), archive)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, outbox.ErrConflict) {
@@ -198,8 +271,8 @@ func TestResumePublisher_ofManyAtOnceExactlyOneWins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if won.Load() != 1 || len(f.acts()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.acts()))
+	if won.Load() != 1 || len(f.DoneActs()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActs()))
 	}
 }
 
@@ -212,19 +285,19 @@ func TestPublisherActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
-	first, err := f.SeekPublisher(f.ctx, o, archive, to(1), nil)
+	first, err := f.progress.SeekPublisher(f.ctx, o, archive, to(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.unchanged(func() {
-		if again, err := f.SeekPublisher(f.ctx, o, archive, to(1), nil); err != nil || again != first {
+	f.Unchanged(func() {
+		if again, err := f.progress.SeekPublisher(f.ctx, o, archive, to(1), nil); err != nil || again != first {
 			t.Errorf("the repeat is %+v, %v", again, err)
 		}
-		_, err = f.SeekPublisher(f.ctx, o, archive, to(0), nil)
+		_, err = f.progress.SeekPublisher(f.ctx, o, archive, to(0), nil)
 		refused(t, err, outbox.ErrConflict, "with other content: publisher_seek of publisher scenes/archive")
-		_, err = f.SeekPublisher(f.ctx, o, other, to(1), nil)
+		_, err = f.progress.SeekPublisher(f.ctx, o, other, to(1), nil)
 		refused(t, err, outbox.ErrConflict, "with other content")
-		_, err = f.PausePublisher(f.ctx, o, archive)
+		_, err = f.progress.PausePublisher(f.ctx, o, archive)
 		refused(t, err, outbox.ErrConflict, "another act: publisher_seek of publisher scenes/archive")
 	})
 }
@@ -235,17 +308,16 @@ func TestPublisherActs_listsThoseOnOnePair(t *testing.T) {
 	activePair(f)
 	other := f.newPair(outbox.PairName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	for _, act := range []func() (outbox.Publisher, error){
-		func() (outbox.Publisher, error) { return f.PausePublisher(f.ctx, ana("mine"), archive) },
-		func() (outbox.Publisher, error) { return f.PausePublisher(f.ctx, ana("not mine"), other) },
-		func() (outbox.Publisher, error) { return f.ResumePublisher(f.ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.PausePublisher(f.ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.PausePublisher(f.ctx, ana("not mine"), other) },
+		func() (outbox.Publisher, error) { return f.progress.ResumePublisher(f.ctx, ana("mine"), archive) },
 	} {
 		if _, err := act(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.drain()
+	f.Drain()
 	f.append("a", 1)
-	f.kill("a")
 	acts, err := f.ActsOn(f.ctx, outbox.PublisherTarget(archive), 10)
 	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
 		t.Errorf("acts %+v, %v", acts, err)
@@ -263,24 +335,24 @@ func TestSkipPublisherEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
-	f.heldBy(archive, one.ID, 4)
-	f.unchanged(func() {
-		_, err := f.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
+	f.heldBy(archive, "worker-1", 4)
+	f.Unchanged(func() {
+		_, err := f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
 		refused(t, err, outbox.ErrConflict, "position 3 is not in the way", "position 2 is", `event 2 (scene.b) of campaign "c"`)
-		_, err = f.SkipPublisherEvent(f.ctx, ana("  "), archive, 2)
+		_, err = f.progress.SkipPublisherEvent(f.ctx, ana("  "), archive, 2)
 		if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 	})
-	p, err := f.SkipPublisherEvent(f.ctx, ana("known"), archive, 2)
+	p, err := f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 2)
 	if err != nil || p.Position != 2 || p.Lease != nil || p.Status != outbox.PublisherActive || p.LagEvents != 1 {
 		t.Fatalf("skipped: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 5 paused ""`)
-	if after := string(f.acts()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
+	if after := string(f.DoneActs()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
 		t.Errorf("the record has %s", after)
 	}
-	_, err = f.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
+	_, err = f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
 	refused(t, err, outbox.ErrConflict, "no event is in the way", "last act: skip by ana")
 }
 
@@ -289,12 +361,12 @@ func TestSkipPublisherEvent_doesNotMendADestination(t *testing.T) {
 	f := open(t)
 	failedPair(f)
 	f.failing(archive, 2, outbox.DestinationError)
-	f.raw(`update publisher_progress set stopped = 1`)
+	f.Exec(`update publisher_progress set stopped = 1`)
 	for _, typed := range []string{"", "skip", "skip 1 events"} {
 		o := script("known")
 		o.Confirm = typed
-		f.unchanged(func() {
-			_, err := f.SkipPublisherEvent(f.ctx, o, archive, 2)
+		f.Unchanged(func() {
+			_, err := f.progress.SkipPublisherEvent(f.ctx, o, archive, 2)
 			if r := refused(t, err, outbox.ErrInvalid, "blames its destination", "skip anyway"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
@@ -302,7 +374,7 @@ func TestSkipPublisherEvent_doesNotMendADestination(t *testing.T) {
 	}
 	o := script("known")
 	o.Confirm = outbox.SkipAnyway
-	if _, err := f.SkipPublisherEvent(f.ctx, o, archive, 2); err != nil {
+	if _, err := f.progress.SkipPublisherEvent(f.ctx, o, archive, 2); err != nil {
 		t.Fatal(err)
 	}
 	// The destination is gone for the next event as well.
@@ -316,24 +388,24 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	before := f.facts(archive)
 	o := ana("is it back?")
 	o.IdempotencyKey = "k"
-	if done, err := f.AdmitTest(f.ctx, o, archive); err != nil || done != nil {
+	if done, err := f.progress.AdmitTest(f.ctx, o, archive); err != nil || done != nil {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	sent := outbox.TestDelivery{PairName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
-	if err := f.RecordTestDelivery(f.ctx, o, sent); err != nil {
+	if err := f.progress.RecordTestDelivery(f.ctx, o, sent); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, before)
-	if done, err := f.AdmitTest(f.ctx, o, archive); err != nil || done == nil || *done != sent {
+	if done, err := f.progress.AdmitTest(f.ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)
 	}
-	if acts := f.acts(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
+	if acts := f.DoneActs(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
 		t.Errorf("acts %+v", acts)
 	}
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
-	_, err := strict.AdmitTest(f.ctx, ana(""), archive)
+	_, err := strict.progress.AdmitTest(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrInvalid, "needs a reason")
-	_, err = f.beside(readOnly).AdmitTest(f.ctx, ana(""), archive)
+	_, err = f.beside(readOnly).progress.AdmitTest(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrReadOnly)
 }
 
@@ -341,14 +413,14 @@ func TestPublisherActs_needAReasonWhereEveryActDoes(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	failedPair(f)
-	f.unchanged(func() {
-		for _, op := range rowActs {
-			if !strings.HasPrefix(op.action, "publisher_") || op.action == "publisher_skip" {
+	f.Unchanged(func() {
+		for _, a := range acts {
+			if a.action == "publisher_skip" {
 				continue
 			}
-			_, err := op.do(f, ana(""))
+			_, err := a.do(f, ana(""))
 			if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
-				t.Errorf("%s: the refusal is about %q", op.action, r.Field)
+				t.Errorf("%s: the refusal is about %q", a.action, r.Field)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package store_test
+package publishing_test
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
 )
 
 var pairA, pairB, pairC = outbox.PairName{Topic: "t", Publisher: "a"}, outbox.PairName{Topic: "t", Publisher: "b"}, outbox.PairName{Topic: "t", Publisher: "c"}
@@ -22,30 +21,30 @@ func definition(name outbox.PairName) outbox.PublisherDefinition {
 }
 
 func (f *fixture) register(names ...outbox.PairName) {
-	f.tb.Helper()
+	f.TB.Helper()
 	var all []outbox.PublisherDefinition
 	for _, name := range names {
 		all = append(all, definition(name))
 	}
-	if err := f.RegisterPublishers(f.ctx, all); err != nil {
-		f.tb.Fatal(err)
+	if err := f.progress.RegisterPublishers(f.ctx, all); err != nil {
+		f.TB.Fatal(err)
 	}
 }
 
 func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease {
-	f.tb.Helper()
-	l, ok, err := f.ClaimPublisher(f.ctx, owner, name, lease)
+	f.TB.Helper()
+	l, ok, err := f.progress.ClaimPublisher(f.ctx, owner, name, lease)
 	if err != nil || !ok {
-		f.tb.Fatalf("claim %s for %s: %v, %v", name, owner, ok, err)
+		f.TB.Fatalf("claim %s for %s: %v, %v", name, owner, ok, err)
 	}
 	return l
 }
 
 func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]publishing.Prospect {
-	f.tb.Helper()
-	states, err := f.PublisherStates(f.ctx, owner, names)
+	f.TB.Helper()
+	states, err := f.progress.PublisherStates(f.ctx, owner, names)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	got := map[outbox.PairName]publishing.Prospect{}
 	for _, s := range states {
@@ -55,10 +54,10 @@ func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.P
 }
 
 func (f *fixture) state(name outbox.PairName) publishing.State {
-	f.tb.Helper()
-	states, err := f.PublisherStates(f.ctx, "nobody", []outbox.PairName{name})
+	f.TB.Helper()
+	states, err := f.progress.PublisherStates(f.ctx, "nobody", []outbox.PairName{name})
 	if err != nil || len(states) != 1 {
-		f.tb.Fatalf("state of %s: %v, %v", name, states, err)
+		f.TB.Fatalf("state of %s: %v, %v", name, states, err)
 	}
 	return states[0]
 }
@@ -73,27 +72,27 @@ func TestRegisterPublishers_keepsWhereAPairStands(t *testing.T) {
 	f.append("a", 5)
 	atHead := definition(pairB)
 	atHead.StartAtHead = true
-	if err := f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
+	if err := f.progress.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := f.state(pairA).Position, f.state(pairB).Position; a != 0 || b != 5 {
 		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
 	}
 	l := f.claimPair("one", pairA)
-	if _, err := f.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
 	f.append("a", 2)
 	changed := definition(pairA)
 	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
-	if err := f.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
+	if err := f.progress.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := f.state(pairA), f.state(pairB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
 		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
 	}
 	var destination, selects string
-	if err := f.journal.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects); err != nil {
+	if err := f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects); err != nil {
 		t.Fatal(err)
 	}
 	if destination != "file:///x" || selects != `{"campaigns":["c"]}` {
@@ -111,7 +110,7 @@ func TestClaimPublisher_oneOfManyWins(t *testing.T) {
 	for i := range 8 {
 		from := []*fixture{f, other}[i%2]
 		all.Go(func() {
-			_, ok, err := from.ClaimPublisher(f.ctx, fmt.Sprint(i), pairA, lease)
+			_, ok, err := from.progress.ClaimPublisher(f.ctx, fmt.Sprint(i), pairA, lease)
 			if err != nil {
 				t.Error(err)
 			}
@@ -133,45 +132,45 @@ func TestAdvancePublisher_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	f.append("a", 10)
 	f.register(pairA)
 	old := f.claimPair("one", pairA)
-	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(4)); err != nil {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &old, delivered(4)); err != nil {
 		t.Fatal(err)
 	}
 	twin := old
-	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(6)); err != nil {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &old, delivered(6)); err != nil {
 		t.Fatal(err)
 	}
 	for what, try := range map[string]func() error{
-		"from where it stood before": func() error { _, err := f.AdvancePublisher(f.ctx, &twin, delivered(9)); return err },
+		"from where it stood before": func() error { _, err := f.progress.AdvancePublisher(f.ctx, &twin, delivered(9)); return err },
 		"under another's name": func() error {
 			l := old
 			l.Owner = "two"
-			_, err := f.AdvancePublisher(f.ctx, &l, delivered(9))
+			_, err := f.progress.AdvancePublisher(f.ctx, &l, delivered(9))
 			return err
 		},
-		"an error from where it stood before": func() error { _, err := f.FailPublisher(f.ctx, twin, publishing.Failure{}); return err },
+		"an error from where it stood before": func() error { _, err := f.progress.FailPublisher(f.ctx, twin, publishing.Failure{}); return err },
 	} {
 		if err := try(); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: %v, want a lost lease", what, err)
 		}
 	}
-	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("backwards: %v, want an error", err)
 	}
-	f.clock.advance(lease)
+	f.Clock.Advance(lease)
 	heir := f.claimPair("two", pairA)
 	if heir.Epoch <= old.Epoch || heir.Position != 6 {
 		t.Fatalf("the heir has epoch %d at %d", heir.Epoch, heir.Position)
 	}
-	if _, err := f.AdvancePublisher(f.ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("under the old epoch: %v, want a lost lease", err)
 	}
-	if _, err := f.FailPublisher(f.ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.FailPublisher(f.ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.RenewPublishers(f.ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
+	if lost, err := f.progress.RenewPublishers(f.ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
 		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
 	}
-	if err := f.ReleasePublisher(f.ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
+	if err := f.progress.ReleasePublisher(f.ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
 		t.Errorf("the old holder gave the pair away: %v", err)
 	}
 	if s := f.state(pairA); s.Position != 6 {
@@ -190,32 +189,32 @@ func TestFailPublisher_failsAfterItsErrorsInARow(t *testing.T) {
 		status outbox.PublisherStatus
 		wait   time.Duration
 	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
-		s, err := f.FailPublisher(f.ctx, l, failure)
+		s, err := f.progress.FailPublisher(f.ctx, l, failure)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Status != want.status || s.ErrorCount != i+1 || s.RetryAt.Sub(f.clock.now()) != want.wait || s.Position != 0 {
+		if s.Status != want.status || s.ErrorCount != i+1 || s.RetryAt.Sub(f.Clock.Now()) != want.wait || s.Position != 0 {
 			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 		}
 	}
-	if _, err := f.AdvancePublisher(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.state(pairA); s.Status != outbox.PublisherFailed {
 		t.Errorf("moving over events of other topics made it %s", s.Status)
 	}
-	if _, err := f.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
+	if _, err := f.progress.AdvancePublisher(f.ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.state(pairA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
 	failure.Gone = true
-	s, err := f.FailPublisher(f.ctx, l, failure)
+	s, err := f.progress.FailPublisher(f.ctx, l, failure)
 	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
 		t.Errorf("a destination that is gone: %+v, %v", s, err)
 	}
-	if err := f.ReleasePublisher(f.ctx, l); err != nil {
+	if err := f.progress.ReleasePublisher(f.ctx, l); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("two", pairA)[pairA]; got != publishing.ProspectLeave {
@@ -236,19 +235,19 @@ func TestPublisherStates_leasesSpread(t *testing.T) {
 	if got, want := f.prospects("two", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
-	if err := f.AskForPublisher(f.ctx, "two", pairA); err != nil {
+	if err := f.progress.AskForPublisher(f.ctx, "two", pairA); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("one", names...)[pairA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
-	if err := f.ReleasePublisher(f.ctx, a); err != nil {
+	if err := f.progress.ReleasePublisher(f.ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
 		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
 	}
-	f.clock.advance(time.Minute)
+	f.Clock.Advance(time.Minute)
 	if got := f.prospects("one", pairA)[pairA]; got != publishing.ProspectClaim {
 		t.Errorf("a request that nobody followed keeps the pair from others: %v", got)
 	}
@@ -279,7 +278,7 @@ func TestPublisherStates_asksForNoMoreThanItsShare(t *testing.T) {
 					continue
 				}
 				asked[owner]++
-				if err := f.AskForPublisher(f.ctx, owner, name); err != nil {
+				if err := f.progress.AskForPublisher(f.ctx, owner, name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -297,29 +296,10 @@ func TestPublisherStates_doesNotAskForAPausedPair(t *testing.T) {
 	f.register(pairA, pairB)
 	f.claimPair("one", pairA)
 	f.claimPair("one", pairB)
-	if _, err := f.PausePublisher(f.ctx, ben, pairA); err != nil {
+	if _, err := f.progress.PausePublisher(f.ctx, ana(""), pairA); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("two", pairA, pairB); got[pairA] != publishing.ProspectLeave {
 		t.Errorf("another may %v", got)
 	}
-}
-
-// A process whose clock was a day ahead has died with a pair and a run.
-func TestSelfCheck_shortensLeasesOfPublishersAndRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.register(pairA)
-	f.append("a", 1)
-	f.startRun(verifyAll())
-	f.clock.advance(24 * time.Hour)
-	f.claimPair("one", pairA)
-	f.claimRun(one)
-	f.clock.advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 10); err != nil {
-		t.Fatal(err)
-	}
-	f.clock.advance(lease + time.Second)
-	f.claimPair("two", pairA)
-	f.claimRun(two)
 }

@@ -1,0 +1,55 @@
+package publishing_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// instances lists the instances as a process sees them that has not looked in
+// the last second.
+func (f *fixture) instances() []outbox.InstanceState {
+	f.TB.Helper()
+	all, err := f.beside().Instances(f.ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return all
+}
+
+func TestInstances_holdPublishers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
+	if err := f.Heartbeat(f.ctx, beat); err != nil {
+		t.Fatal(err)
+	}
+	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
+		name := f.newPair(outbox.PairName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
+		f.heldBy(name, owner, 1)
+	}
+	all := f.instances()
+	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
+	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; holds 2 publishers") {
+		t.Errorf("instances %+v", all)
+	}
+	f.append("a", 1)
+	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
+	all = f.instances()
+	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
+	if why := all[i].Why(f.Clock.Now()); !strings.HasSuffix(why, "; holds 1 campaign and 2 publishers") {
+		t.Errorf("it is %q", why)
+	}
+	f.Clock.Advance(lease)
+	for _, i := range f.instances() {
+		if len(i.Holding.Publishers) > 0 {
+			t.Errorf("%s holds %v after its leases", i.ID, i.Holding.Publishers)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// Act is a kind of act of operators, on a store where it can be done. Rules are
+// what every act has to keep to, in whichever package it is.
+type Act struct {
+	*Fixture
+	Action string
+	Do     func(outbox.Order) (any, error)
+	// DoBeside does the same in another process.
+	DoBeside func(outbox.Order) (any, error)
+	// Undone reports whether nothing of the act has happened; nil where part of it
+	// may happen without its record.
+	Undone func() bool
+	// Others are acts of other kinds.
+	Others []func(outbox.Order) (any, error)
+}
+
+// Rules test what holds for every act of operators.
+var Rules = map[string]func(*testing.T, Act){
+	"leaves one audit record":                     LeavesOneRecord,
+	"without its audit record does not happen":    DoesNotHappenUnrecorded,
+	"with an idempotency key is done once":        IsDoneOnceByKey,
+	"of two at once with one key is done once":    OfTwoAtOnceIsDoneOnce,
+	"that is refused leaves one record":           RefusedLeavesOneRecord,
+	"is refused also where that cannot be stored": IsRefusedUnrecorded,
+}
+
+// LeavesOneRecord tests that an act that is done is on the audit log, once, as it
+// was ordered.
+func LeavesOneRecord(t *testing.T, a Act) {
+	if _, err := a.Do(Ana("the cause is mended")); err != nil {
+		t.Fatal(err)
+	}
+	acts := a.DoneActs()
+	if len(acts) != 1 {
+		t.Fatalf("audit records are %+v, want one", acts)
+	}
+	got := acts[0]
+	if string(got.Action) != a.Action || got.Actor != "ana" || got.Via != "page" || got.From != "10.0.0.7" || got.Reason != "the cause is mended" || got.RequestID != "r-1" || got.At != a.Clock.Now() {
+		t.Errorf("audit record is %+v", got)
+	}
+	if !json.Valid(got.Before) || !json.Valid(got.After) || string(got.After) == "null" {
+		t.Errorf("before %s, after %s", got.Before, got.After)
+	}
+	a.Sound()
+}
+
+// DoesNotHappenUnrecorded tests that an act fails whose record cannot be written.
+func DoesNotHappenUnrecorded(t *testing.T, a Act) {
+	a.ForbidAudit("no audit today")
+	_, err := a.Do(Ana(""))
+	if err == nil || !strings.Contains(err.Error(), "no audit today") {
+		t.Errorf("got error %v", err)
+	}
+	if a.Undone != nil && !a.Undone() {
+		t.Error("the act happened without its record")
+	}
+}
+
+// IsDoneOnceByKey tests that a repeat under the same idempotency key gets the
+// first answer and changes nothing, and that no other act takes the key.
+func IsDoneOnceByKey(t *testing.T, a Act) {
+	o := Ana("")
+	o.IdempotencyKey = "k-1"
+	first, err := a.Do(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Clock.Advance(time.Minute)
+	a.Unchanged(func() {
+		second, err := a.Do(o)
+		if diff := cmp.Diff(first, second); err != nil || diff != "" {
+			t.Errorf("the repeat got %v (-first +second):\n%s", err, diff)
+		}
+		for _, other := range a.Others {
+			_, err := other(o)
+			Refused(t, err, outbox.ErrConflict, "Idempotency-Key", a.Action)
+		}
+	})
+	a.MustAppend(Event("b", "counted"))
+	_, err = a.PauseCampaign(context.Background(), o, "b")
+	Refused(t, err, outbox.ErrConflict, "Idempotency-Key")
+	if n := len(a.DoneActs()); n != 1 {
+		t.Errorf("%d audit records, want one", n)
+	}
+}
+
+// OfTwoAtOnceIsDoneOnce tests that two processes that act at once under one
+// idempotency key get the same answer to one act.
+func OfTwoAtOnceIsDoneOnce(t *testing.T, a Act) {
+	o := Ana("")
+	o.IdempotencyKey = "k-1"
+	var results [2]any
+	var both sync.WaitGroup
+	for i, do := range []func(outbox.Order) (any, error){a.Do, a.DoBeside} {
+		both.Go(func() {
+			var err error
+			if results[i], err = do(o); err != nil {
+				t.Errorf("got error %v", err)
+			}
+		})
+	}
+	both.Wait()
+	if diff := cmp.Diff(results[0], results[1]); diff != "" {
+		t.Errorf("the two got different answers:\n%s", diff)
+	}
+	if acts := a.DoneActs(); len(acts) != 1 {
+		t.Errorf("audit records are %+v, want one", acts)
+	}
+	a.Sound()
+}
+
+// RefusedLeavesOneRecord tests that a refusal is recorded, once, as being about
+// what the act is about, and that the refused order's key stays free.
+func RefusedLeavesOneRecord(t *testing.T, a Act) {
+	o := Ana(strings.Repeat("ü", 251))
+	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
+	var refusal *outbox.Refusal
+	a.Unchanged(func() {
+		_, err := a.Do(o)
+		if refusal = Refused(t, err, outbox.ErrInvalid, "502", "500"); refusal.Field != "reason" {
+			t.Errorf("the refusal is about %q", refusal.Field)
+		}
+	})
+	list := a.RefusedActs()
+	if len(list) != 1 {
+		t.Fatalf("%d records were left, want one: %+v", len(list), list)
+	}
+	got := list[0]
+	if got.ID != refusal.Act {
+		t.Errorf("the refusal names the record %d, which is %d", refusal.Act, got.ID)
+	}
+	want := outbox.Act{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
+		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.ActRefused, Refusal: refusal.Error(),
+		Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+
+	o.Reason = "the cause is mended"
+	if _, err := a.Do(o); err != nil {
+		t.Fatalf("under the key that was refused: %v", err)
+	}
+	done := a.DoneActs()
+	if len(done) != 1 || len(a.RefusedActs()) != 1 {
+		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActs()))
+	}
+	about := func(a outbox.Act) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
+	starts := strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // what it starts or makes has no number before
+	if about(done[0]) != about(got) && !starts {
+		t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
+	}
+}
+
+// IsRefusedUnrecorded tests that a refusal is one even where it cannot be
+// recorded.
+func IsRefusedUnrecorded(t *testing.T, a Act) {
+	a.ForbidAudit("no audit today")
+	_, err := a.Do(Ana(strings.Repeat("x", 501)))
+	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.Act != 0 {
+		t.Errorf("the refusal names a record %d", r.Act)
+	}
+	if n := len(a.RefusedActs()); n != 0 {
+		t.Errorf("%d records were left", n)
+	}
+}
+
+// Ana is an order of the operator whose acts fixtures list.
+func Ana(reason string) outbox.Order {
+	return outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
+}
+
+// DoneActs are the records of what ana has done, newest first.
+func (f *Fixture) DoneActs() []outbox.Act {
+	f.TB.Helper()
+	return f.actsOfAna(outbox.ActDone)
+}
+
+// RefusedActs are the records of what ana was refused, newest first.
+func (f *Fixture) RefusedActs() []outbox.Act {
+	f.TB.Helper()
+	return f.actsOfAna(outbox.ActRefused)
+}
+
+func (f *Fixture) actsOfAna(outcome outbox.ActOutcome) []outbox.Act {
+	f.TB.Helper()
+	page, err := f.Acts(context.Background(), outbox.ActFilter{Actor: "ana", Outcome: outcome})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return page.Items
+}
+
+// ForbidAudit lets every audit record fail with a message.
+func (f *Fixture) ForbidAudit(message string) {
+	f.TB.Helper()
+	if !dbtest.Postgres() {
+		f.Exec(`create trigger no_audit before insert on operator_acts begin select raise(abort, '` + message + `'); end`)
+		return
+	}
+	f.Exec(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
+	f.Exec(`create trigger no_audit before insert on operator_acts for each row execute function no_audit()`)
+}
+
+// Refused fails unless err is a refusal of the kind whose sentence has every
+// fragment.
+func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusal {
+	tb.Helper()
+	var r *outbox.Refusal
+	if !errors.Is(err, kind) || !errors.As(err, &r) {
+		tb.Fatalf("got error %v, want a refusal: %v", err, kind)
+	}
+	for _, fragment := range fragments {
+		if !strings.Contains(r.Error(), fragment) {
+			tb.Errorf("the sentence %q lacks %q", r.Error(), fragment)
+		}
+	}
+	return r
+}

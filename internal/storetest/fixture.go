@@ -1,0 +1,195 @@
+// Package storetest opens stores on databases of a test's own, for the tests of
+// internal/store and of the packages that keep their tables beside its own. It
+// is used under dbtest.Main.
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/store"
+)
+
+// Clock is a time that stands still until it is moved. It is safe for concurrent
+// use.
+type Clock struct{ micros atomic.Int64 }
+
+// Began is when a new Clock stands.
+var Began = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// NewClock makes a Clock that stands at Began.
+func NewClock() *Clock {
+	c := new(Clock)
+	c.micros.Store(Began.UnixMicro())
+	return c
+}
+
+// Now is where the clock stands.
+func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()).UTC() }
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+// Fixture is a store on databases of its own, the clock it goes by, and raw
+// connections that go past it.
+type Fixture struct {
+	*store.Store
+	TB            testing.TB
+	Pair          dbtest.Pair
+	Clock         *Clock
+	JournalDB     *sql.DB
+	ProjectionsDB *sql.DB
+}
+
+// Open opens a store on empty databases of its own. change adjusts its options.
+func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
+	tb.Helper()
+	return OpenPair(tb, dbtest.New(tb), NewClock(), change...)
+}
+
+// OpenPair opens a store on given databases. It is closed at the test's end.
+func OpenPair(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
+	tb.Helper()
+	o := store.Options{Journal: p.Journal, Projections: p.Projections, Now: c.Now}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := store.Open(context.Background(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := &Fixture{Store: s, TB: tb, Pair: p, Clock: c, JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
+	tb.Cleanup(func() { s.Close() })
+	return f
+}
+
+// Beside opens a second store on the same databases, as another process would.
+func (f *Fixture) Beside(change ...func(*store.Options)) *Fixture {
+	f.TB.Helper()
+	return OpenPair(f.TB, f.Pair, f.Clock, change...)
+}
+
+// Exec runs a statement on the journal database past the store.
+func (f *Fixture) Exec(query string, args ...any) {
+	f.TB.Helper()
+	if _, err := f.JournalDB.Exec(query, args...); err != nil {
+		f.TB.Fatalf("%s: %v", query, err)
+	}
+}
+
+// Number reads one number from the journal database past the store.
+func (f *Fixture) Number(query string, args ...any) int64 {
+	f.TB.Helper()
+	var n int64
+	if err := f.JournalDB.QueryRow(query, args...).Scan(&n); err != nil {
+		f.TB.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// Event is the least that can be appended.
+func Event(campaign, eventType string) outbox.Event {
+	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
+}
+
+// MustAppend appends events and returns where they stand.
+func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
+	f.TB.Helper()
+	got, err := f.Append(context.Background(), store.Append{Events: events})
+	if err != nil {
+		f.TB.Fatalf("append: %v", err)
+	}
+	return got
+}
+
+// Lease is how long the claims last that fixtures make.
+const Lease = 30 * time.Second
+
+// MustClaim claims what is due for a worker, or what is suspect when nothing is.
+func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
+	f.TB.Helper()
+	claims, err := f.Claim(context.Background(), w, store.ClaimLimits{Rows: rows, Lease: Lease})
+	if err == nil && len(claims) == 0 {
+		claims, err = f.ClaimSuspect(context.Background(), w, Lease)
+	}
+	if err != nil {
+		f.TB.Fatalf("claim: %v", err)
+	}
+	return claims
+}
+
+// ApplyClaim moves the watermark of a claim's campaign over the claim's events up
+// to last, the way a worker does, and returns where it then stands.
+func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
+	f.TB.Helper()
+	all, _, err := f.Load(context.Background(), []store.Range{c.Range()}, 1<<30)
+	if err != nil {
+		f.TB.Fatalf("load: %v", err)
+	}
+	loaded := all[0].Events
+	err = f.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+		w, err := tx.Watermark(c.CampaignID)
+		if err != nil {
+			return err
+		}
+		reached = w.AppliedSeq
+		if err := tx.Fence(c.CampaignID, c.Epoch); err != nil {
+			return err
+		}
+		if last <= w.AppliedSeq {
+			return nil
+		}
+		if err := tx.Advance(c.CampaignID, c.Epoch, w.AppliedSeq, last, loaded[last-c.First].ChainHash); err != nil {
+			return err
+		}
+		for i := range loaded {
+			if e := &loaded[i]; e.Skipped != nil && e.Seq > w.AppliedSeq && e.Seq <= last {
+				if err := tx.PassOver(e); err != nil {
+					return err
+				}
+			}
+		}
+		reached = last
+		return nil
+	})
+	return reached, err
+}
+
+// Drain works everything off that is due.
+func (f *Fixture) Drain() {
+	f.TB.Helper()
+	w := store.Worker{ID: "worker-1", Build: "v1"}
+	for {
+		claims := f.MustClaim(w, 1000)
+		if len(claims) == 0 {
+			return
+		}
+		for _, c := range claims {
+			reached, err := f.ApplyClaim(c, c.Last)
+			if err != nil || reached < c.Last {
+				f.TB.Fatalf("apply %+v: reached %d, %v", c, reached, err)
+			}
+			if _, err := f.Settle(context.Background(), w, []store.Result{{Claim: c, Applied: reached}}); err != nil {
+				f.TB.Fatalf("settle: %v", err)
+			}
+		}
+	}
+}
+
+// Sound fails when Check finds anything.
+func (f *Fixture) Sound() {
+	f.TB.Helper()
+	report, err := f.Check(context.Background(), func(int64, int64) {})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		f.TB.Errorf("check: %+v", v)
+	}
+}

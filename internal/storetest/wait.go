@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Patience is how long tests wait for what must happen.
+const Patience = time.Minute
+
+// Eventually waits until a condition holds, and fails when that takes too long.
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	deadline := time.After(Patience)
+	for pause := time.Millisecond; !holds(); pause = min(2*pause, 32*time.Millisecond) {
+		select {
+		case <-time.After(pause):
+		case <-deadline:
+			tb.Fatalf("not within %s: %s", Patience, what)
+		}
+	}
+}
+
+// Connect is a connection of somebody else, outside the pools of the fixture, to
+// a PostgreSQL database. It is closed at the test's end.
+func Connect(tb testing.TB, url string) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// Run runs statements on a connection of Connect.
+func Run(tb testing.TB, conn *pgx.Conn, statements ...string) {
+	tb.Helper()
+	for _, statement := range statements {
+		if _, err := conn.Exec(context.Background(), statement); err != nil {
+			tb.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// AwaitLockWaits waits until so many connections of the test's stores wait for a
+// lock, on PostgreSQL.
+func (f *Fixture) AwaitLockWaits(n int64) {
+	f.TB.Helper()
+	Eventually(f.TB, fmt.Sprintf("%d connections wait for a lock", n), func() bool {
+		return f.Number(`
+select count(*)
+from pg_stat_activity
+where datname = current_database()
+  and application_name = 'outboxweb'
+  and wait_event_type = 'Lock'`) == n
+	})
+}
