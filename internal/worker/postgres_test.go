@@ -120,14 +120,14 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t 
 func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
-		s := newSeverer(t)
-		p := s.between(dbtest.New(t))
-		b := openPair(t, p, define(t, ledger), at(newClock()), once(moment, s.arm))
+		s, p := dbtest.Server().Severer(t), dbtest.New(t)
+		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
+		b := openPair(t, p, define(t, ledger), at(newClock()), once(moment, s.Arm))
 		appendThree(t, b)
 		if _, err := b.worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
 		}
-		if n := s.severed.Load(); n != 1 {
+		if n := s.Severed(); n != 1 {
 			t.Fatalf("%s: %d commits were left without an answer, want 1", moment, n)
 		}
 		b.drain(t) // without waiting for a lease to end that nobody knows of

@@ -15,12 +15,13 @@ import (
 // once from where it stands, and nothing is delivered again.
 func TestPostgresPublishing_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
 	t.Parallel()
-	s := newSeverer(t)
-	b := openPair(t, s.between(dbtest.New(t)), define(t, ledger))
+	s, p := dbtest.Server().Severer(t), dbtest.New(t)
+	p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
+	b := openPair(t, p, define(t, ledger))
 	b.mustAppend(t, notes("c-1", 30)...)
 	var once sync.Once
 	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
-		once.Do(s.arm)
+		once.Do(s.Arm)
 		return len(events), nil
 	}}}
 	pair := pairOf("everything", "one", everyEvent)
@@ -29,7 +30,7 @@ func TestPostgresPublishing_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testi
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, b, c)
 	b.mustStandAt(t, pair.PairName, 30)
-	if n := s.severed.Load(); n != 1 {
+	if n := s.Severed(); n != 1 {
 		t.Errorf("%d commits were left without an answer, want 1", n)
 	}
 	if got := r["one"].got(); !slices.Equal(got, upTo(30)) {

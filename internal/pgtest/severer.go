@@ -1,4 +1,4 @@
-package worker_test
+package pgtest
 
 import (
 	"bytes"
@@ -11,14 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"outboxweb/internal/dbtest"
 )
 
-// severer stands between the program and PostgreSQL. Once armed, it passes the
-// next commit on, and cuts the connection when the server has answered instead
-// of handing the answer on.
-type severer struct {
+// Severer stands between a program and a Server. Once armed, it passes the next
+// commit on, and cuts the connection when the server has answered instead of
+// handing the answer on. It is safe for concurrent use.
+type Severer struct {
 	dir     string // of its socket
 	server  string // path of the server's socket
 	armed   atomic.Bool
@@ -31,41 +29,49 @@ type severer struct {
 
 const socketName = ".s.PGSQL.5432"
 
-func newSeverer(t *testing.T) *severer {
-	t.Helper()
-	address, err := url.Parse(dbtest.Server().URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// Severer starts a Severer in front of the server, and stops it when the test
+// ends.
+func (s *Server) Severer(tb testing.TB) *Severer {
+	tb.Helper()
 	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "sever")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s := &severer{dir: dir, server: filepath.Join(address.Query().Get("host"), socketName)}
+	between := &Severer{dir: dir, server: filepath.Join(s.janitor.dir, socketName)}
 	listener, err := net.Listen("unix", filepath.Join(dir, socketName))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.running.Go(func() { s.accept(listener) })
-	t.Cleanup(func() {
+	between.running.Go(func() { between.accept(listener) })
+	tb.Cleanup(func() {
 		listener.Close()
-		s.closeAll()
-		s.running.Wait()
+		between.closeAll()
+		between.running.Wait()
 		os.RemoveAll(dir)
 	})
-	return s
+	return between
 }
 
-// between is the pair as it is reached through the severer.
-func (s *severer) between(p dbtest.Pair) dbtest.Pair {
-	p.Journal, p.Projections = withParameter(p.Journal, "host", s.dir), withParameter(p.Projections, "host", s.dir)
-	return p
+// Through rewrites a URL of the server to go through the severer.
+func (s *Severer) Through(direct string) string {
+	address, err := url.Parse(direct)
+	if err != nil {
+		panic(err)
+	}
+	query := address.Query()
+	query.Set("host", s.dir)
+	address.RawQuery = query.Encode()
+	return address.String()
 }
 
-func (s *severer) arm() { s.armed.Store(true) }
+// Arm has the next commit be left without an answer.
+func (s *Severer) Arm() { s.armed.Store(true) }
 
-func (s *severer) accept(listener net.Listener) {
+// Severed is how many commits were left without an answer.
+func (s *Severer) Severed() int64 { return s.severed.Load() }
+
+func (s *Severer) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
@@ -85,7 +91,7 @@ func (s *severer) accept(listener net.Listener) {
 	}
 }
 
-func (s *severer) closeAll() {
+func (s *Severer) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, conn := range s.open {
@@ -105,7 +111,7 @@ func commits(message []byte) bool {
 }
 
 // passOn gives the server what the client says, up to the end of either.
-func (s *severer) passOn(server, client net.Conn, cut *atomic.Bool) {
+func (s *Severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	defer server.Close()
 	defer client.Close()
 	buf := make([]byte, 1<<16)
@@ -122,7 +128,7 @@ func (s *severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 
 // answer gives the client what the server says, until the answer that is to be
 // held back is there.
-func (s *severer) answer(client, server net.Conn, cut *atomic.Bool) {
+func (s *Severer) answer(client, server net.Conn, cut *atomic.Bool) {
 	defer server.Close()
 	defer client.Close()
 	buf := make([]byte, 1<<16)
