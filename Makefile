@@ -57,7 +57,7 @@ bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, an
 
 .PHONY: bench-publish
 bench-publish: ## measure the made and the recorded journal on their way to five files at a time
-	go test ./internal/worker -run '^$$' -bench FanOut -benchtime 5x -db sqlite
+	go test ./internal/publishing -run '^$$' -bench FanOut -benchtime 5x -db sqlite
 
 .PHONY: bench-console
 bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows (takes minutes and 6 GB)

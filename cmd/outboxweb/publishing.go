@@ -29,10 +29,9 @@ func (c *Common) pairs() ([]publish.Pair, error) {
 	return pairs, err
 }
 
-// publishing makes what delivers to the pairs, in the name of the process's
-// worker.
-func (c *serveCmd) publishing(a *app, st *engine, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *worker.Publishing {
-	return worker.NewPublishing(worker.PublishingConfig{Store: st.Store, Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
+// relay makes what delivers to the pairs, in the name of the process's worker.
+func (c *serveCmd) relay(a *app, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *publishing.Relay {
+	return publishing.NewRelay(publishing.RelayConfig{Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 

@@ -23,6 +23,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -256,13 +257,13 @@ func isURI(text string) bool {
 
 // server is what serve wires together.
 type server struct {
-	store   *engine
-	worker  *worker.Worker
-	work    bool // run the worker's loop
-	publish *worker.Publishing
-	keeper  keeper
-	http    *http.Server
-	log     *slog.Logger
+	store  *engine
+	worker *worker.Worker
+	work   bool // run the worker's loop
+	relay  *publishing.Relay
+	keeper keeper
+	http   *http.Server
+	log    *slog.Logger
 }
 
 func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
@@ -298,10 +299,10 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []pu
 	if !c.Publish {
 		delivering = nil
 	}
-	p := c.publishing(a, st, progress, w, collectors, delivering)
+	relay := c.relay(a, progress, w, collectors, delivering)
 	st.OnWork(func() {
 		w.Wake()
-		p.Wake()
+		relay.Wake()
 	})
 	config := c.handlerConfig(a, st, set, addr)
 	config.TestPublisher = c.publisherTester(a, st, pairs)
@@ -311,7 +312,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []pu
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, publish: p, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	s := &server{store: st, worker: w, work: c.Worker, relay: relay, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -356,7 +357,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		}
 		worked <- err
 	}()
-	go func() { published <- s.publish.Run(ctx) }()
+	go func() { published <- s.relay.Run(ctx) }()
 	<-ctx.Done()
 	asked := time.Now()
 	s.log.Info("stopping", "why", whyStopped(ctx))

@@ -1,6 +1,7 @@
-// Package publishing knows how far each publisher of a topic is with the journal,
-// who delivers for it, how it stood over time, and what operators did: its tables
-// are those whose names begin with publisher, in the journal database.
+// Package publishing delivers the journal's events to other systems. Progress has
+// in the journal database how far each publisher of a topic is, who delivers for
+// it, how it stood over time, and what operators did: its tables are those whose
+// names begin with publisher. Relay is the loop that delivers.
 package publishing
 
 import (

@@ -120,55 +120,5 @@ func (w *RunWorker) CatchUp(ctx context.Context, campaign, name string, between 
 // VerifyNext is the step that verifies in the background.
 func (w *RunWorker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
 
-// BeforeReads lets something happen before each read of the journal, which
-// fails with its error. It is called before Run.
-func (p *Publishing) BeforeReads(happen func() error) {
-	read := p.feed.read
-	p.feed.read = func(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
-		if err := happen(); err != nil {
-			return nil, err
-		}
-		return read(ctx, after, limit)
-	}
-}
-
-// Feed reads the journal for several pairs.
-type Feed struct{ *feed }
-
-// NewFeed makes a Feed that reads with read.
-func NewFeed(read func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)) Feed {
-	return Feed{newFeed(read, func() {})}
-}
-
-// After reads events after a position, as a pair does: their positions, up to
-// where nothing else is, and whether there may be more.
-func (f Feed) After(ctx context.Context, position int64) (positions []int64, end int64, more bool, err error) {
-	p, err := f.after(ctx, position)
-	for _, e := range p.events {
-		positions = append(positions, e.Position)
-	}
-	return positions, p.end, p.more, err
-}
-
-// Kept is how many bytes of events the feed holds.
-func (f Feed) Kept() (bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, b := range f.blocks {
-		bytes += b.bytes.Load()
-	}
-	return bytes
-}
-
-// Die has the process leave everything as it is, as one that is killed: no pair
-// is given back. Its Run is to be ended by its context.
-func (p *Publishing) Die() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, d := range p.held {
-		d.lost(outbox.ErrLeaseLost)
-	}
-}
-
 // Trouble is what keeps the worker from applying.
 func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sentence() }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // differs names what several processes do to each other, random histories among
 // it, since PostgreSQL lets them go on at the same time.
-const differs = "^Test(Postgres|Run_|Runs_leave|Publishing_skips|Publishing_misses|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|Rebuild_beside|ApplyInline_keeps|Operation_runs)"
+const differs = "^Test(Postgres|Run_|Runs_leave|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|Rebuild_beside|ApplyInline_keeps|Operation_runs)"
 
 // prepare fills the pair that every test gets a copy of.
 func prepare(p dbtest.Pair) error {

@@ -18,6 +18,7 @@ import (
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
 )
 
@@ -233,7 +234,7 @@ func (s *honest) rebuild(tb testing.TB, b *bench) {
 
 // console is the server of one process, as of now.
 func (s *honest) console(b *bench) func(path string) (int, string) {
-	server := handlers.New(handlers.Config{Store: b.Store, Publishers: b.Progress, Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.infos(), Now: s.now.now})
+	server := handlers.New(handlers.Config{Store: b.Store, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.infos(), Now: s.now.now})
 	return func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
 		w := httptest.NewRecorder()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +17,9 @@ import (
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -111,16 +110,12 @@ func define(tb testing.TB, definitions ...string) []string {
 }
 
 // clock is a time that only the test moves.
-type clock struct{ micros atomic.Int64 }
+type clock struct{ *storetest.Clock }
 
-func newClock() *clock {
-	c := new(clock)
-	c.micros.Store(time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC).UnixMicro())
-	return c
-}
+func newClock() *clock { return &clock{storetest.NewClock()} }
 
-func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+func (c *clock) now() time.Time          { return c.Now() }
+func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
 type option = func(*store.Options, *worker.Config)
 
@@ -169,7 +164,6 @@ func leasing(d time.Duration) option {
 // its databases.
 type bench struct {
 	*store.Store
-	*publishing.Progress
 	*readmodel.Database
 	operations           *operations.Operations
 	runs                 *store.Runs
@@ -209,7 +203,7 @@ func openPair(tb testing.TB, p dbtest.Pair, sources []string, options ...option)
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	b := &bench{Store: s, Progress: publishing.NewProgress(s), Database: s.ReadModel(), operations: operations.New(s), runs: store.NewRuns(s), worker: worker.New(c), set: set, sources: sources, pair: p,
+	b := &bench{Store: s, Database: s.ReadModel(), operations: operations.New(s), runs: store.NewRuns(s), worker: worker.New(c), set: set, sources: sources, pair: p,
 		journal: dbtest.Open(tb, p.Journal), projections: dbtest.Open(tb, p.Projections)}
 	w := b.worker
 	b.runWorker = worker.NewRunWorker(worker.RunConfig{Runs: b.runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
@@ -363,19 +357,12 @@ func (b *bench) mustWait(tb testing.TB, campaign string, seq int64) {
 }
 
 // patience is how long tests wait for what must happen.
-const patience = time.Minute
+const patience = storetest.Patience
 
 // eventually waits for a condition.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	deadline := time.After(patience)
-	for pause := time.Millisecond; !holds(); pause = min(2*pause, 32*time.Millisecond) {
-		select {
-		case <-time.After(pause):
-		case <-deadline:
-			tb.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	storetest.Eventually(tb, what, holds)
 }
 
 var operator = outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}

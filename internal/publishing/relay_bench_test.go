@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"context"
@@ -14,23 +14,24 @@ import (
 	"outboxweb/internal/corpus"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/publishing"
+	"outboxweb/internal/storetest"
 )
 
 // BenchmarkFanOut delivers a whole journal to five files at a time, each
 // synced after every batch, and beside it measures what writing the same lines
 // in the same batches costs without anything else. Run it with
 //
-//	go test ./internal/worker -run '^$' -bench FanOut -benchtime 3x -db sqlite
+//	go test ./internal/publishing -run '^$' -bench FanOut -benchtime 3x -db sqlite
 func BenchmarkFanOut(b *testing.B) {
 	corpus.EachJournal(b, corpus.Heavy, fanOut)
 }
 
 func fanOut(b *testing.B, j corpus.Journal) {
 	const publishers = 5
-	journal := open(b, define(b, ledger))
+	journal := open(b, live)
 	events := j.Parse(b)
-	journal.mustAppend(b, events...)
+	journal.appendAll(events...)
 	for b.Loop() {
 		dir := b.TempDir()
 		bare := writeBare(b, journal, dir, publishers)
@@ -47,17 +48,17 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c := worker.PublishingConfig{Store: journal.Store, Progress: journal.Progress, Pairs: pairs, Metrics: metrics.New(journal.Summary), ID: "bench"}
-		p := worker.NewPublishing(c)
+		c := publishing.RelayConfig{Progress: journal.progress, Pairs: pairs, Metrics: metrics.New(journal.Summary), ID: "bench"}
+		relay := publishing.NewRelay(c)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		began := time.Now()
-		go func() { ended <- p.Run(ctx) }()
+		go func() { ended <- relay.Run(ctx) }()
 		slowest := 0.0
 		for _, pair := range pairs {
-			eventually(b, "all is delivered", func() bool {
+			storetest.Eventually(b, "all is delivered", func() bool {
 				var position int64
-				err := journal.journal.QueryRow(`select position from publisher_progress where publisher = $1`, pair.Publisher).Scan(&position)
+				err := journal.JournalDB.QueryRow(`select position from publisher_progress where publisher = $1`, pair.Publisher).Scan(&position)
 				return err == nil && position == int64(len(events))
 			})
 			slowest = time.Since(began).Seconds()
@@ -73,7 +74,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 
 // writeBare writes the events as CloudEvents to files, one after the other, in
 // batches that are synced, and returns how many a second there were.
-func writeBare(b *testing.B, journal *bench, dir string, files int) float64 {
+func writeBare(b *testing.B, journal *fixture, dir string, files int) float64 {
 	b.Helper()
 	var lines [][]byte
 	for after := int64(0); ; {

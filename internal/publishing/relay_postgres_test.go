@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/storetest"
 )
 
 // The answer to a save may be lost when the save is not. The pair goes on at
 // once from where it stands, and nothing is delivered again.
-func TestPostgresPublishing_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
+func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
 	t.Parallel()
 	s, p := dbtest.Server().Severer(t), dbtest.New(t)
 	p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
-	b := openPair(t, p, define(t, ledger))
-	b.mustAppend(t, notes("c-1", 30)...)
+	f := on(storetest.OpenPair(t, p, storetest.NewClock(), live))
+	f.appendAll(notes("c-1", 30)...)
 	var once sync.Once
 	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
 		once.Do(s.Arm)
@@ -26,10 +27,10 @@ func TestPostgresPublishing_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testi
 	}}}
 	pair := pairOf("everything", "one", everyEvent)
 	pair.BatchSize = 10
-	c := r.config(b, "one", pair)
+	c := r.config(f, "one", pair)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
-	deliver(t, b, c)
-	b.mustStandAt(t, pair.PairName, 30)
+	deliver(t, f, c)
+	f.mustStandAt(t, pair.PairName, 30)
 	if n := s.Severed(); n != 1 {
 		t.Errorf("%d commits were left without an answer, want 1", n)
 	}

@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"context"
@@ -13,14 +13,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 
 	dto "github.com/prometheus/client_model/go"
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/worker"
 )
+
+// live has a store go by the real time.
+func live(o *store.Options) { o.Now = time.Now }
+
+// appendAll appends events, some hundreds at a time.
+func (f *fixture) appendAll(events ...outbox.Event) {
+	f.TB.Helper()
+	for chunk := range slices.Chunk(events, 500) {
+		f.MustAppend(chunk...)
+	}
+}
+
+func noted(campaign string) outbox.Event  { return storetest.Event(campaign, "noted") }
+func opened(campaign string) outbox.Event { return storetest.Event(campaign, "opened") }
+
+// notes are n events of one campaign.
+func notes(campaign string, n int) []outbox.Event {
+	return slices.Repeat([]outbox.Event{noted(campaign)}, n)
+}
 
 // receiver is another system: it writes down what it took, after answer, when
 // there is one, has let it.
@@ -70,8 +90,8 @@ func pairOf(topic, publisher string, match outbox.Match) publish.Pair {
 // receivers are destinations by the name of the publisher.
 type receivers map[string]*receiver
 
-func (r receivers) config(b *bench, id string, pairs ...publish.Pair) worker.PublishingConfig {
-	return worker.PublishingConfig{Store: b.Store, Progress: b.Progress, Pairs: pairs, Metrics: metrics.New(b.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: leaseTime,
+func (r receivers) config(f *fixture, id string, pairs ...publish.Pair) publishing.RelayConfig {
+	return publishing.RelayConfig{Progress: f.progress, Pairs: pairs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
 		Logger: slog.New(slog.DiscardHandler),
 		Open: func(p publish.Pair, _ publish.Options) (publish.Publisher, error) {
 			to := r[p.Publisher]
@@ -82,25 +102,25 @@ func (r receivers) config(b *bench, id string, pairs ...publish.Pair) worker.Pub
 		}}
 }
 
-// deliver runs a Publishing until stop is called or the test ends, woken by
-// what happens in the store.
-func deliver(tb testing.TB, b *bench, c worker.PublishingConfig, changes ...func(*worker.Publishing)) (stop func()) {
+// deliver runs a Relay until stop is called or the test ends, woken by what
+// happens in the store.
+func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...func(*publishing.Relay)) (stop func()) {
 	tb.Helper()
 	var pairs []outbox.PublisherDefinition
 	for _, p := range c.Pairs {
 		pairs = append(pairs, p.Definition())
 	}
-	if err := b.RegisterPublishers(tb.Context(), pairs); err != nil { // so that the test finds them
+	if err := f.progress.RegisterPublishers(tb.Context(), pairs); err != nil { // so that the test finds them
 		tb.Fatal(err)
 	}
-	p := worker.NewPublishing(c)
+	relay := publishing.NewRelay(c)
 	for _, change := range changes {
-		change(p)
+		change(relay)
 	}
-	b.OnWork(p.Wake)
+	f.OnWork(relay.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- relay.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -121,9 +141,9 @@ func upTo(n int) []int64 {
 	return all
 }
 
-func (b *bench) pairState(tb testing.TB, name outbox.PairName) (status string, position, delivered int64, errors int, owner string) {
+func (f *fixture) pairState(tb testing.TB, name outbox.PairName) (status string, position, delivered int64, errors int, owner string) {
 	tb.Helper()
-	err := b.journal.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
+	err := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
 	if err != nil {
 		tb.Fatal(err)
@@ -132,27 +152,27 @@ func (b *bench) pairState(tb testing.TB, name outbox.PairName) (status string, p
 }
 
 // mustStandAt waits until a pair has come to a position.
-func (b *bench) mustStandAt(tb testing.TB, name outbox.PairName, position int64) {
+func (f *fixture) mustStandAt(tb testing.TB, name outbox.PairName, position int64) {
 	tb.Helper()
-	eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
-		_, at, _, _, _ := b.pairState(tb, name)
+	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
+		_, at, _, _, _ := f.pairState(tb, name)
 		return at == position
 	})
 }
 
-func TestPublishing_deliversInOrderWhatTheTopicSelects(t *testing.T) {
+func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	b.mustAppend(t, notes("c-1", 250)...)
-	b.mustAppend(t, opened("c-2", 1), opened("c-1", 1))
+	f := open(t, live)
+	f.appendAll(notes("c-1", 250)...)
+	f.appendAll(opened("c-2"), opened("c-1"))
 	r := receivers{"all": {}, "some": {}, "none": {}}
 	all, some, none := pairOf("everything", "all", everyEvent), pairOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
 		pairOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
-	stop := deliver(t, b, r.config(b, "one", all, some, none))
-	b.mustStandAt(t, all.PairName, 252)
-	b.mustAppend(t, noted("c-3"))
+	stop := deliver(t, f, r.config(f, "one", all, some, none))
+	f.mustStandAt(t, all.PairName, 252)
+	f.appendAll(noted("c-3"))
 	for _, p := range []publish.Pair{all, some, none} {
-		b.mustStandAt(t, p.PairName, 253) // nothing is behind it for a topic that selects little
+		f.mustStandAt(t, p.PairName, 253) // nothing is behind it for a topic that selects little
 	}
 	stop()
 	if got := r["all"].got(); !slices.Equal(got, upTo(253)) {
@@ -164,15 +184,15 @@ func TestPublishing_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	if got := r["none"].got(); len(got) > 0 {
 		t.Errorf("nothing: got %v", got)
 	}
-	_, _, delivered, _, owner := b.pairState(t, all.PairName)
+	_, _, delivered, _, owner := f.pairState(t, all.PairName)
 	if delivered != 253 || owner != "" {
 		t.Errorf("after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
 	}
 }
 
-func TestPublishing_aDestinationHoldsUpNobody(t *testing.T) {
+func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	f := open(t, live)
 	hang := make(chan struct{})
 	r := receivers{
 		"slow": {answer: func(ctx context.Context, _ []*publish.Event) (int, error) {
@@ -192,17 +212,17 @@ func TestPublishing_aDestinationHoldsUpNobody(t *testing.T) {
 	for name := range r {
 		pairs = append(pairs, pairOf("everything", name, everyEvent))
 	}
-	deliver(t, b, r.config(b, "one", pairs...))
+	deliver(t, f, r.config(f, "one", pairs...))
 	for range 10 {
-		b.mustAppend(t, notes("c-1", 50)...)
+		f.appendAll(notes("c-1", 50)...)
 	}
-	b.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "healthy"}, 500)
-	b.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "refusing"}, 6)
+	f.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "healthy"}, 500)
+	f.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "refusing"}, 6)
 	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.EventError, "refusing": outbox.EventError} {
-		eventually(t, name+" has its error noted", func() bool {
+		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64
-			if err := b.journal.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position); err != nil {
+			if err := f.JournalDB.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position); err != nil {
 				t.Fatal(err)
 			}
 			wantAt := int64(1)
@@ -229,7 +249,7 @@ func refuse(events []*publish.Event, position int64) (int, error) {
 
 // steps is a clock whose waits end when the test says so.
 type steps struct {
-	*clock
+	*storetest.Clock
 	waits chan wait
 }
 
@@ -238,7 +258,7 @@ type wait struct {
 	end  chan time.Time
 }
 
-func newSteps() *steps { return &steps{clock: newClock(), waits: make(chan wait)} }
+func newSteps(c *storetest.Clock) *steps { return &steps{Clock: c, waits: make(chan wait)} }
 
 func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
 	w := wait{long: d, end: make(chan time.Time, 1)}
@@ -258,31 +278,31 @@ func (s *steps) next(tb testing.TB) wait {
 	select {
 	case w := <-s.waits:
 		return w
-	case <-time.After(patience):
-		tb.Fatalf("the delivery does not wait within %s", patience)
+	case <-time.After(storetest.Patience):
+		tb.Fatalf("the delivery does not wait within %s", storetest.Patience)
 		return wait{}
 	}
 }
 
 // pass lets the wait end after its time.
 func (s *steps) pass(w wait) {
-	s.advance(w.long)
-	w.end <- s.now()
+	s.Advance(w.long)
+	w.end <- s.Now()
 }
 
-func (s *steps) on(c worker.PublishingConfig) worker.PublishingConfig {
-	c.Clock = worker.Clock{Now: s.now, After: s.after}
+func (s *steps) on(c publishing.RelayConfig) publishing.RelayConfig {
+	c.Clock = publishing.Clock{Now: s.Now, After: s.after}
 	return c
 }
 
-func TestPublishing_waitsLongerAfterEmptyPolls(t *testing.T) {
+func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	t.Parallel()
-	s := newSteps()
-	b := open(t, define(t, ledger), at(s.clock))
+	f := open(t)
+	s := newSteps(f.Clock)
 	r := receivers{"one": {}}
 	pair := pairOf("everything", "one", everyEvent)
 	pair.PollInterval = time.Second
-	deliver(t, b, s.on(r.config(b, "one", pair)))
+	deliver(t, f, s.on(r.config(f, "one", pair)))
 	second := time.Second
 	for i, want := range []time.Duration{second, second, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second} {
 		w := s.next(t)
@@ -292,9 +312,9 @@ func TestPublishing_waitsLongerAfterEmptyPolls(t *testing.T) {
 		s.pass(w)
 	}
 	s.next(t)
-	b.mustAppend(t, noted("c-1")) // wakes
+	f.appendAll(noted("c-1")) // wakes
 	w := s.next(t)
-	eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 	waits := 0
 	for ; w.long == second; waits++ {
 		s.pass(w)
@@ -306,10 +326,10 @@ func TestPublishing_waitsLongerAfterEmptyPolls(t *testing.T) {
 	}
 }
 
-func TestPublishing_waitsLongerAfterErrors(t *testing.T) {
+func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	t.Parallel()
-	s := newSteps()
-	b := open(t, define(t, ledger), at(s.clock))
+	f := open(t)
+	s := newSteps(f.Clock)
 	var fails sync.Map
 	fails.Store("on", true)
 	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
@@ -319,19 +339,19 @@ func TestPublishing_waitsLongerAfterErrors(t *testing.T) {
 		return len(events), nil
 	}}}
 	pair := pairOf("everything", "one", everyEvent)
-	b.mustAppend(t, notes("c-1", 3)...)
-	deliver(t, b, s.on(r.config(b, "one", pair)))
+	f.appendAll(notes("c-1", 3)...)
+	deliver(t, f, s.on(r.config(f, "one", pair)))
 	second := time.Second
 	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
 		w := s.next(t)
 		if w.long != want {
 			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
 		}
-		status, position, _, count, _ := b.pairState(t, pair.PairName)
+		status, position, _, count, _ := f.pairState(t, pair.PairName)
 		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
 			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
 		}
-		b.mustAppend(t, noted("c-1")) // new events do not shorten the wait
+		f.appendAll(noted("c-1")) // new events do not shorten the wait
 		if got := r["one"].called(); got != i+1 {
 			t.Fatalf("%d calls after error %d", got, i+1)
 		}
@@ -340,17 +360,17 @@ func TestPublishing_waitsLongerAfterErrors(t *testing.T) {
 		}
 		s.pass(w)
 	}
-	b.mustStandAt(t, pair.PairName, 14)
-	status, _, _, count, _ := b.pairState(t, pair.PairName)
+	f.mustStandAt(t, pair.PairName, 14)
+	status, _, _, count, _ := f.pairState(t, pair.PairName)
 	if got := r["one"].got(); status != "active" || count != 0 || !slices.Equal(got, upTo(14)) {
 		t.Errorf("once it is repaired it is %s with %d errors and got %v", status, count, got)
 	}
 }
 
-func TestPublishing_obeysTheDestination(t *testing.T) {
+func TestRelay_obeysTheDestination(t *testing.T) {
 	t.Parallel()
-	s := newSteps()
-	b := open(t, define(t, ledger), at(s.clock))
+	f := open(t)
+	s := newSteps(f.Clock)
 	answers := []*publish.Error{
 		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
 		{Kind: outbox.DestinationError, Gone: true, Err: errors.New("gone")},
@@ -364,28 +384,28 @@ func TestPublishing_obeysTheDestination(t *testing.T) {
 		return 0, next
 	}}}
 	pair := pairOf("everything", "one", everyEvent)
-	b.mustAppend(t, noted("c-1"))
-	deliver(t, b, s.on(r.config(b, "one", pair)))
+	f.appendAll(noted("c-1"))
+	deliver(t, f, s.on(r.config(f, "one", pair)))
 	w := s.next(t)
 	if w.long != 90*time.Second {
 		t.Fatalf("the destination asked for 90 s, the wait is %s", w.long)
 	}
 	s.pass(w)
-	eventually(t, "the pair is given up", func() bool {
-		status, _, _, _, owner := b.pairState(t, pair.PairName)
+	storetest.Eventually(t, "the pair is given up", func() bool {
+		status, _, _, _, owner := f.pairState(t, pair.PairName)
 		return status == "failed" && owner == ""
 	})
-	b.mustAppend(t, noted("c-1"))
+	f.appendAll(noted("c-1"))
 	if calls := r["one"].called(); calls != 2 {
 		t.Errorf("a destination that is gone was called %d times, want 2", calls)
 	}
 }
 
-func TestPublishing_sharesReads(t *testing.T) {
+func TestRelay_sharesReads(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	f := open(t, live)
 	const events = 10_000
-	b.mustAppend(t, notes("c-1", events)...)
+	f.appendAll(notes("c-1", events)...)
 	r := receivers{}
 	var pairs []publish.Pair
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -394,10 +414,10 @@ func TestPublishing_sharesReads(t *testing.T) {
 		pair.PollInterval = time.Hour
 		pairs = append(pairs, pair)
 	}
-	c := r.config(b, "one", pairs...)
-	deliver(t, b, c)
+	c := r.config(f, "one", pairs...)
+	deliver(t, f, c)
 	for _, p := range pairs {
-		b.mustStandAt(t, p.PairName, events)
+		f.mustStandAt(t, p.PairName, events)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(events)) {
 			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
 		}
@@ -409,54 +429,54 @@ func TestPublishing_sharesReads(t *testing.T) {
 }
 
 // Another process appends and tells nobody.
-func TestPublishing_noticesAppendsOfOthers(t *testing.T) {
+func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	f := open(t, live)
 	r := receivers{"one": {}}
 	pair := pairOf("everything", "one", everyEvent)
 	pair.PollInterval = time.Hour
-	deliver(t, b, r.config(b, "one", pair))
-	eventually(t, "the pair is held", func() bool {
-		_, _, _, _, owner := b.pairState(t, pair.PairName)
+	deliver(t, f, r.config(f, "one", pair))
+	storetest.Eventually(t, "the pair is held", func() bool {
+		_, _, _, _, owner := f.pairState(t, pair.PairName)
 		return owner == "one"
 	})
-	b.OnWork(func() {})
-	b.beside(t).mustAppend(t, notes("c-1", 3)...)
-	b.mustStandAt(t, pair.PairName, 3)
+	f.OnWork(func() {})
+	f.beside(live).appendAll(notes("c-1", 3)...)
+	f.mustStandAt(t, pair.PairName, 3)
 	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestPublishing_takesOverWhenALeaseEnds(t *testing.T) {
+func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	b.mustAppend(t, notes("c-1", 10)...)
+	f := open(t, live)
+	f.appendAll(notes("c-1", 10)...)
 	pair := pairOf("everything", "one", everyEvent)
-	if err := b.RegisterPublishers(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
+	if err := f.progress.RegisterPublishers(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
 		t.Fatal(err)
 	}
 	const short = 300 * time.Millisecond
 	began := time.Now()
-	dead, ok, err := b.ClaimPublisher(t.Context(), "dead", pair.PairName, short)
+	dead, ok, err := f.progress.ClaimPublisher(t.Context(), "dead", pair.PairName, short)
 	if err != nil || !ok {
 		t.Fatalf("claim: %v %v", ok, err)
 	}
 	r := receivers{"one": {}}
-	deliver(t, b, r.config(b, "heir", pair))
-	b.mustStandAt(t, pair.PairName, 10)
+	deliver(t, f, r.config(f, "heir", pair))
+	f.mustStandAt(t, pair.PairName, 10)
 	if took := time.Since(began); took < short/2 {
 		t.Errorf("it was taken over after %s, before the lease ended", took)
 	}
-	if _, err := b.AdvancePublisher(t.Context(), &dead, advance(5, short)); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.AdvancePublisher(t.Context(), &dead, advance(5, short)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the dead holder moves the position: %v", err)
 	}
 }
 
-func TestPublishing_pairsSpread(t *testing.T) {
+func TestRelay_pairsSpread(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	other := b.beside(t)
+	f := open(t, live)
+	other := f.beside(live)
 	r := receivers{}
 	var pairs []publish.Pair
 	for i := range 5 {
@@ -467,20 +487,20 @@ func TestPublishing_pairsSpread(t *testing.T) {
 	holdings := func() map[string]int {
 		counts := map[string]int{}
 		for _, p := range pairs {
-			_, _, _, _, owner := b.pairState(t, p.PairName)
+			_, _, _, _, owner := f.pairState(t, p.PairName)
 			counts[owner]++
 		}
 		return counts
 	}
-	stop := deliver(t, b, r.config(b, "one", pairs...))
-	eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
+	stop := deliver(t, f, r.config(f, "one", pairs...))
+	storetest.Eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
 	deliver(t, other, r.config(other, "two", pairs...))
-	eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
+	storetest.Eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
 	stop()
-	eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
-	b.mustAppend(t, notes("c-1", 20)...)
+	storetest.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
+	f.appendAll(notes("c-1", 20)...)
 	for _, p := range pairs {
-		b.mustStandAt(t, p.PairName, 20)
+		f.mustStandAt(t, p.PairName, 20)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(20)) {
 			t.Errorf("%s got %v", p.Publisher, got)
 		}

@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"context"
@@ -22,13 +22,13 @@ var published = flag.Int("published", 0, "events that concurrent appenders write
 
 // Positions are drawn in one order and become visible in another. Whoever is
 // delivered to gets every event all the same, in the order of positions.
-func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
+func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	f := open(t, live)
 	r := receivers{"tight": {}}
 	pair := pairOf("everything", "tight", everyEvent)
 	pair.PollInterval = time.Millisecond
-	deliver(t, b, r.config(b, "one", pair))
+	deliver(t, f, r.config(f, "one", pair))
 	each := *published / 8
 	switch {
 	case each > 0:
@@ -39,20 +39,20 @@ func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
 	}
 	var appenders sync.WaitGroup
 	for i := range 8 {
-		appenders.Go(func() { b.appendWithRefusals(t, fmt.Sprintf("c-%d", i), each) })
+		appenders.Go(func() { f.appendWithRefusals(t, fmt.Sprintf("c-%d", i), each) })
 	}
 	done := make(chan struct{})
 	var rollbacks sync.WaitGroup
 	if dbtest.Postgres() {
 		for range 2 {
-			rollbacks.Go(func() { b.rollBack(t, done) })
+			rollbacks.Go(func() { f.rollBack(t, done) })
 		}
 	}
 	appenders.Wait()
 	close(done)
 	rollbacks.Wait()
 	var want []int64
-	rows, err := b.journal.Query(`select position from events order by position`)
+	rows, err := f.JournalDB.Query(`select position from events order by position`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
 	if len(want) < 8*each {
 		t.Fatalf("only %d events were appended", len(want))
 	}
-	b.mustStandAt(t, pair.PairName, want[len(want)-1])
+	f.mustStandAt(t, pair.PairName, want[len(want)-1])
 	got := r["tight"].got()
 	if !slices.Equal(got, want) {
 		t.Errorf("%d events were delivered of %d, or not in order: %s", len(got), len(want), cmp.Diff(want, got))
@@ -79,18 +79,18 @@ func TestPublishing_skipsNothingOfConcurrentAppends(t *testing.T) {
 
 // appendWithRefusals appends n events, a few at a time, and in between some
 // that are refused.
-func (b *bench) appendWithRefusals(tb testing.TB, campaign string, n int) {
+func (f *fixture) appendWithRefusals(tb testing.TB, campaign string, n int) {
 	for left, i := n, 0; left > 0; i++ {
 		events := notes(campaign, min(left, 1+i%20))
 		if i%3 == 0 {
 			refused := append(slices.Clone(events), noted(campaign))
 			refused[len(refused)-1].Seq = 1 << 40
-			if _, err := b.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, outbox.ErrConflict) {
+			if _, err := f.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, outbox.ErrConflict) {
 				tb.Errorf("append to %s with a wrong seq: %v", campaign, err)
 				return
 			}
 		}
-		if _, err := b.Append(context.Background(), store.Append{Events: events}); err != nil {
+		if _, err := f.Append(context.Background(), store.Append{Events: events}); err != nil {
 			tb.Errorf("append to %s: %v", campaign, err)
 			return
 		}
@@ -101,9 +101,9 @@ func (b *bench) appendWithRefusals(tb testing.TB, campaign string, n int) {
 // rollBack appends as other programs of the same kind would, whose appends
 // draw a position each, stand open while somebody counts, and come to
 // nothing.
-func (b *bench) rollBack(tb testing.TB, done <-chan struct{}) {
+func (f *fixture) rollBack(tb testing.TB, done <-chan struct{}) {
 	var schema string
-	if err := b.journal.QueryRow(`select current_schema()`).Scan(&schema); err != nil {
+	if err := f.JournalDB.QueryRow(`select current_schema()`).Scan(&schema); err != nil {
 		tb.Error(err)
 		return
 	}
@@ -115,7 +115,7 @@ func (b *bench) rollBack(tb testing.TB, done <-chan struct{}) {
 			return
 		default:
 		}
-		tx, err := b.journal.Begin()
+		tx, err := f.JournalDB.Begin()
 		if err != nil {
 			tb.Error(err)
 			return

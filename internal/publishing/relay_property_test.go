@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
-	"outboxweb/internal/worker"
 )
 
 var (
@@ -98,9 +98,9 @@ func (s *stream) verdict() (wrong []string, floor int64, received int) {
 
 // process is a server that delivers.
 type process struct {
-	publishing *worker.Publishing
-	cancel     context.CancelFunc
-	ended      chan error
+	relay  *publishing.Relay
+	cancel context.CancelFunc
+	ended  chan error
 }
 
 // history is what happens to publishers at random. Two stores stand for two
@@ -108,7 +108,7 @@ type process struct {
 type history struct {
 	testing.TB
 	dice      *rand.Rand
-	stores    []*bench
+	stores    []*fixture
 	ahead     atomic.Int64 // of the clock, in microseconds
 	mu        sync.Mutex
 	types     []bool // by position, from 1 on: whether it is opened
@@ -131,9 +131,9 @@ func (h *history) opened(position int64) bool {
 
 func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[outbox.PairName]*stream{}, came: make(chan struct{}, 1)}
-	clock := func(o *store.Options, _ *worker.Config) { o.Now = h.now }
-	first := open(t, define(t, ledger), clock)
-	h.stores = []*bench{first, first.beside(t, clock)}
+	clock := func(o *store.Options) { o.Now = h.now }
+	first := open(t, clock)
+	h.stores = []*fixture{first, first.beside(clock)}
 	var definitions []outbox.PublisherDefinition
 	for name, match := range map[string]outbox.Match{"all": everyEvent, "clumsy": everyEvent, "some": {EventTypes: []string{"opened"}}} {
 		pair := pairOf("t", name, match)
@@ -143,13 +143,13 @@ func newHistory(t *testing.T, seed uint64) *history {
 		h.streams[pair.PairName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, pair.Definition())
 	}
-	if err := first.RegisterPublishers(t.Context(), definitions); err != nil {
+	if err := first.progress.RegisterPublishers(t.Context(), definitions); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func (h *history) some() *bench { return h.stores[h.dice.IntN(len(h.stores))] }
+func (h *history) some() *fixture { return h.stores[h.dice.IntN(len(h.stores))] }
 
 func (h *history) pair() *stream { return h.streams[h.pairs[h.dice.IntN(len(h.pairs))].PairName] }
 
@@ -160,13 +160,13 @@ func (h *history) append() {
 		is := h.dice.IntN(5) == 0
 		h.types = append(h.types, is)
 		if is {
-			events = append(events, opened("c-1", 1))
+			events = append(events, opened("c-1"))
 		} else {
 			events = append(events, noted("c-2"))
 		}
 	}
 	h.mu.Unlock()
-	h.some().mustAppend(h, events...)
+	h.some().appendAll(events...)
 }
 
 func (h *history) start() {
@@ -174,9 +174,9 @@ func (h *history) start() {
 		return
 	}
 	h.started++
-	b := h.some()
-	p := worker.NewPublishing(worker.PublishingConfig{Store: b.Store, Progress: b.Progress, Pairs: h.pairs, Metrics: metrics.New(b.Summary), ID: fmt.Sprint("process-", h.started),
-		PollInterval: 5 * time.Millisecond, Lease: leaseTime, Logger: slog.New(slog.DiscardHandler), Clock: worker.Clock{Now: h.now},
+	f := h.some()
+	relay := publishing.NewRelay(publishing.RelayConfig{Progress: f.progress, Pairs: h.pairs, Metrics: metrics.New(f.Summary), ID: fmt.Sprint("process-", h.started),
+		PollInterval: 5 * time.Millisecond, Lease: lease, Logger: slog.New(slog.DiscardHandler), Clock: publishing.Clock{Now: h.now},
 		Open: func(pair publish.Pair, _ publish.Options) (publish.Publisher, error) {
 			s := h.streams[pair.PairName]
 			return &receiver{answer: func(_ context.Context, events []*publish.Event) (int, error) {
@@ -185,8 +185,8 @@ func (h *history) start() {
 			}}, nil
 		}})
 	ctx, cancel := context.WithCancel(context.Background())
-	runs := &process{publishing: p, cancel: cancel, ended: make(chan error, 1)}
-	go func() { runs.ended <- p.Run(ctx) }()
+	runs := &process{relay: relay, cancel: cancel, ended: make(chan error, 1)}
+	go func() { runs.ended <- relay.Run(ctx) }()
 	h.processes = append(h.processes, runs)
 }
 
@@ -206,7 +206,7 @@ func (h *history) end(kill bool) {
 	p := h.processes[i]
 	h.processes = append(h.processes[:i:i], h.processes[i+1:]...)
 	if kill {
-		p.publishing.Die()
+		p.relay.Die()
 	}
 	p.cancel()
 	if err := <-p.ended; err != nil {
@@ -215,7 +215,7 @@ func (h *history) end(kill bool) {
 }
 
 // act lets an operator do something, which may be refused.
-func (h *history) act(do func(b *bench, o outbox.Order, s *stream) error) {
+func (h *history) act(do func(f *fixture, o outbox.Order, s *stream) error) {
 	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: outbox.SkipAnyway}
 	var refusal *outbox.Refusal
 	if err := do(h.some(), o, h.pair()); err != nil && !errors.As(err, &refusal) {
@@ -223,16 +223,16 @@ func (h *history) act(do func(b *bench, o outbox.Order, s *stream) error) {
 	}
 }
 
-func (h *history) seek(b *bench, o outbox.Order, s *stream) error {
+func (h *history) seek(f *fixture, o outbox.Order, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
-	_, err := b.SeekPublisher(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
+	_, err := f.progress.SeekPublisher(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }
 
-func (h *history) skip(b *bench, o outbox.Order, s *stream) error {
-	v, err := b.Publisher(h.Context(), s.pair.PairName)
+func (h *history) skip(f *fixture, o outbox.Order, s *stream) error {
+	v, err := f.progress.Publisher(h.Context(), s.pair.PairName)
 	if err != nil || v.ErrorPosition == 0 {
 		return err
 	}
@@ -240,7 +240,7 @@ func (h *history) skip(b *bench, o outbox.Order, s *stream) error {
 	s.expect(v.ErrorPosition)
 	s.mu.Unlock()
 	s.skipped(v.ErrorPosition)
-	_, err = b.SkipPublisherEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
+	_, err = f.progress.SkipPublisherEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
 	return err
 }
 
@@ -255,15 +255,15 @@ func (h *history) step() {
 	case 6, 7:
 		h.end(true)
 	case 8: // leases end, also those of processes that live
-		h.ahead.Add((leaseTime + time.Second).Microseconds())
+		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
-		h.act(func(b *bench, o outbox.Order, s *stream) error {
-			_, err := b.PausePublisher(h.Context(), o, s.pair.PairName)
+		h.act(func(f *fixture, o outbox.Order, s *stream) error {
+			_, err := f.progress.PausePublisher(h.Context(), o, s.pair.PairName)
 			return err
 		})
 	case 10, 11:
-		h.act(func(b *bench, o outbox.Order, s *stream) error {
-			_, err := b.ResumePublisher(h.Context(), o, s.pair.PairName)
+		h.act(func(f *fixture, o outbox.Order, s *stream) error {
+			_, err := f.progress.ResumePublisher(h.Context(), o, s.pair.PairName)
 			return err
 		})
 	case 12:
@@ -277,14 +277,14 @@ func (h *history) step() {
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
-		_, err := h.stores[0].ResumePublisher(h.Context(), operator, s.pair.PairName)
+		_, err := h.stores[0].progress.ResumePublisher(h.Context(), ana("mended"), s.pair.PairName)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			h.Fatal(err)
 		}
 	}
 	h.start()
 	h.append()
-	h.ahead.Add((leaseTime + time.Second).Microseconds())
+	h.ahead.Add((lease + time.Second).Microseconds())
 	for _, pair := range h.pairs {
 		h.stores[0].mustStandAt(h, pair.PairName, int64(len(h.types)))
 	}
@@ -295,7 +295,7 @@ func (h *history) settle() {
 
 // Whatever happens to processes, destinations and pairs: what a receiver gets is
 // the journal's order, of which some may be sent again and nothing is missing.
-func TestPublishing_missesNothingWhateverHappened(t *testing.T) {
+func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 	t.Parallel()
 	seed := *publishingSeed
 	if seed == 0 {

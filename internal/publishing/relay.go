@@ -1,4 +1,4 @@
-package worker
+package publishing
 
 import (
 	"context"
@@ -11,15 +11,12 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
 )
 
-// PublishingConfig says which pairs a process delivers for, and how. Store,
-// Progress, Metrics and ID are required; other zero values are the defaults.
-type PublishingConfig struct {
-	Store        *store.Store
-	Progress     *publishing.Progress
+// RelayConfig says which pairs a process delivers for, and how. Progress, Metrics
+// and ID are required; other zero values are the defaults.
+type RelayConfig struct {
+	Progress     *Progress
 	Pairs        []publish.Pair
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
@@ -45,11 +42,11 @@ func realAfter(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Publishing delivers the journal's events to other systems: each pair that
-// the process holds in a goroutine of its own, so that none waits for another.
+// Relay delivers the journal's events to other systems: each pair that the
+// process holds in a goroutine of its own, so that none waits for another.
 // Several processes may run one; leases spread the pairs over them.
-type Publishing struct {
-	PublishingConfig
+type Relay struct {
+	RelayConfig
 	feed  *feed
 	names []outbox.PairName
 	pairs map[outbox.PairName]publish.Pair
@@ -61,8 +58,8 @@ type Publishing struct {
 	renewals time.Time // leases were last renewed
 }
 
-// NewPublishing makes a Publishing. Run starts it.
-func NewPublishing(c PublishingConfig) *Publishing {
+// NewRelay makes a Relay. Run starts it.
+func NewRelay(c RelayConfig) *Relay {
 	if c.PollInterval <= 0 {
 		c.PollInterval = 2 * time.Second
 	}
@@ -81,26 +78,26 @@ func NewPublishing(c PublishingConfig) *Publishing {
 	if c.Open == nil {
 		c.Open = publish.Pair.Open
 	}
-	p := &Publishing{PublishingConfig: c, wake: make(chan struct{}, 1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]publish.Pair{}}
+	r := &Relay{RelayConfig: c, wake: make(chan struct{}, 1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]publish.Pair{}}
 	for _, pair := range c.Pairs {
-		p.names = append(p.names, pair.PairName)
-		p.pairs[pair.PairName] = pair
+		r.names = append(r.names, pair.PairName)
+		r.pairs[pair.PairName] = pair
 	}
-	p.feed = newFeed(c.Store.EventsFrom, c.Metrics.PublisherReads.Inc)
-	return p
+	r.feed = newFeed(c.Progress.core.EventsFrom, c.Metrics.PublisherReads.Inc)
+	return r
 }
 
 // Wake makes every pair look for events now, and the process for operators'
 // acts. It never blocks.
-func (p *Publishing) Wake() {
-	nudge(p.wake)
-	p.wakePairs()
+func (r *Relay) Wake() {
+	nudge(r.wake)
+	r.wakePairs()
 }
 
-func (p *Publishing) wakePairs() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, d := range p.held {
+func (r *Relay) wakePairs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.held {
 		nudge(d.wake)
 	}
 }
@@ -112,20 +109,20 @@ const tendPause = 50 * time.Millisecond
 // Run delivers until ctx ends; then it lets the batches in flight end, gives
 // the pairs back and returns nil. Faults of the database and of destinations
 // are logged and tried again; they do not end it.
-func (p *Publishing) Run(ctx context.Context) error {
-	if len(p.Pairs) == 0 {
+func (r *Relay) Run(ctx context.Context) error {
+	if len(r.Pairs) == 0 {
 		return nil
 	}
-	options, ok := p.start(ctx)
+	options, ok := r.start(ctx)
 	if !ok {
 		return nil
 	}
-	defer p.end()
+	defer r.end()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		if err := p.tend(ctx, options); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("publishers could not be looked after; it is tried again", "error", err)
+		if err := r.tend(ctx, options); err != nil && ctx.Err() == nil {
+			r.Logger.Warn("publishers could not be looked after; it is tried again", "error", err)
 		}
 		pause.Reset(tendPause)
 		select {
@@ -133,10 +130,10 @@ func (p *Publishing) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		}
-		pause.Reset(min(loop.Every(p.PollInterval)(ctx), p.Lease/3))
+		pause.Reset(min(loop.Every(r.PollInterval)(ctx), r.Lease/3))
 		select {
 		case <-pause.C:
-		case <-p.wake:
+		case <-r.wake:
 		case <-ctx.Done():
 		}
 	}
@@ -145,24 +142,24 @@ func (p *Publishing) Run(ctx context.Context) error {
 
 // start makes the pairs known and learns which journal this is. A database
 // that is away is waited for; false means that ctx ended.
-func (p *Publishing) start(ctx context.Context) (options publish.Options, ok bool) {
+func (r *Relay) start(ctx context.Context) (options publish.Options, ok bool) {
 	var definitions []outbox.PublisherDefinition
-	for _, pair := range p.Pairs {
+	for _, pair := range r.Pairs {
 		definitions = append(definitions, pair.Definition())
 	}
 	for ctx.Err() == nil {
-		err := p.Progress.RegisterPublishers(ctx, definitions)
+		err := r.Progress.RegisterPublishers(ctx, definitions)
 		if err == nil {
-			options.Journal, err = p.Store.JournalID(ctx)
+			options.Journal, err = r.Progress.core.JournalID(ctx)
 		}
 		if err == nil {
-			if p.feed.source = p.Source; p.Source == "" {
-				p.feed.source = publish.Source(options.Journal)
+			if r.feed.source = r.Source; r.Source == "" {
+				r.feed.source = publish.Source(options.Journal)
 			}
-			options.Logger, options.Version = p.Logger, p.Build
+			options.Logger, options.Version = r.Logger, r.Build
 			return options, true
 		}
-		p.Logger.Warn("publishers cannot start yet; it is tried again", "error", err)
+		r.Logger.Warn("publishers cannot start yet; it is tried again", "error", err)
 		timer := time.NewTimer(loop.FaultPause)
 		select {
 		case <-timer.C:
@@ -175,56 +172,56 @@ func (p *Publishing) start(ctx context.Context) (options publish.Options, ok boo
 
 // tend takes, asks for and gives back pairs, renews their leases, and tells
 // deliveries what operators did.
-func (p *Publishing) tend(ctx context.Context, options publish.Options) error {
-	p.forgetEnded()
-	if err := p.renew(ctx); err != nil {
+func (r *Relay) tend(ctx context.Context, options publish.Options) error {
+	r.forgetEnded()
+	if err := r.renew(ctx); err != nil {
 		return err
 	}
-	states, err := p.Progress.PublisherStates(ctx, p.ID, p.names)
+	states, err := r.Progress.PublisherStates(ctx, r.ID, r.names)
 	if err != nil {
 		return err
 	}
-	if len(states) > 0 && states[0].Head != p.head { // others append too, and need not say so
-		p.head = states[0].Head
-		p.wakePairs()
+	if len(states) > 0 && states[0].Head != r.head { // others append too, and need not say so
+		r.head = states[0].Head
+		r.wakePairs()
 	}
 	var faults []error
 	for _, state := range states {
-		faults = append(faults, p.settle(ctx, state, options))
+		faults = append(faults, r.settle(ctx, state, options))
 	}
 	return errors.Join(faults...)
 }
 
-func (p *Publishing) forgetEnded() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, d := range p.held {
+func (r *Relay) forgetEnded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, d := range r.held {
 		select {
 		case <-d.ended:
-			delete(p.held, name)
+			delete(r.held, name)
 		default:
 		}
 	}
 }
 
 // settle does what is to be done about one pair.
-func (p *Publishing) settle(ctx context.Context, state publishing.State, options publish.Options) error {
-	d := p.delivery(state.PairName)
+func (r *Relay) settle(ctx context.Context, state State, options publish.Options) error {
+	d := r.delivery(state.PairName)
 	if d != nil && d.heed(state) {
 		return nil
 	}
 	switch state.Prospect {
-	case publishing.ProspectClaim:
+	case ProspectClaim:
 		if d == nil {
-			return p.claim(ctx, state, options)
+			return r.claim(ctx, state, options)
 		}
-	case publishing.ProspectAsk:
-		return p.Progress.AskForPublisher(ctx, p.ID, state.PairName)
-	case publishing.ProspectHold, publishing.ProspectYield:
+	case ProspectAsk:
+		return r.Progress.AskForPublisher(ctx, r.ID, state.PairName)
+	case ProspectHold, ProspectYield:
 		if d == nil { // its delivery ended without being able to give it back
-			err := p.Progress.ReleasePublisher(ctx, publishing.Lease{PairName: state.PairName, Owner: p.ID, Epoch: state.Epoch})
+			err := r.Progress.ReleasePublisher(ctx, Lease{PairName: state.PairName, Owner: r.ID, Epoch: state.Epoch})
 			if err == nil {
-				nudge(p.wake) // to take it again, unless somebody else does
+				nudge(r.wake) // to take it again, unless somebody else does
 			}
 			return err
 		}
@@ -232,49 +229,49 @@ func (p *Publishing) settle(ctx context.Context, state publishing.State, options
 	return nil
 }
 
-func (p *Publishing) delivery(name outbox.PairName) *delivery {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.held[name]
+func (r *Relay) delivery(name outbox.PairName) *delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[name]
 }
 
 // claim takes a pair and starts delivering.
-func (p *Publishing) claim(ctx context.Context, state publishing.State, options publish.Options) error {
+func (r *Relay) claim(ctx context.Context, state State, options publish.Options) error {
 	began := time.Now()
-	lease, ok, err := p.Progress.ClaimPublisher(ctx, p.ID, state.PairName, p.Lease)
+	lease, ok, err := r.Progress.ClaimPublisher(ctx, r.ID, state.PairName, r.Lease)
 	if err != nil || !ok {
 		return err
 	}
-	pair := p.pairs[state.PairName]
-	to := &destination{open: func() (publish.Publisher, error) { return p.Open(pair, options) }}
+	pair := r.pairs[state.PairName]
+	to := &lazyPublisher{open: func() (publish.Publisher, error) { return r.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
-	d := &delivery{Publishing: p, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
-		log:  p.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
+	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
+		log:  r.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
 		wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), yield: make(chan struct{}), ended: make(chan struct{})}
-	d.expiry = time.AfterFunc(p.Lease, func() { lost(errLeaseExpired) })
+	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
 	d.extend(began)
-	p.mu.Lock()
-	p.held[pair.PairName] = d
-	p.mu.Unlock()
+	r.mu.Lock()
+	r.held[pair.PairName] = d
+	r.mu.Unlock()
 	go func() {
 		defer lost(nil)
 		defer d.expiry.Stop()
 		d.run(work, calls)
-		nudge(p.wake)
+		nudge(r.wake)
 	}()
 	return nil
 }
 
 // destination opens a publisher when something is to be delivered, so that one
 // that cannot be opened is an error of a delivery like any other.
-type destination struct {
+type lazyPublisher struct {
 	open func() (publish.Publisher, error)
 	publish.Publisher
 }
 
 // Publish implements publish.Publisher.
-func (d *destination) Publish(ctx context.Context, events []*publish.Event) (int, error) {
+func (d *lazyPublisher) Publish(ctx context.Context, events []*publish.Event) (int, error) {
 	if d.Publisher == nil {
 		to, err := d.open()
 		if err != nil {
@@ -286,7 +283,7 @@ func (d *destination) Publish(ctx context.Context, events []*publish.Event) (int
 }
 
 // Close implements publish.Publisher.
-func (d *destination) Close() error {
+func (d *lazyPublisher) Close() error {
 	if d.Publisher == nil {
 		return nil
 	}
@@ -295,13 +292,13 @@ func (d *destination) Close() error {
 
 // heed tells a delivery how its pair stands, and reports whether it was right
 // to go on.
-func (d *delivery) heed(state publishing.State) bool {
+func (d *delivery) heed(state State) bool {
 	lease := d.beat().Lease
 	switch {
 	case lease.Epoch < state.Epoch: // it was taken over, or moved
 		d.lost(outbox.ErrLeaseLost)
 		return false
-	case state.Prospect == publishing.ProspectYield:
+	case state.Prospect == ProspectYield:
 		d.giveBack()
 	default:
 		d.mu.Lock()
@@ -316,25 +313,25 @@ func (d *delivery) heed(state publishing.State) bool {
 }
 
 // renew lengthens the leases of all pairs that are held, when it is time.
-func (p *Publishing) renew(ctx context.Context) error {
-	p.mu.Lock()
+func (r *Relay) renew(ctx context.Context) error {
+	r.mu.Lock()
 	began := time.Now()
-	due := began.Sub(p.renewals) >= p.Lease/4 && len(p.held) > 0
-	deliveries := make(map[outbox.PairName]*delivery, len(p.held))
-	var beats []publishing.Beat
-	for name, d := range p.held {
+	due := began.Sub(r.renewals) >= r.Lease/4 && len(r.held) > 0
+	deliveries := make(map[outbox.PairName]*delivery, len(r.held))
+	var beats []Beat
+	for name, d := range r.held {
 		deliveries[name] = d
 		beats = append(beats, d.beat())
 	}
-	p.mu.Unlock()
+	r.mu.Unlock()
 	if !due {
 		return nil
 	}
-	lost, err := p.Progress.RenewPublishers(ctx, beats, p.Lease)
+	lost, err := r.Progress.RenewPublishers(ctx, beats, r.Lease)
 	if err != nil {
 		return err
 	}
-	p.renewals = began
+	r.renewals = began
 	for _, name := range lost {
 		deliveries[name].lost(outbox.ErrLeaseLost)
 		delete(deliveries, name)
@@ -346,14 +343,14 @@ func (p *Publishing) renew(ctx context.Context) error {
 }
 
 // end gives all pairs back.
-func (p *Publishing) end() {
-	p.mu.Lock()
-	deliveries := make([]*delivery, 0, len(p.held))
-	for _, d := range p.held {
+func (r *Relay) end() {
+	r.mu.Lock()
+	deliveries := make([]*delivery, 0, len(r.held))
+	for _, d := range r.held {
 		d.giveBack()
 		deliveries = append(deliveries, d)
 	}
-	p.mu.Unlock()
+	r.mu.Unlock()
 	for _, d := range deliveries {
 		<-d.ended
 	}

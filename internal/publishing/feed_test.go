@@ -1,4 +1,4 @@
-package worker_test
+package publishing_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/publishing"
 )
 
 // A pair that waited for somebody else's read takes that for its own, but not
@@ -51,7 +51,7 @@ func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outb
 func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	feed := worker.NewFeed(large(1000, &reads))
+	feed := publishing.NewFeed(large(1000, &reads))
 	for position := int64(900); position < 1000; {
 		events, end, more, err := feed.After(t.Context(), position)
 		if err != nil || !more || end < position || len(events) > 0 && events[0] != position+1 {
@@ -89,7 +89,7 @@ func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]ou
 	const waiting = 8
 	begun, release := make(chan struct{}), make(chan struct{})
 	var first sync.Once
-	feed := worker.NewFeed(func(ctx context.Context, after int64, limit int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(ctx context.Context, after int64, limit int) (events []outbox.Event, err error) {
 		mine := false
 		first.Do(func() {
 			mine = true
@@ -123,7 +123,7 @@ func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]ou
 // those that were read with it before anybody has seen them.
 func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 	t.Parallel()
-	feed := worker.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
 		for p := after + 1; p <= 3; p++ {
 			events = append(events, outbox.Event{Position: p, Payload: make([]byte, 1+int(p/2)*(20<<20))})
 			if p == 2 {
@@ -149,7 +149,7 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 func TestFeed_crossesAHoleInOneRead(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	feed := worker.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
 		reads.Add(1)
 		for _, p := range []int64{1, 2, 300_500, 300_501} {
 			if p > after {
@@ -175,7 +175,7 @@ func TestFeed_crossesAHoleInOneRead(t *testing.T) {
 func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	feed := worker.NewFeed(large(9000, &reads))
+	feed := publishing.NewFeed(large(9000, &reads))
 	for position := int64(0); position < 9000; {
 		var err error
 		if _, position, _, err = feed.After(t.Context(), position); err != nil {

@@ -1,4 +1,4 @@
-package worker
+package publishing
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publish"
-	"outboxweb/internal/publishing"
 )
 
 // delivery is a pair that this process holds, at work in a goroutine of its
 // own: it reads on where the pair stands, delivers what the topic selects, and
 // moves the position.
 type delivery struct {
-	*Publishing
+	*Relay
 	pair publish.Pair
 	to   publish.Publisher
 	log  *slog.Logger
@@ -40,7 +39,7 @@ type delivery struct {
 	retryAt time.Time // not before; zero when nothing is wrong
 
 	mu       sync.Mutex              // guards what the manager reads
-	lease    publishing.Lease        // only the delivery itself changes it
+	lease    Lease                   // only the delivery itself changes it
 	lost     context.CancelCauseFunc // ends everything at once
 	until    time.Time               // the lease ends
 	expiry   *time.Timer
@@ -145,7 +144,7 @@ func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
 		if cut, err := d.wait(ctx, first, d.wake); err != nil || cut || first == wait {
 			return err
 		}
-		if err := d.advance(ctx, publishing.Advance{Position: d.scanned}); err != nil {
+		if err := d.advance(ctx, Advance{Position: d.scanned}); err != nil {
 			return err
 		}
 		wait -= first
@@ -217,7 +216,7 @@ func (d *delivery) look(ctx context.Context) error {
 	switch {
 	case states[0].Epoch != d.lease.Epoch:
 		return outbox.ErrLeaseLost
-	case states[0].Prospect == publishing.ProspectYield:
+	case states[0].Prospect == ProspectYield:
 		return errYielded
 	}
 	return nil
@@ -254,7 +253,7 @@ func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error
 	}
 	d.scanned = upto
 	if upto-d.lease.Position >= scanStretch {
-		err = d.advance(ctx, publishing.Advance{Position: upto})
+		err = d.advance(ctx, Advance{Position: upto})
 	}
 	return false, more, err
 }
@@ -308,7 +307,7 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*publish.Event, u
 	d.Metrics.PublisherSeconds.WithLabelValues(d.pair.Topic, d.pair.Publisher).Observe(time.Since(began).Seconds())
 	d.Metrics.PublisherDelivered.WithLabelValues(d.pair.Topic, d.pair.Publisher).Add(float64(n))
 	if n > 0 {
-		a := publishing.Advance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
+		a := Advance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
 		if n == len(batch) {
 			a.Position = upto
 		}
@@ -374,7 +373,7 @@ func (d *delivery) toYield() bool {
 
 // advance saves a position, again and again while the database is away: nothing
 // more is delivered before it is saved.
-func (d *delivery) advance(ctx context.Context, a publishing.Advance) error {
+func (d *delivery) advance(ctx context.Context, a Advance) error {
 	d.mu.Lock()
 	a.EventsPerSecond = d.rate.add(a.Delivered, time.Now())
 	lease := d.lease
@@ -417,7 +416,7 @@ func (d *delivery) advance(ctx context.Context, a publishing.Advance) error {
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := publish.Blame(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
-	f := publishing.Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
+	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Progress.FailPublisher(ctx, d.lease, f)
 	switch {
@@ -431,7 +430,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
 		"errors_in_a_row", state.ErrorCount, "status", state.Status, "retry_at", state.RetryAt)
 	d.acts, d.retryAt = state.Acts, state.RetryAt
-	if state.Prospect == publishing.ProspectYield {
+	if state.Prospect == ProspectYield {
 		return errYielded
 	}
 	return nil
@@ -462,10 +461,10 @@ func (d *delivery) giveBack() {
 }
 
 // beat is what is told when leases are renewed.
-func (d *delivery) beat() publishing.Beat {
+func (d *delivery) beat() Beat {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return publishing.Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
+	return Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
 }
 
 // nudge sends on a channel whose receiver may be busy.
