@@ -20,31 +20,36 @@ const root = "../.."
 // mayImport is the import table of the house: which of our packages each
 // package may import. cmd/outboxweb may import all of them.
 var mayImport = map[string][]string{
-	"internal/outbox":     {},
-	"web/static":          {},
-	"docs":                {},
-	"web/templates":       {"internal/outbox", "web/static", "docs"},
-	"internal/sqldb":      {"internal/outbox"},
+	"internal/outbox": {},
+	"internal/sqldb":  {"internal/outbox"},
+
 	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
 	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/readmodel"},
-	"internal/loop":       {},
-	"internal/operations": {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop"},
-	"internal/publish":    {"internal/outbox"},
-	"internal/publishing": {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/publish", "internal/metrics"},
 	"internal/projection": {"internal/outbox"},
-	"internal/auth":       {"internal/outbox"},
-	"internal/metrics":    {"internal/outbox"},
-	"internal/sample":     {"internal/outbox"},
-	"internal/redact":     {"internal/outbox"},
-	"internal/cputest":    {},
-	"internal/pgtest":     {},
-	"internal/dbtest":     {"internal/pgtest"},
-	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/dbtest"},
-	"internal/corpus":     {"internal/outbox", "internal/sample"},
-	"internal/worker":     {"internal/outbox", "internal/loop", "internal/readmodel", "internal/sqldb", "internal/store", "internal/projection", "internal/metrics", "internal/redact"},
-	"internal/handlers":   {"internal/outbox", "internal/store", "internal/operations", "internal/publishing", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
-	"e2e":                 {"internal/pgtest", "internal/corpus"},
-	"e2e/benchcompare":    {},
+	"internal/loop":       {"internal/outbox"},
+
+	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
+	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop"},
+	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
+	"internal/publishing":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination"},
+	"internal/publishing/destination": {"internal/outbox"},
+
+	"internal/auth":     {"internal/outbox"},
+	"internal/metrics":  {"internal/outbox"},
+	"internal/redact":   {"internal/outbox"},
+	"internal/sample":   {"internal/outbox"},
+	"docs":              {},
+	"web/static":        {},
+	"web/templates":     {"internal/outbox", "web/static", "docs"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/operations", "internal/runs", "internal/publishing", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
+
+	"internal/cputest":   {},
+	"internal/pgtest":    {},
+	"internal/dbtest":    {"internal/pgtest"},
+	"internal/storetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/dbtest"},
+	"internal/corpus":    {"internal/outbox", "internal/sample"},
+	"e2e":                {"internal/pgtest", "internal/corpus"},
+	"e2e/benchcompare":   {},
 }
 
 type listedPackage struct {

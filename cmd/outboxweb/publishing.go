@@ -11,18 +11,18 @@ import (
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/worker"
 )
 
 // pairs are the publishers that the configuration file describes. An error
 // names the file and the line at fault.
-func (c *Common) pairs() ([]publish.Pair, error) {
+func (c *Common) pairs() ([]destination.Pair, error) {
 	if c.topics == nil {
 		return nil, nil
 	}
-	pairs, err := publish.Parse(c.topics, os.LookupEnv)
+	pairs, err := destination.Parse(c.topics, os.LookupEnv)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return nil, usagef("--config: %s %s", c.Config, refusal)
 	}
@@ -30,16 +30,16 @@ func (c *Common) pairs() ([]publish.Pair, error) {
 }
 
 // relay makes what delivers to the pairs, in the name of the process's worker.
-func (c *serveCmd) relay(a *app, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []publish.Pair) *publishing.Relay {
+func (c *serveCmd) relay(a *app, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []destination.Pair) *publishing.Relay {
 	return publishing.NewRelay(publishing.RelayConfig{Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 
 // pair is one of pairs.
-func (c *Common) pair(name outbox.PairName) (publish.Pair, error) {
+func (c *Common) pair(name outbox.PairName) (destination.Pair, error) {
 	pairs, err := c.pairs()
 	if err != nil {
-		return publish.Pair{}, err
+		return destination.Pair{}, err
 	}
 	pair, found := pairNamed(pairs, name)
 	if !found {
@@ -48,21 +48,21 @@ func (c *Common) pair(name outbox.PairName) (publish.Pair, error) {
 	return pair, nil
 }
 
-func pairNamed(pairs []publish.Pair, name outbox.PairName) (publish.Pair, bool) {
-	i := slices.IndexFunc(pairs, func(p publish.Pair) bool { return p.PairName == name })
+func pairNamed(pairs []destination.Pair, name outbox.PairName) (destination.Pair, bool) {
+	i := slices.IndexFunc(pairs, func(p destination.Pair) bool { return p.PairName == name })
 	if i < 0 {
-		return publish.Pair{}, false
+		return destination.Pair{}, false
 	}
 	return pairs[i], true
 }
 
 // publishOptions are what destinations need, but for the journal's id.
-func (a *app) publishOptions() publish.Options {
-	return publish.Options{Logger: a.logger(), Version: version}
+func (a *app) publishOptions() destination.Options {
+	return destination.Options{Logger: a.logger(), Version: version}
 }
 
 // publisherTester sends made-up events to the destinations of pairs.
-func (c *serveCmd) publisherTester(a *app, st *engine, pairs []publish.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
 		pair, found := pairNamed(pairs, name)
 		if !found {
@@ -74,13 +74,13 @@ func (c *serveCmd) publisherTester(a *app, st *engine, pairs []publish.Pair) fun
 
 // testPublisher sends a made-up event to the destination of a pair. That the
 // destination does not take it is no error.
-func testPublisher(ctx context.Context, st *engine, pair publish.Pair, o publish.Options, source string) (outbox.TestDelivery, error) {
+func testPublisher(ctx context.Context, st *engine, pair destination.Pair, o destination.Options, source string) (outbox.TestDelivery, error) {
 	journal, err := st.JournalID(ctx)
 	if err != nil {
 		return outbox.TestDelivery{}, err
 	}
 	if o.Journal = journal; source == "" {
-		source = publish.Source(journal)
+		source = destination.Source(journal)
 	}
 	to, err := pair.Open(o)
 	if err != nil {
@@ -88,7 +88,7 @@ func testPublisher(ctx context.Context, st *engine, pair publish.Pair, o publish
 	}
 	sent := outbox.TestDelivery{PairName: pair.PairName, ID: "test-" + uuid.NewString()}
 	began := time.Now()
-	_, failure := to.Publish(ctx, []*publish.Event{publish.TestEvent(source, sent.ID)})
+	_, failure := to.Publish(ctx, []*destination.Event{destination.TestEvent(source, sent.ID)})
 	sent.Seconds = time.Since(began).Seconds()
 	if failure = errors.Join(failure, to.Close()); failure != nil {
 		sent.Error = failure.Error()

@@ -22,8 +22,8 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -266,7 +266,7 @@ type server struct {
 	log    *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []publish.Pair, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []destination.Pair, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.runs.Tallies)

@@ -10,7 +10,7 @@ import (
 
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // delivery is a pair that this process holds, at work in a goroutine of its
@@ -18,8 +18,8 @@ import (
 // moves the position.
 type delivery struct {
 	*Relay
-	pair publish.Pair
-	to   publish.Publisher
+	pair destination.Pair
+	to   destination.Publisher
 	log  *slog.Logger
 
 	wake    chan struct{} // there may be new events
@@ -270,7 +270,7 @@ func (d *delivery) excuse(ctx context.Context, err error) error {
 }
 
 // next reads the next batch that the topic selects, and how far it has read.
-func (d *delivery) next(ctx context.Context) (batch []*publish.Event, upto int64, more bool, err error) {
+func (d *delivery) next(ctx context.Context) (batch []*destination.Event, upto int64, more bool, err error) {
 	upto = d.scanned
 	for upto-d.scanned < scanStretch {
 		page, err := d.feed.after(ctx, upto)
@@ -298,7 +298,7 @@ func (d *delivery) next(ctx context.Context) (batch []*publish.Event, upto int64
 
 // deliver hands a batch over and moves the position on by what was taken.
 // upto is how far the position goes when all was.
-func (d *delivery) deliver(ctx, calls context.Context, batch []*publish.Event, upto int64) (all bool, err error) {
+func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Event, upto int64) (all bool, err error) {
 	if d.leaseEnded() {
 		return false, errLeaseExpired
 	}
@@ -335,10 +335,10 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*publish.Event, u
 
 // publish calls the destination. A panic in a publisher is an error of the
 // event it was to deliver.
-func (d *delivery) publish(ctx context.Context, batch []*publish.Event) (n int, err error) {
+func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			n, err = 0, &publish.Error{Kind: outbox.EventError, Err: fmt.Errorf("the publisher panicked: %v", r)}
+			n, err = 0, &destination.Error{Kind: outbox.EventError, Err: fmt.Errorf("the publisher panicked: %v", r)}
 		}
 	}()
 	n, err = d.to.Publish(ctx, batch)
@@ -414,7 +414,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 
 // fail notes an error and when to try again.
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
-	blame := publish.Blame(cause)
+	blame := destination.Blame(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
 	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}

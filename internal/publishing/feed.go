@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // feed reads the journal by position for all pairs of a process. It keeps what
@@ -44,7 +44,7 @@ type block struct {
 	begun  atomic.Int64 // reads
 
 	mu      sync.Mutex // also while a read is under way
-	events  []*publish.Event
+	events  []*destination.Event
 	from    int64     // events up to here were forgotten
 	failed  bool      // the last read was in vain
 	more    bool      // it was cut off, or came to the block's end
@@ -55,7 +55,7 @@ type block struct {
 
 // page is events that follow a position.
 type page struct {
-	events []*publish.Event
+	events []*destination.Event
 	end    int64     // nothing else is up to here
 	more   bool      // there may be more behind it already
 	read   time.Time // when the last of them was read, or later
@@ -143,7 +143,7 @@ func (f *feed) extend(ctx context.Context, b *block) error {
 			b.settled, b.beyond = last, e.Position-1
 			return nil
 		}
-		b.keep(publish.NewEvent(e, f.source))
+		b.keep(destination.NewEvent(e, f.source))
 		read += eventBytes(&e)
 	}
 	b.more = b.settled == last || read >= muchRead
@@ -158,7 +158,7 @@ func (b *block) begin(position int64) {
 }
 
 // keep adds the next event.
-func (b *block) keep(e *publish.Event) {
+func (b *block) keep(e *destination.Event) {
 	b.events = append(b.events, e)
 	b.settled = e.Position
 	b.bytes.Add(int64(eventBytes(&e.Event)))
@@ -186,17 +186,17 @@ func eventBytes(e *outbox.Event) int {
 
 // page is what the block knows after a position. The caller holds b.mu.
 func (b *block) page(position int64, more bool) page {
-	i, _ := slices.BinarySearchFunc(b.events, position+1, func(e *publish.Event, p int64) int { return int(e.Position - p) })
+	i, _ := slices.BinarySearchFunc(b.events, position+1, func(e *destination.Event, p int64) int { return int(e.Position - p) })
 	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more, read: b.read}
 }
 
 // apart reads a few events for one pair alone.
 func (f *feed) apart(ctx context.Context, position int64) (page, error) {
 	f.onRead()
-	events, err := f.read(ctx, position, publish.DefaultBatchSize)
+	events, err := f.read(ctx, position, destination.DefaultBatchSize)
 	p := page{end: position, more: len(events) > 0, read: time.Now()}
 	for _, e := range events {
-		p.events, p.end = append(p.events, publish.NewEvent(e, f.source)), e.Position
+		p.events, p.end = append(p.events, destination.NewEvent(e, f.source)), e.Position
 	}
 	return p, err
 }

@@ -10,14 +10,14 @@ import (
 	"outboxweb/internal/loop"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // RelayConfig says which pairs a process delivers for, and how. Progress, Metrics
 // and ID are required; other zero values are the defaults.
 type RelayConfig struct {
 	Progress     *Progress
-	Pairs        []publish.Pair
+	Pairs        []destination.Pair
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	ID           string        // of the process, in leases
@@ -26,8 +26,8 @@ type RelayConfig struct {
 	PollInterval time.Duration // how often the process looks which pairs it may take; 0 means 2 s
 	Lease        time.Duration // 0 means 30 s
 	Clock        Clock
-	// Open opens a destination; nil means publish.Pair.Open.
-	Open func(publish.Pair, publish.Options) (publish.Publisher, error)
+	// Open opens a destination; nil means destination.Pair.Open.
+	Open func(destination.Pair, destination.Options) (destination.Publisher, error)
 }
 
 // Clock is where the waits between polls and after errors come from. The zero
@@ -49,7 +49,7 @@ type Relay struct {
 	RelayConfig
 	feed  *feed
 	names []outbox.PairName
-	pairs map[outbox.PairName]publish.Pair
+	pairs map[outbox.PairName]destination.Pair
 	wake  chan struct{}
 	head  int64 // of the journal, at the last look
 
@@ -76,9 +76,9 @@ func NewRelay(c RelayConfig) *Relay {
 		c.Clock.After = realAfter
 	}
 	if c.Open == nil {
-		c.Open = publish.Pair.Open
+		c.Open = destination.Pair.Open
 	}
-	r := &Relay{RelayConfig: c, wake: make(chan struct{}, 1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]publish.Pair{}}
+	r := &Relay{RelayConfig: c, wake: make(chan struct{}, 1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]destination.Pair{}}
 	for _, pair := range c.Pairs {
 		r.names = append(r.names, pair.PairName)
 		r.pairs[pair.PairName] = pair
@@ -142,7 +142,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // start makes the pairs known and learns which journal this is. A database
 // that is away is waited for; false means that ctx ended.
-func (r *Relay) start(ctx context.Context) (options publish.Options, ok bool) {
+func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
 	var definitions []outbox.PublisherDefinition
 	for _, pair := range r.Pairs {
 		definitions = append(definitions, pair.Definition())
@@ -154,7 +154,7 @@ func (r *Relay) start(ctx context.Context) (options publish.Options, ok bool) {
 		}
 		if err == nil {
 			if r.feed.source = r.Source; r.Source == "" {
-				r.feed.source = publish.Source(options.Journal)
+				r.feed.source = destination.Source(options.Journal)
 			}
 			options.Logger, options.Version = r.Logger, r.Build
 			return options, true
@@ -172,7 +172,7 @@ func (r *Relay) start(ctx context.Context) (options publish.Options, ok bool) {
 
 // tend takes, asks for and gives back pairs, renews their leases, and tells
 // deliveries what operators did.
-func (r *Relay) tend(ctx context.Context, options publish.Options) error {
+func (r *Relay) tend(ctx context.Context, options destination.Options) error {
 	r.forgetEnded()
 	if err := r.renew(ctx); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (r *Relay) forgetEnded() {
 }
 
 // settle does what is to be done about one pair.
-func (r *Relay) settle(ctx context.Context, state State, options publish.Options) error {
+func (r *Relay) settle(ctx context.Context, state State, options destination.Options) error {
 	d := r.delivery(state.PairName)
 	if d != nil && d.heed(state) {
 		return nil
@@ -236,14 +236,14 @@ func (r *Relay) delivery(name outbox.PairName) *delivery {
 }
 
 // claim takes a pair and starts delivering.
-func (r *Relay) claim(ctx context.Context, state State, options publish.Options) error {
+func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
 	began := time.Now()
 	lease, ok, err := r.Progress.ClaimPublisher(ctx, r.ID, state.PairName, r.Lease)
 	if err != nil || !ok {
 		return err
 	}
 	pair := r.pairs[state.PairName]
-	to := &lazyPublisher{open: func() (publish.Publisher, error) { return r.Open(pair, options) }}
+	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
 	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
@@ -266,12 +266,12 @@ func (r *Relay) claim(ctx context.Context, state State, options publish.Options)
 // destination opens a publisher when something is to be delivered, so that one
 // that cannot be opened is an error of a delivery like any other.
 type lazyPublisher struct {
-	open func() (publish.Publisher, error)
-	publish.Publisher
+	open func() (destination.Publisher, error)
+	destination.Publisher
 }
 
-// Publish implements publish.Publisher.
-func (d *lazyPublisher) Publish(ctx context.Context, events []*publish.Event) (int, error) {
+// Publish implements destination.Publisher.
+func (d *lazyPublisher) Publish(ctx context.Context, events []*destination.Event) (int, error) {
 	if d.Publisher == nil {
 		to, err := d.open()
 		if err != nil {
@@ -282,7 +282,7 @@ func (d *lazyPublisher) Publish(ctx context.Context, events []*publish.Event) (i
 	return d.Publisher.Publish(ctx, events)
 }
 
-// Close implements publish.Publisher.
+// Close implements destination.Publisher.
 func (d *lazyPublisher) Close() error {
 	if d.Publisher == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/storetest"
 )
 
@@ -24,7 +24,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	f.appendAll(notes("c-1", 50)...)
 	pair := pairOf("everything", "one", everyEvent)
 	pair.BatchSize = 10
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
 			if _, err := elsewhere.progress.PausePublisher(context.Background(), ana("mended"), pair.PairName); err != nil {
 				t.Error(err)
@@ -81,7 +81,7 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	f.appendAll(noted("c-1"))
 	called := make(chan struct{})
 	var once sync.Once
-	r := receivers{"one": {answer: func(ctx context.Context, _ []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
 		once.Do(func() { close(called) })
 		<-ctx.Done()
 		return 0, ctx.Err()
@@ -106,7 +106,7 @@ func TestRelay_takingNothingIsAnError(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	f.appendAll(noted("c-1"))
-	r := receivers{"one": {answer: func(context.Context, []*publish.Event) (int, error) { return 0, nil }}}
+	r := receivers{"one": {answer: func(context.Context, []*destination.Event) (int, error) { return 0, nil }}}
 	pair := pairOf("everything", "one", everyEvent)
 	deliver(t, f, r.config(f, "one", pair))
 	storetest.Eventually(t, "it is noted", func() bool {
@@ -122,7 +122,7 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	f.appendAll(noted("c-1"))
 	away := make(chan struct{})
 	var once sync.Once
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		f.Exec(`alter table publisher_progress rename to away`)
 		once.Do(func() { close(away) })
 		return len(events), nil
@@ -145,11 +145,11 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 
 // failing makes a pair that waits an hour until it is tried again, and whose
 // destination takes everything after its first error.
-func failing(t *testing.T, f *fixture) (publish.Pair, *receiver, publishing.RelayConfig) {
+func failing(t *testing.T, f *fixture) (destination.Pair, *receiver, publishing.RelayConfig) {
 	t.Helper()
 	f.appendAll(notes("c-1", 3)...)
 	var calls atomic.Int64
-	r := &receiver{answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if calls.Add(1) == 1 {
 			return 0, errors.New("connection refused")
 		}
@@ -162,7 +162,7 @@ func failing(t *testing.T, f *fixture) (publish.Pair, *receiver, publishing.Rela
 	return pair, r, c
 }
 
-func mustHaveFailed(t *testing.T, f *fixture, pair publish.Pair) {
+func mustHaveFailed(t *testing.T, f *fixture, pair destination.Pair) {
 	t.Helper()
 	storetest.Eventually(t, "the pair has failed", func() bool {
 		status, _, _, _, _ := f.pairState(t, pair.PairName)

@@ -13,8 +13,8 @@ import (
 
 	"outboxweb/internal/corpus"
 	"outboxweb/internal/metrics"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/storetest"
 )
 
@@ -44,7 +44,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 			b.Fatal(err)
 		}
-		pairs, err := publish.Parse(node.Content[0], os.LookupEnv)
+		pairs, err := destination.Parse(node.Content[0], os.LookupEnv)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func writeBare(b *testing.B, journal *fixture, dir string, files int) float64 {
 		}
 		after = events[len(events)-1].Position
 		for _, e := range events {
-			line, err := publish.NewEvent(e, "bench").CloudEvent()
+			line, err := destination.NewEvent(e, "bench").CloudEvent()
 			if err != nil || !json.Valid(line) {
 				b.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func writeBare(b *testing.B, journal *fixture, dir string, files int) float64 {
 		var batch []byte
 		for n, line := range lines {
 			batch = append(append(batch, line...), '\n')
-			if (n+1)%publish.DefaultBatchSize > 0 && n+1 < len(lines) {
+			if (n+1)%destination.DefaultBatchSize > 0 && n+1 < len(lines) {
 				continue
 			}
 			if _, err := f.Write(batch); err != nil {

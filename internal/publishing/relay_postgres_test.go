@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"outboxweb/internal/dbtest"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/storetest"
 )
 
@@ -21,7 +21,7 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	f := on(storetest.OpenPair(t, p, storetest.NewClock(), live))
 	f.appendAll(notes("c-1", 30)...)
 	var once sync.Once
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		once.Do(s.Arm)
 		return len(events), nil
 	}}}

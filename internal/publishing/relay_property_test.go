@@ -14,8 +14,8 @@ import (
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/store"
 )
 
@@ -26,7 +26,7 @@ var (
 
 // stream judges what the receiver of a pair gets, event by event.
 type stream struct {
-	pair     publish.Pair
+	pair     destination.Pair
 	opened   func(position int64) bool // whether the event there is of that type
 	mu       sync.Mutex
 	dice     *rand.Rand
@@ -41,7 +41,7 @@ func (s *stream) selects(position int64) bool {
 }
 
 // take is what the receiver answers.
-func (s *stream) take(events []*publish.Event) (int, error) {
+func (s *stream) take(events []*destination.Event) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(events)
@@ -63,7 +63,7 @@ func (s *stream) take(events []*publish.Event) (int, error) {
 		if s.dice.IntN(8) == 0 {
 			n = 0 // they have arrived, and the answer does not
 		}
-		return min(n, len(events)-1), &publish.Error{Kind: kind, Err: errors.New("refused")}
+		return min(n, len(events)-1), &destination.Error{Kind: kind, Err: errors.New("refused")}
 	}
 }
 
@@ -113,7 +113,7 @@ type history struct {
 	mu        sync.Mutex
 	types     []bool // by position, from 1 on: whether it is opened
 	streams   map[outbox.PairName]*stream
-	pairs     []publish.Pair
+	pairs     []destination.Pair
 	processes []*process
 	started   int
 	came      chan struct{} // something has arrived
@@ -177,9 +177,9 @@ func (h *history) start() {
 	f := h.some()
 	relay := publishing.NewRelay(publishing.RelayConfig{Progress: f.progress, Pairs: h.pairs, Metrics: metrics.New(f.Summary), ID: fmt.Sprint("process-", h.started),
 		PollInterval: 5 * time.Millisecond, Lease: lease, Logger: slog.New(slog.DiscardHandler), Clock: publishing.Clock{Now: h.now},
-		Open: func(pair publish.Pair, _ publish.Options) (publish.Publisher, error) {
+		Open: func(pair destination.Pair, _ destination.Options) (destination.Publisher, error) {
 			s := h.streams[pair.PairName]
-			return &receiver{answer: func(_ context.Context, events []*publish.Event) (int, error) {
+			return &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
 				defer h.arrived()
 				return s.take(events)
 			}}, nil

@@ -20,7 +20,7 @@ import (
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // live has a store go by the real time.
@@ -45,14 +45,14 @@ func notes(campaign string, n int) []outbox.Event {
 // receiver is another system: it writes down what it took, after answer, when
 // there is one, has let it.
 type receiver struct {
-	answer func(ctx context.Context, events []*publish.Event) (int, error)
+	answer func(ctx context.Context, events []*destination.Event) (int, error)
 
 	mu        sync.Mutex
 	positions []int64
 	calls     int
 }
 
-func (r *receiver) Publish(ctx context.Context, events []*publish.Event) (int, error) {
+func (r *receiver) Publish(ctx context.Context, events []*destination.Event) (int, error) {
 	n, err := len(events), error(nil)
 	if r.answer != nil {
 		n, err = r.answer(ctx, events)
@@ -82,18 +82,18 @@ func (r *receiver) called() int {
 
 var everyEvent = outbox.Match{EventTypes: []string{"*"}}
 
-func pairOf(topic, publisher string, match outbox.Match) publish.Pair {
-	return publish.Pair{PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
-		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: publish.DefaultRetryBase, Max: publish.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
+func pairOf(topic, publisher string, match outbox.Match) destination.Pair {
+	return destination.Pair{PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
+		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
 }
 
 // receivers are destinations by the name of the publisher.
 type receivers map[string]*receiver
 
-func (r receivers) config(f *fixture, id string, pairs ...publish.Pair) publishing.RelayConfig {
+func (r receivers) config(f *fixture, id string, pairs ...destination.Pair) publishing.RelayConfig {
 	return publishing.RelayConfig{Progress: f.progress, Pairs: pairs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
 		Logger: slog.New(slog.DiscardHandler),
-		Open: func(p publish.Pair, _ publish.Options) (publish.Publisher, error) {
+		Open: func(p destination.Pair, _ destination.Options) (destination.Publisher, error) {
 			to := r[p.Publisher]
 			if to == nil {
 				return nil, fmt.Errorf("there is no receiver %s", p.Publisher)
@@ -171,7 +171,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	stop := deliver(t, f, r.config(f, "one", all, some, none))
 	f.mustStandAt(t, all.PairName, 252)
 	f.appendAll(noted("c-3"))
-	for _, p := range []publish.Pair{all, some, none} {
+	for _, p := range []destination.Pair{all, some, none} {
 		f.mustStandAt(t, p.PairName, 253) // nothing is behind it for a topic that selects little
 	}
 	stop()
@@ -195,20 +195,20 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	f := open(t, live)
 	hang := make(chan struct{})
 	r := receivers{
-		"slow": {answer: func(ctx context.Context, _ []*publish.Event) (int, error) {
+		"slow": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
 			select {
 			case <-hang:
 			case <-ctx.Done():
 			}
 			return 0, ctx.Err()
 		}},
-		"down":     {answer: func(context.Context, []*publish.Event) (int, error) { return 0, errors.New("connection refused") }},
-		"panicky":  {answer: func(context.Context, []*publish.Event) (int, error) { panic("boom") }},
+		"down":     {answer: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("connection refused") }},
+		"panicky":  {answer: func(context.Context, []*destination.Event) (int, error) { panic("boom") }},
 		"healthy":  {},
-		"refusing": {answer: func(_ context.Context, events []*publish.Event) (int, error) { return refuse(events, 7) }},
+		"refusing": {answer: func(_ context.Context, events []*destination.Event) (int, error) { return refuse(events, 7) }},
 	}
 	defer close(hang)
-	var pairs []publish.Pair
+	var pairs []destination.Pair
 	for name := range r {
 		pairs = append(pairs, pairOf("everything", name, everyEvent))
 	}
@@ -238,10 +238,10 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 }
 
 // refuse takes what is before a position, and refuses the event there.
-func refuse(events []*publish.Event, position int64) (int, error) {
+func refuse(events []*destination.Event, position int64) (int, error) {
 	for i, e := range events {
 		if e.Position == position {
-			return i, &publish.Error{Kind: outbox.EventError, Err: fmt.Errorf("event %d is refused", position)}
+			return i, &destination.Error{Kind: outbox.EventError, Err: fmt.Errorf("event %d is refused", position)}
 		}
 	}
 	return len(events), nil
@@ -332,7 +332,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	s := newSteps(f.Clock)
 	var fails sync.Map
 	fails.Store("on", true)
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if on, _ := fails.Load("on"); on == true {
 			return 0, errors.New("connection refused")
 		}
@@ -371,11 +371,11 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	s := newSteps(f.Clock)
-	answers := []*publish.Error{
+	answers := []*destination.Error{
 		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
 		{Kind: outbox.DestinationError, Gone: true, Err: errors.New("gone")},
 	}
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if len(answers) == 0 {
 			return len(events), nil
 		}
@@ -407,7 +407,7 @@ func TestRelay_sharesReads(t *testing.T) {
 	const events = 10_000
 	f.appendAll(notes("c-1", events)...)
 	r := receivers{}
-	var pairs []publish.Pair
+	var pairs []destination.Pair
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		r[name] = &receiver{}
 		pair := pairOf("everything", name, everyEvent)
@@ -478,7 +478,7 @@ func TestRelay_pairsSpread(t *testing.T) {
 	f := open(t, live)
 	other := f.beside(live)
 	r := receivers{}
-	var pairs []publish.Pair
+	var pairs []destination.Pair
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)
 		r[name] = &receiver{}

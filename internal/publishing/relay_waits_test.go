@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/publishing/destination"
 	"outboxweb/internal/storetest"
 )
 
@@ -101,7 +101,7 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 	f := open(t)
 	s := newSteps(f.Clock)
 	f.appendAll(notes("c-1", 3)...)
-	r := receivers{"one": {answer: func(_ context.Context, events []*publish.Event) (int, error) {
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		f.Exec(`alter table publisher_progress rename to away`)
 		return len(events), nil
 	}}}

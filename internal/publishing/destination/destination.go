@@ -1,4 +1,4 @@
-// Package publish delivers events of the journal to other systems. A Pair is
+// Package destination delivers events of the journal to other systems. A Pair is
 // one publisher of one topic as the configuration file describes it; opened, it
 // is a Publisher for the kind of destination that its URL names:
 //
@@ -9,8 +9,8 @@
 //	kafka://broker:9092/topic     a Kafka topic
 //
 // Events travel as CloudEvents 1.0 in JSON. Which events are delivered when,
-// and what is done about errors, is the worker's business.
-package publish
+// and what is done about errors, is the business of publishing.Relay.
+package destination
 
 import (
 	"context"

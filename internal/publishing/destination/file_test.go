@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 func crampedTopics(path string) *yaml.Node {
@@ -36,18 +36,18 @@ const patience = time.Minute
 // open makes the publisher of a pair with these settings, closed with the test.
 // It has all the time that it needs, however slow the machine is: its clock
 // stands still, and its timeout is long unless the settings have one.
-func open(tb testing.TB, lines ...string) publish.Publisher {
+func open(tb testing.TB, lines ...string) destination.Publisher {
 	tb.Helper()
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "timeout:") }) {
 		lines = append(slices.Clone(lines), "timeout: 5m")
 	}
-	publisher, err := pairOf(tb, lines...).Open(publish.Options{Journal: "j1", Version: "1.2.3"})
+	publisher, err := pairOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	opened := time.Now()
-	publish.SetClock(publisher, func() time.Time { return opened })
-	publish.ReadAnswersFor(publisher, patience)
+	destination.SetClock(publisher, func() time.Time { return opened })
+	destination.ReadAnswersFor(publisher, patience)
 	tb.Cleanup(func() {
 		if err := publisher.Close(); err != nil {
 			tb.Error(err)
@@ -56,13 +56,13 @@ func open(tb testing.TB, lines ...string) publish.Publisher {
 	return publisher
 }
 
-func openFile(tb testing.TB, path string, lines ...string) publish.Publisher {
+func openFile(tb testing.TB, path string, lines ...string) destination.Publisher {
 	tb.Helper()
 	return open(tb, append([]string{"url: file://" + path}, lines...)...)
 }
 
 // deliver publishes the events of these positions, all of which must arrive.
-func deliver(tb testing.TB, p publish.Publisher, first, last int64) {
+func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
 	tb.Helper()
 	events := journalEvents(first, last)
 	if n, err := p.Publish(tb.Context(), events); err != nil || n != len(events) {
@@ -73,12 +73,12 @@ func deliver(tb testing.TB, p publish.Publisher, first, last int64) {
 // refusedInTime opens a publisher for what only its timeout ends, and wants an
 // error of the destination that says something. On a slow machine a short
 // timeout ends what goes before, so it grows until the error is this one.
-func refusedInTime(tb testing.TB, says string, lines ...string) publish.Publisher {
+func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publisher {
 	tb.Helper()
 	for timeout := 200 * time.Millisecond; ; timeout *= 4 {
 		p := open(tb, append(slices.Clone(lines), "timeout: "+timeout.String())...)
 		n, err := p.Publish(tb.Context(), journalEvents(1, 2))
-		if n == 0 && err != nil && publish.Blame(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
+		if n == 0 && err != nil && destination.Blame(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
 			return p
 		}
 		if err == nil || timeout > patience {
@@ -89,13 +89,13 @@ func refusedInTime(tb testing.TB, says string, lines ...string) publish.Publishe
 
 // refused publishes the events of these positions and wants so many delivered,
 // and an error of a kind that says something.
-func refused(tb testing.TB, p publish.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *publish.Error {
+func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *destination.Error {
 	tb.Helper()
 	n, err := p.Publish(tb.Context(), journalEvents(first, last))
 	if err == nil {
 		tb.Fatalf("delivered %d without an error", n)
 	}
-	blame := publish.Blame(err)
+	blame := destination.Blame(err)
 	if n != delivered || blame.Kind != kind || !strings.Contains(err.Error(), says) {
 		tb.Errorf("delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
 	}
@@ -202,7 +202,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := publish.NewEvent(journalEvents(3, 3)[0].Event, "urn:somebody:else").CloudEvent()
+	other, err := destination.NewEvent(journalEvents(3, 3)[0].Event, "urn:somebody:else").CloudEvent()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line is not an event that outboxweb wrote")
-	n, err := p.Publish(t.Context(), []*publish.Event{publish.TestEvent("urn:x", "test-1")})
+	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	if n != 0 || err == nil {
 		t.Errorf("a made-up event is delivered: %v", err)
 	}
@@ -262,7 +262,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 func TestFile_continuesAfterAMadeUpEvent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
-	if _, err := openFile(t, path).Publish(t.Context(), []*publish.Event{publish.TestEvent("urn:x", "test-1")}); err != nil {
+	if _, err := openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")}); err != nil {
 		t.Fatal(err)
 	}
 	deliver(t, openFile(t, path), 1, 1)
@@ -516,7 +516,7 @@ func BenchmarkFile(b *testing.B) {
 func BenchmarkFanOut(b *testing.B) {
 	const publishers, batch = 5, 100
 	dir := b.TempDir()
-	var list []publish.Publisher
+	var list []destination.Publisher
 	for i := range publishers {
 		list = append(list, openFile(b, filepath.Join(dir, fmt.Sprint(i))))
 	}

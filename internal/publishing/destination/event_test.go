@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // journalEvent is an event as the journal has it at a position.
@@ -28,10 +28,10 @@ func journalEvent(position int64) outbox.Event {
 	}
 }
 
-func journalEvents(first, last int64) []*publish.Event {
-	var events []*publish.Event
+func journalEvents(first, last int64) []*destination.Event {
+	var events []*destination.Event
 	for position := first; position <= last; position++ {
-		events = append(events, publish.NewEvent(journalEvent(position), publish.Source("j1")))
+		events = append(events, destination.NewEvent(journalEvent(position), destination.Source("j1")))
 	}
 	return events
 }
@@ -39,7 +39,7 @@ func journalEvents(first, last int64) []*publish.Event {
 func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	t.Parallel()
 	want := journalEvent(912)
-	encoded, err := publish.NewEvent(want, publish.Source("j1")).CloudEvent()
+	encoded, err := destination.NewEvent(want, destination.Source("j1")).CloudEvent()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +83,9 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 	t.Parallel()
 	atNoTime := journalEvent(4)
 	atNoTime.OccurredAt = time.Time{}
-	for _, e := range []*publish.Event{
-		publish.NewEvent(journalEvent(912), publish.Source("j1")), publish.NewEvent(atNoTime, "HTTPS://ops.example/Zürich?a=<b>&c"),
-		publish.TestEvent(publish.Source("j1"), "test-7"),
+	for _, e := range []*destination.Event{
+		destination.NewEvent(journalEvent(912), destination.Source("j1")), destination.NewEvent(atNoTime, "HTTPS://ops.example/Zürich?a=<b>&c"),
+		destination.TestEvent(destination.Source("j1"), "test-7"),
 	} {
 		encoded, err := e.CloudEvent()
 		if err != nil {
@@ -114,7 +114,7 @@ func TestCloudEvent_refusesBlankNames(t *testing.T) {
 	} {
 		e := journalEvent(3)
 		change(&e)
-		if encoded, err := publish.NewEvent(e, publish.Source("j1")).CloudEvent(); err == nil {
+		if encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent(); err == nil {
 			t.Errorf("written as %s", encoded)
 		}
 	}
@@ -122,7 +122,7 @@ func TestCloudEvent_refusesBlankNames(t *testing.T) {
 
 func TestTestEvent_isOfNoJournal(t *testing.T) {
 	t.Parallel()
-	encoded, err := publish.TestEvent(publish.Source("j1"), "test-7").CloudEvent()
+	encoded, err := destination.TestEvent(destination.Source("j1"), "test-7").CloudEvent()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestTestEvent_isOfNoJournal(t *testing.T) {
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
-	if got.ID() != "test-7" || got.Type() != publish.TestType || got.Subject() != "" || len(got.Extensions()) != 0 {
+	if got.ID() != "test-7" || got.Type() != destination.TestType || got.Subject() != "" || len(got.Extensions()) != 0 {
 		t.Errorf("got %s", encoded)
 	}
 }
@@ -145,7 +145,7 @@ func BenchmarkCloudEvent(b *testing.B) {
 	e := journalEvent(912)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := publish.NewEvent(e, publish.Source("j1")).CloudEvent(); err != nil {
+		if _, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestCloudEvent_keepsSpaces(t *testing.T) {
 	t.Parallel()
 	e := journalEvent(3)
 	e.CampaignID, e.EventType = " c 1\u2028", "\u00a0created\u0085"
-	encoded, err := publish.NewEvent(e, publish.Source("j1")).CloudEvent()
+	encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent()
 	if err != nil {
 		t.Fatal(err)
 	}

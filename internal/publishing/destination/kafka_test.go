@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 const partitions = 3
@@ -33,7 +33,7 @@ func kafka(tb testing.TB, options ...kfake.Opt) *kfake.Cluster {
 	return cluster
 }
 
-func openKafka(tb testing.TB, cluster *kfake.Cluster, lines ...string) publish.Publisher {
+func openKafka(tb testing.TB, cluster *kfake.Cluster, lines ...string) destination.Publisher {
 	tb.Helper()
 	return open(tb, append([]string{"url: kafka://" + strings.Join(cluster.ListenAddrs(), ",") + "/scenes"}, lines...)...)
 }
@@ -155,7 +155,7 @@ func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
 	}
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{c2}, Err: kerr.TopicAuthorizationFailed})
 	n, err := p.Publish(t.Context(), journalEvents(4, 9))
-	if n > int(others) || publish.Blame(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
+	if n > int(others) || destination.Blame(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	deliver(t, p, 4+int64(n), 9)
@@ -239,13 +239,13 @@ func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.
 		}
 		return true
 	}})
-	var events []*publish.Event
+	var events []*destination.Event
 	for position := int64(1); position <= 30; position++ {
 		size := 300_000
 		if position == 10 {
 			size = 2_000_000
 		}
-		events = append(events, publish.NewEvent(noisy(position, size), publish.Source("j1")))
+		events = append(events, destination.NewEvent(noisy(position, size), destination.Source("j1")))
 	}
 	if n, err := openKafka(t, cluster).Publish(t.Context(), events); n != 30 || err != nil {
 		t.Fatalf("delivered %d: %v", n, err)
@@ -259,9 +259,9 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	p := openKafka(t, cluster)
 	events := journalEvents(1, 40) // together too large
 	large := noisy(41, 30_000)
-	events = append(append(events, publish.NewEvent(large, publish.Source("j1"))), journalEvents(42, 60)...)
+	events = append(append(events, destination.NewEvent(large, destination.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 40 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
+	if n != 40 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
 		t.Fatalf("delivered %d: %v", n, err)
 	}
 	if n, err := p.Publish(t.Context(), events[41:]); n != 19 || err != nil { // an operator skipped it
@@ -294,9 +294,9 @@ func TestKafka_findsTheEventAtFault(t *testing.T) {
 	p := openKafka(t, cluster)
 	bad := journalEvent(8)
 	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
-	events := append(append(journalEvents(1, 7), publish.NewEvent(bad, publish.Source("j1"))), journalEvents(9, 20)...)
+	events := append(append(journalEvents(1, 7), destination.NewEvent(bad, destination.Source("j1"))), journalEvents(9, 20)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 7 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
+	if n != 7 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	deliver(t, p, 9, 20)

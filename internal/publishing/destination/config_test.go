@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="
@@ -47,13 +47,13 @@ func topicsOf(tb testing.TB, text string) *yaml.Node {
 	return nil
 }
 
-func parse(tb testing.TB, text string) ([]publish.Pair, error) {
+func parse(tb testing.TB, text string) ([]destination.Pair, error) {
 	tb.Helper()
-	return publish.Parse(topicsOf(tb, text), getenv)
+	return destination.Parse(topicsOf(tb, text), getenv)
 }
 
 // pairOf is the only pair of a topic of everything with one publisher.
-func pairOf(tb testing.TB, lines ...string) publish.Pair {
+func pairOf(tb testing.TB, lines ...string) destination.Pair {
 	tb.Helper()
 	pairs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
 	if err != nil {
@@ -105,19 +105,19 @@ topics:
 		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
 	}
 	all := outbox.Match{EventTypes: []string{"*"}}
-	pair := func(topic, publisher string, match outbox.Match, url, shown string) publish.Pair {
-		return publish.Pair{
+	pair := func(topic, publisher string, match outbox.Match, url, shown string) destination.Pair {
+		return destination.Pair{
 			PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
 			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
 		}
 	}
-	hook := publish.Pair{
+	hook := destination.Pair{
 		PairName: outbox.PairName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
 		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
 		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
 		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
 	}
-	want := []publish.Pair{
+	want := []destination.Pair{
 		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
 		hook,
 		pair("all", "bus", all, "nats://user:p%40ss%2Fw%3Ao%3Fr%23d%26%25@n1,n2:4223/outboxweb.all?tls=true", "nats://n1:4222,n2:4223/outboxweb.all"),
@@ -125,7 +125,7 @@ topics:
 		pair("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
 		pair("all", "log", all, "log:", "log:"),
 	}
-	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(publish.Pair{})); diff != "" {
+	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(destination.Pair{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -293,7 +293,7 @@ func TestOpen_readsTheCertificates(t *testing.T) {
 	}
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
 		for path, says := range map[string]string{"/dev/null": "no regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
-			_, err := pairOf(t, "url: "+url, "ca_file: "+path).Open(publish.Options{})
+			_, err := pairOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
 			if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "ca_file of scenes/p") || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s with %s: %v", url, path, err)
 			}
@@ -317,7 +317,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	var examples [][]string
 	for name, least := range map[string]int{"docs/publishers.md": 5, "README.md": 1} {
-		text, err := os.ReadFile(filepath.Join("../..", name))
+		text, err := os.ReadFile(filepath.Join("../../..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +328,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 		examples = append(examples, found...)
 	}
 	for _, example := range examples {
-		pairs, err := publish.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
+		pairs, err := destination.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
 			if strings.HasSuffix(name, "SECRET") {
 				return secret, true
 			}
@@ -354,13 +354,13 @@ func FuzzTopics(f *testing.F) {
 		root := document.Content[0]
 		nodes := append([]*yaml.Node{root}, root.Content...)
 		for _, node := range nodes {
-			pairs, err := publish.Parse(node, getenv)
+			pairs, err := destination.Parse(node, getenv)
 			var refusal *outbox.Refusal
 			if err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "") {
 				t.Fatalf("%#v", err)
 			}
 			for _, p := range pairs {
-				publisher, err := p.Open(publish.Options{})
+				publisher, err := p.Open(destination.Options{})
 				if err != nil {
 					continue // a file of certificates that is not there
 				}

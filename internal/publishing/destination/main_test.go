@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"fmt"

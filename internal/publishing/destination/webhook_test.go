@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // request is what a receiver was sent.
@@ -107,7 +107,7 @@ func (s *receiver) positions(tb testing.TB) []int64 {
 }
 
 // hook opens a webhook to the receiver, whose certificate it trusts.
-func (s *receiver) hook(tb testing.TB, lines ...string) publish.Publisher {
+func (s *receiver) hook(tb testing.TB, lines ...string) destination.Publisher {
 	tb.Helper()
 	ca := certificateFile(tb, s.Server)
 	return open(tb, append([]string{"url: " + s.URL + "/in?key=k", "allow_private: true", "ca_file: " + ca}, lines...)...)
@@ -194,11 +194,11 @@ func TestWebhook_keepsRequestsSmall(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
 	p := server.hook(t, "format: batch")
-	var events []*publish.Event
+	var events []*destination.Event
 	for position := int64(1); position <= 5; position++ {
 		e := journalEvent(position)
 		e.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 400_000))
-		events = append(events, publish.NewEvent(e, publish.Source("j1")))
+		events = append(events, destination.NewEvent(e, destination.Source("j1")))
 	}
 	if n, err := p.Publish(t.Context(), events); n != 5 || err != nil {
 		t.Fatal(n, err)
@@ -327,7 +327,7 @@ func TestWebhook_goesOnAfterTrouble(t *testing.T) {
 	for next := 0; next < len(events); {
 		n, err := p.Publish(t.Context(), events[next:])
 		next += n
-		if err != nil && publish.Blame(err).Kind != outbox.DestinationError {
+		if err != nil && destination.Blame(err).Kind != outbox.DestinationError {
 			t.Fatal(err)
 		}
 	}
@@ -407,7 +407,7 @@ func TestWebhook_returnsEarlyWhenItTakesLong(t *testing.T) {
 	server := newReceiver(t, accept)
 	p := server.hook(t)
 	clock := time.Now()
-	publish.SetClock(p, func() time.Time { clock = clock.Add(time.Second); return clock })
+	destination.SetClock(p, func() time.Time { clock = clock.Add(time.Second); return clock })
 	n, err := p.Publish(t.Context(), journalEvents(1, 100))
 	if err != nil || n < 2 || n > 6 || len(server.got()) != n {
 		t.Errorf("delivered %d of %d: %v", n, len(server.got()), err)
@@ -442,7 +442,7 @@ func TestWebhook_takesTestEvents(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
 	p := server.hook(t, "secret: "+secret)
-	if n, err := p.Publish(t.Context(), []*publish.Event{publish.TestEvent(publish.Source("j1"), "test-1")}); n != 1 || err != nil {
+	if n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent(destination.Source("j1"), "test-1")}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	if id := server.got()[0].header.Get("Webhook-Id"); id != "scenes.p.test-1" {
@@ -485,13 +485,13 @@ func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 		})
 		start := time.Now()
 		p := server.hook(t)
-		publish.ReadAnswersFor(p, publish.LongestAnswer)
+		destination.ReadAnswersFor(p, destination.LongestAnswer)
 		n, err := p.Publish(t.Context(), journalEvents(1, 1))
 		close(release)
 		if took := time.Since(start); took > patience {
 			t.Errorf("%d took %v", code, took)
 		}
-		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || publish.Blame(err).Kind != kind) {
+		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || destination.Blame(err).Kind != kind) {
 			t.Errorf("%d: delivered %d, %v", code, n, err)
 		}
 	}
@@ -500,9 +500,9 @@ func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 func TestWebhook_sendsAnEventThatIsLargerThanABatch(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
-	var events []*publish.Event
+	var events []*destination.Event
 	for position := int64(1); position <= 3; position++ {
-		events = append(events, publish.NewEvent(noisy(position, 1200_000), publish.Source("j1")))
+		events = append(events, destination.NewEvent(noisy(position, 1200_000), destination.Source("j1")))
 	}
 	if n, err := server.hook(t, "format: batch").Publish(t.Context(), events); n != 3 || err != nil {
 		t.Errorf("delivered %d: %v", n, err)

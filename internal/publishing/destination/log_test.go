@@ -1,11 +1,11 @@
-package publish_test
+package destination_test
 
 import (
 	"bytes"
 	"log/slog"
 	"testing"
 
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
@@ -17,7 +17,7 @@ func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
 		}
 		return a
 	}}))
-	publisher, err := pairOf(t, "url: 'log:'").Open(publish.Options{Logger: logger})
+	publisher, err := pairOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

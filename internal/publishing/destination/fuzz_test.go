@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // FuzzDestination reads any URL of a destination, with any value of the
@@ -31,7 +31,7 @@ func FuzzDestination(f *testing.F) {
 		if err := yaml.Unmarshal(document, &read); err != nil || len(read.Content) == 0 {
 			return
 		}
-		pairs, err := publish.Parse(read.Content[0], func(string) (string, bool) { return value, true })
+		pairs, err := destination.Parse(read.Content[0], func(string) (string, bool) { return value, true })
 		var refusal *outbox.Refusal
 		secret := len(value) >= 16 && !strings.Contains(url, value) && !strings.Contains(header, value)
 		switch {
@@ -41,7 +41,7 @@ func FuzzDestination(f *testing.F) {
 			t.Fatalf("the value %q is in the refusal %q", value, err)
 		}
 		for _, p := range pairs {
-			publisher, err := p.Open(publish.Options{})
+			publisher, err := p.Open(destination.Options{})
 			if err != nil {
 				continue // a file that cannot be written
 			}

@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // stalled is a server that greets and answers nothing more. after is called
@@ -57,7 +57,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	var greeted atomic.Bool
 	at := stalled(t, func(net.Conn) { greeted.Store(true) })
-	events := []*publish.Event{publish.NewEvent(noisy(1, 30<<20), publish.Source("j1"))}
+	events := []*destination.Event{destination.NewEvent(noisy(1, 30<<20), destination.Source("j1"))}
 	for timeout := time.Second; !greeted.Load(); timeout *= 4 { // on a slow machine a short one ends before it is connected
 		if timeout > 4*patience {
 			t.Fatal("it does not connect")
@@ -65,7 +65,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 		p := open(t, "url: nats://"+at+"/scenes", "timeout: "+timeout.String())
 		start := time.Now()
 		n, err := p.Publish(t.Context(), events)
-		if n != 0 || greeted.Load() && !errors.Is(err, context.DeadlineExceeded) || publish.Blame(err).Kind != outbox.DestinationError {
+		if n != 0 || greeted.Load() && !errors.Is(err, context.DeadlineExceeded) || destination.Blame(err).Kind != outbox.DestinationError {
 			t.Errorf("delivered %d: %v", n, err)
 		}
 		if took := time.Since(start); took > timeout+30*time.Second { // the library gives a write a minute
@@ -79,7 +79,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
 	t.Parallel()
 	p := refusedInTime(t, "no acknowledgement from NATS", "url: nats://"+stalled(t, func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() })+"/scenes")
-	if publish.Connected(p) {
+	if destination.Connected(p) {
 		t.Error("the connection was kept")
 	}
 }

@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // natsServer runs a server with JetStream in this process.
@@ -138,7 +138,7 @@ func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 	deliver(t, p, 11, 20)
 	s.Shutdown()
 	s.WaitForShutdown()
-	waitFor(t, "the publisher to notice", func() bool { return !publish.Connected(p) })
+	waitFor(t, "the publisher to notice", func() bool { return !destination.Connected(p) })
 
 	s = natsServer(t, again)
 	deliver(t, p, 21, 30) // nothing was under way, so nothing is wrong
@@ -153,9 +153,9 @@ func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
 	for size, says := range map[int]string{3000: "more than the stream takes (max_msg_size)", 6000: "NATS takes 5000 (max_payload)"} {
 		large := journalEvent(3)
 		large.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size))
-		events := append(journalEvents(1, 2), publish.NewEvent(large, publish.Source("j1")))
+		events := append(journalEvents(1, 2), destination.NewEvent(large, destination.Source("j1")))
 		n, err := p.Publish(t.Context(), append(events, journalEvents(4, 4)...))
-		if n != 2 || publish.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
+		if n != 2 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
 			t.Errorf("delivered %d: %v", n, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || publish.Blame(err).Kind != outbox.DestinationError || ctx.Err() != nil {
+	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || destination.Blame(err).Kind != outbox.DestinationError || ctx.Err() != nil {
 		t.Errorf("delivered %d: %v; %v", n, err, ctx.Err())
 	}
 }

@@ -1,4 +1,4 @@
-package publish_test
+package destination_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publish"
+	"outboxweb/internal/publishing/destination"
 )
 
 // crampedFile tells this program, started again by a test, which file to
@@ -31,12 +31,12 @@ func publishCramped(path string) int {
 		fmt.Println(err)
 		return 1
 	}
-	pairs, err := publish.Parse(crampedTopics(path), os.LookupEnv)
+	pairs, err := destination.Parse(crampedTopics(path), os.LookupEnv)
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	publisher, err := pairs[0].Open(publish.Options{})
+	publisher, err := pairs[0].Open(destination.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -46,7 +46,7 @@ func publishCramped(path string) int {
 		n, err := publisher.Publish(context.Background(), journalEvents(delivered+1, delivered+3))
 		delivered += int64(n)
 		if err != nil {
-			fmt.Printf("%d %s %v\n", delivered, publish.Blame(err).Kind, err)
+			fmt.Printf("%d %s %v\n", delivered, destination.Blame(err).Kind, err)
 			return 0
 		}
 	}

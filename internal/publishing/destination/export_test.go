@@ -1,4 +1,4 @@
-package publish
+package destination
 
 import (
 	"net/netip"
