@@ -165,7 +165,7 @@ type publishersHistoryCmd struct {
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		name, span := c.Publisher.PairName, outbox.Span(c.Span)
-		points, err := progress.PublisherHistory(ctx, name, span)
+		points, err := progress.History(ctx, name, span)
 		if err != nil {
 			return err
 		}
@@ -212,21 +212,21 @@ type publishersPauseCmd struct{ publisherAct }
 
 // Run pauses one publisher.
 func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*publishing.Progress).PausePublisher)
+	return c.change(ctx, a, "paused", (*publishing.Progress).Pause)
 }
 
 type publishersResumeCmd struct{ publisherAct }
 
 // Run resumes one publisher.
 func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*publishing.Progress).ResumePublisher)
+	return c.change(ctx, a, "resumed", (*publishing.Progress).Resume)
 }
 
 type publishersResetCmd struct{ publisherAct }
 
 // Run forgets the errors of one publisher.
 func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "reset", (*publishing.Progress).ResetPublisher)
+	return c.change(ctx, a, "reset", (*publishing.Progress).Reset)
 }
 
 type publishersSkipCmd struct {
@@ -244,7 +244,7 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			p, err := progress.SkipPublisherEvent(ctx, o, c.Publisher.PairName, c.Position)
+			p, err := progress.SkipEvent(ctx, o, c.Publisher.PairName, c.Position)
 			switch {
 			case err != nil:
 				return err
@@ -302,7 +302,7 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 			return c.print(a, seek, "would go on")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			seek, err := progress.SeekPublisher(ctx, o, c.Publisher.PairName, target, nil)
+			seek, err := progress.Seek(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}

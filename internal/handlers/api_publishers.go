@@ -103,7 +103,7 @@ func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	points, err := s.Publishers.PublisherHistory(r.Context(), name, span)
+	points, err := s.Publishers.History(r.Context(), name, span)
 	if err != nil {
 		return err
 	}
@@ -111,15 +111,15 @@ func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) err
 }
 
 func (s *server) apiPausePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.PausePublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.Pause)
 }
 
 func (s *server) apiResumePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.ResumePublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.Resume)
 }
 
 func (s *server) apiResetPublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.ResetPublisher)
+	return apiPublisherAct(s, w, r, s.Publishers.Reset)
 }
 
 func (s *server) apiTestPublisher(w http.ResponseWriter, r *http.Request) error {
@@ -153,7 +153,7 @@ func (s *server) apiSkipPublisherEvent(w http.ResponseWriter, r *http.Request) e
 	}
 	order := s.order(r, "api", body.Reason, nil)
 	order.Confirm = body.Confirm
-	p, err := s.Publishers.SkipPublisherEvent(r.Context(), order, name, body.Position)
+	p, err := s.Publishers.SkipEvent(r.Context(), order, name, body.Position)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target out
 	}
 	order := s.order(r, "api", body.Reason, nil)
 	order.Confirm = body.Confirm
-	return s.Publishers.SeekPublisher(r.Context(), order, name, target, body.seen())
+	return s.Publishers.Seek(r.Context(), order, name, target, body.seen())
 }
 
 // recordTime bounds the writing of an audit record of what has been done.

@@ -50,7 +50,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
-	if view.Points, err = s.Publishers.PublisherHistory(r.Context(), name, view.Span); err != nil {
+	if view.Points, err = s.Publishers.History(r.Context(), name, view.Span); err != nil {
 		return err
 	}
 	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
@@ -65,15 +65,15 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) pausePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.PausePublisher)
+	return publisherForm(s, w, r, s.Publishers.Pause)
 }
 
 func (s *server) resumePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.ResumePublisher)
+	return publisherForm(s, w, r, s.Publishers.Resume)
 }
 
 func (s *server) resetPublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.ResetPublisher)
+	return publisherForm(s, w, r, s.Publishers.Reset)
 }
 
 func (s *server) testPublisherForm(w http.ResponseWriter, r *http.Request) error {
@@ -86,7 +86,7 @@ func (s *server) skipPublisherForm(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	return publisherForm(s, w, r, func(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-		return s.Publishers.SkipPublisherEvent(ctx, o, name, form.Position)
+		return s.Publishers.SkipEvent(ctx, o, name, form.Position)
 	})
 }
 
@@ -189,7 +189,7 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery)
 	if err != nil {
 		return err
 	}
-	_, err = s.Publishers.SeekPublisher(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
+	_, err = s.Publishers.Seek(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
 	return err
 }
 

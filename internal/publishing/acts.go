@@ -43,20 +43,20 @@ type publisherChange struct {
 
 // changePublisher changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
-func (s *Progress) changePublisher(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+func (s *Progress) change(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
 	a := &store.Act{Order: o, Action: action, Target: outbox.PublisherTarget(asked.PairName), Before: asked, Asked: asked}
 	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Publisher, error) {
-		p, err := t.changedPublisher(a, asked.PairName, change, now)
+		p, err := t.changed(a, asked.PairName, change, now)
 		if err != nil {
 			return outbox.Publisher{}, err
 		}
-		return t.viewPublisher(p, now)
+		return t.view(p, now)
 	})
 }
 
 // changedPublisher is the part of an act on a pair that all have in common.
 // Whoever holds the pair sees by the number of acts that there was one.
-func (t *tx) changedPublisher(a *store.Act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
+func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)
 	if err != nil {
 		return nil, err
@@ -67,17 +67,17 @@ func (t *tx) changedPublisher(a *store.Act, name outbox.PairName, change func(*t
 	}
 	p.acts++
 	came.Is, a.After = p.facts(), &came
-	return p, t.savePublisher(p, now)
+	return p, t.save(p, now)
 }
 
-// PausePublisher stops a pair until it is resumed; its holder notices after the
-// batch in flight, and delivers nothing that is appended later. One that is
-// paused already is outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (s *Progress) PausePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+// Pause stops a pair until it is resumed; its holder notices after the batch in
+// flight, and delivers nothing that is appended later. One that is paused already
+// is outbox.ErrConflict, a missing one outbox.ErrNotFound.
+func (s *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherPaused {
 			return outbox.Conflict("publisher %s is paused already, by %s since %s ago%s", name, p.pausedBy,
-				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastPublisherAct(name, now))
+				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAct(name, now))
 		}
 		p.status = outbox.PublisherPaused
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
@@ -85,13 +85,13 @@ func (s *Progress) PausePublisher(ctx context.Context, o outbox.Order, name outb
 	})
 }
 
-// ResumePublisher lets a pair that is paused or has failed go on at once, with
-// no errors counted. One with nothing to resume is outbox.ErrConflict, a missing
-// one outbox.ErrNotFound. Of two callers at once one wins.
-func (s *Progress) ResumePublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+// Resume lets a pair that is paused or has failed go on at once, with no errors
+// counted. One with nothing to resume is outbox.ErrConflict, a missing one
+// outbox.ErrNotFound. Of two callers at once one wins.
+func (s *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.change(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherActive && p.errors == 0 {
-			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastPublisherAct(name, now))
+			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAct(name, now))
 		}
 		if p.status == outbox.PublisherPaused {
 			p.status = outbox.PublisherActive
@@ -102,27 +102,27 @@ func (s *Progress) ResumePublisher(ctx context.Context, o outbox.Order, name out
 	})
 }
 
-// ResetPublisher forgets the errors of a pair, so that one that is not paused is tried
-// at once; a pause stays. One without errors is outbox.ErrConflict, a missing
-// one outbox.ErrNotFound.
-func (s *Progress) ResetPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.changePublisher(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+// Reset forgets the errors of a pair, so that one that is not paused is tried at
+// once; a pause stays. One without errors is outbox.ErrConflict, a missing one
+// outbox.ErrNotFound.
+func (s *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return s.change(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.errors == 0 && p.lastError == "" && p.status != outbox.PublisherFailed {
-			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastPublisherAct(name, now))
+			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastAct(name, now))
 		}
 		p.clearErrors()
 		return s.core.RequireReason(o, 0)
 	})
 }
 
-// SkipPublisherEvent lets a pair go on after the event that could not be
-// delivered, which it then never delivers. Any other position than that event's
-// is outbox.ErrConflict. A reason is required. Where the last error blames the
+// SkipEvent lets a pair go on after the event that could not be delivered, which
+// it then never delivers. Any other position than that event's is
+// outbox.ErrConflict. A reason is required. Where the last error blames the
 // destination the order must be confirmed with outbox.SkipAnyway, since no other
 // event would get through either.
-func (s *Progress) SkipPublisherEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
+func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
 	asked := publisherOrder{PairName: name, Position: &position}
-	return s.changePublisher(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+	return s.change(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 		event, err := t.eventInTheWay(p, position, now)
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func (s *Progress) SkipPublisherEvent(ctx context.Context, o outbox.Order, name 
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if p.errors == 0 || p.errorPosition <= p.position {
-		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it last delivered one, or was moved or reset%s", p.PairName, t.lastPublisherAct(p.PairName, now))
+		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it last delivered one, or was moved or reset%s", p.PairName, t.lastAct(p.PairName, now))
 	}
 	event, err := t.eventRef(p.errorPosition)
 	if err == nil && event == nil {
@@ -154,7 +154,7 @@ func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventR
 	}
 	if position != p.errorPosition {
 		return nil, outbox.Conflict("the event at position %d is not in the way of publisher %s; the one at position %d is, which is event %d (%s) of campaign %q%s",
-			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastPublisherAct(p.PairName, now))
+			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastAct(p.PairName, now))
 	}
 	return event, nil
 }
@@ -172,9 +172,9 @@ func (p *publisherRow) moveTo(position int64) {
 	p.clearErrors()
 }
 
-// lastPublisherAct says who did what last to a pair, for a refusal; empty when
-// nobody did anything.
-func (t *tx) lastPublisherAct(name outbox.PairName, now int64) string {
+// lastAct says who did what last to a pair, for a refusal; empty when nobody did
+// anything.
+func (t *tx) lastAct(name outbox.PairName, now int64) string {
 	return t.LastActOn(outbox.PublisherTarget(name), now)
 }
 

@@ -50,22 +50,22 @@ type act struct {
 // acts are all that operators do to publishers.
 var acts = []act{
 	{"publisher_pause", activePair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.PausePublisher(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
 	{"publisher_resume", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.ResumePublisher(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{"publisher_reset", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.ResetPublisher(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{"publisher_seek", activePair,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
+			return f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
 		},
 		func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
 	{"publisher_skip", failedPair,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.progress.SkipPublisherEvent(f.ctx, withReason(o), archive, 2)
+			return f.progress.SkipEvent(f.ctx, withReason(o), archive, 2)
 		},
 		func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
 	{"publisher_test", activePair,
@@ -159,7 +159,7 @@ func (f *fixture) isNow(name outbox.PairName, want string) {
 	}
 }
 
-func TestPausePublisher_thenResumeKeepTheHolder(t *testing.T) {
+func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
@@ -169,7 +169,7 @@ func TestPausePublisher_thenResumeKeepTheHolder(t *testing.T) {
 	if _, err := f.progress.Publishers(f.ctx); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.progress.PausePublisher(f.ctx, ana("it is broken"), archive)
+	p, err := f.progress.Pause(f.ctx, ana("it is broken"), archive)
 	if err != nil || p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ana" || p.Paused.Reason != "it is broken" || p.LagEvents != 1 || p.HeadPosition != 3 {
 		t.Fatalf("paused: %+v, %v", p, err)
 	}
@@ -178,27 +178,27 @@ func TestPausePublisher_thenResumeKeepTheHolder(t *testing.T) {
 		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
 	}
 	f.Clock.Advance(time.Minute)
-	_, err = f.progress.PausePublisher(f.ctx, ana(""), archive)
+	_, err = f.progress.Pause(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "scenes/archive is paused already, by ana", "1 min ago", "last act: pause by ana")
-	if p, err = f.progress.ResumePublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
+	if p, err = f.progress.Resume(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
 		t.Fatalf("resumed: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "worker-1" 3 paused ""`)
-	_, err = f.progress.ResumePublisher(f.ctx, ana(""), archive)
+	_, err = f.progress.Resume(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume", "last act: resume by ana")
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
 	for _, act := range []func() error{
-		func() error { _, err := f.progress.PausePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.ResumePublisher(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.ResetPublisher(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Pause(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Resume(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Reset(f.ctx, ana(""), outbox.PairName{}); return err },
 		func() error {
-			_, err := f.progress.SkipPublisherEvent(f.ctx, ana("x"), outbox.PairName{}, 1)
+			_, err := f.progress.SkipEvent(f.ctx, ana("x"), outbox.PairName{}, 1)
 			return err
 		},
 		func() error {
-			_, err := f.progress.SeekPublisher(f.ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
+			_, err := f.progress.Seek(f.ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
 			return err
 		},
 		func() error {
@@ -212,47 +212,47 @@ func TestPausePublisher_thenResumeKeepTheHolder(t *testing.T) {
 	}
 }
 
-func TestResumePublisher_clearsWhatWentWrong(t *testing.T) {
+func TestResume_clearsWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
 	f.Exec(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
-	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 10 "status 500" at 2 retry true stopped 1 acts 1 lease "w" 2 paused "ana"`)
-	if _, err := f.progress.ResumePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Resume(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `active at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "w" 2 paused ""`)
 }
 
-func TestResetPublisher_keepsAPause(t *testing.T) {
+func TestReset_keepsAPause(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
-	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Paused == nil {
+	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.Paused == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 0 paused "ana"`)
-	_, err := f.progress.ResetPublisher(f.ctx, ana(""), archive)
+	_, err := f.progress.Reset(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "is paused and has no errors", "nothing to reset")
 	f.failing(archive, 2, outbox.EventError)
-	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
+	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
 		t.Fatalf("a failed one: %+v, %v", p, err)
 	}
 	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // overcome, and remembered
-	_, err = f.progress.ResumePublisher(f.ctx, ana(""), archive)
+	_, err = f.progress.Resume(f.ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume")
-	if p, err := f.progress.ResetPublisher(f.ctx, ana(""), archive); err != nil || p.LastError != "" {
+	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.LastError != "" {
 		t.Fatalf("what was overcome: %+v, %v", p, err)
 	}
 }
 
-func TestResumePublisher_ofManyAtOnceExactlyOneWins(t *testing.T) {
+func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
@@ -262,7 +262,7 @@ func TestResumePublisher_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	for i := range 16 {
 		s := []*fixture{f, others}[i%2]
 		wg.Go(func() {
-			_, err := s.progress.ResumePublisher(f.ctx, ana(""), archive)
+			_, err := s.progress.Resume(f.ctx, ana(""), archive)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, outbox.ErrConflict) {
@@ -277,7 +277,7 @@ func TestResumePublisher_ofManyAtOnceExactlyOneWins(t *testing.T) {
 }
 
 // An idempotency key stands for one act with its parameters.
-func TestPublisherActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
+func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
@@ -285,32 +285,32 @@ func TestPublisherActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
-	first, err := f.progress.SeekPublisher(f.ctx, o, archive, to(1), nil)
+	first, err := f.progress.Seek(f.ctx, o, archive, to(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Unchanged(func() {
-		if again, err := f.progress.SeekPublisher(f.ctx, o, archive, to(1), nil); err != nil || again != first {
+		if again, err := f.progress.Seek(f.ctx, o, archive, to(1), nil); err != nil || again != first {
 			t.Errorf("the repeat is %+v, %v", again, err)
 		}
-		_, err = f.progress.SeekPublisher(f.ctx, o, archive, to(0), nil)
+		_, err = f.progress.Seek(f.ctx, o, archive, to(0), nil)
 		refused(t, err, outbox.ErrConflict, "with other content: publisher_seek of publisher scenes/archive")
-		_, err = f.progress.SeekPublisher(f.ctx, o, other, to(1), nil)
+		_, err = f.progress.Seek(f.ctx, o, other, to(1), nil)
 		refused(t, err, outbox.ErrConflict, "with other content")
-		_, err = f.progress.PausePublisher(f.ctx, o, archive)
+		_, err = f.progress.Pause(f.ctx, o, archive)
 		refused(t, err, outbox.ErrConflict, "another act: publisher_seek of publisher scenes/archive")
 	})
 }
 
-func TestPublisherActs_listsThoseOnOnePair(t *testing.T) {
+func TestActs_listsThoseOnOnePair(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
 	other := f.newPair(outbox.PairName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	for _, act := range []func() (outbox.Publisher, error){
-		func() (outbox.Publisher, error) { return f.progress.PausePublisher(f.ctx, ana("mine"), archive) },
-		func() (outbox.Publisher, error) { return f.progress.PausePublisher(f.ctx, ana("not mine"), other) },
-		func() (outbox.Publisher, error) { return f.progress.ResumePublisher(f.ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.Pause(f.ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.Pause(f.ctx, ana("not mine"), other) },
+		func() (outbox.Publisher, error) { return f.progress.Resume(f.ctx, ana("mine"), archive) },
 	} {
 		if _, err := act(); err != nil {
 			t.Fatal(err)
@@ -331,20 +331,20 @@ func TestPublisherActs_listsThoseOnOnePair(t *testing.T) {
 	}
 }
 
-func TestSkipPublisherEvent_takesOnlyTheOneInTheWay(t *testing.T) {
+func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
 	f.heldBy(archive, "worker-1", 4)
 	f.Unchanged(func() {
-		_, err := f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
+		_, err := f.progress.SkipEvent(f.ctx, ana("known"), archive, 3)
 		refused(t, err, outbox.ErrConflict, "position 3 is not in the way", "position 2 is", `event 2 (scene.b) of campaign "c"`)
-		_, err = f.progress.SkipPublisherEvent(f.ctx, ana("  "), archive, 2)
+		_, err = f.progress.SkipEvent(f.ctx, ana("  "), archive, 2)
 		if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 	})
-	p, err := f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 2)
+	p, err := f.progress.SkipEvent(f.ctx, ana("known"), archive, 2)
 	if err != nil || p.Position != 2 || p.Lease != nil || p.Status != outbox.PublisherActive || p.LagEvents != 1 {
 		t.Fatalf("skipped: %+v, %v", p, err)
 	}
@@ -352,11 +352,11 @@ func TestSkipPublisherEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	if after := string(f.DoneActs()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
 		t.Errorf("the record has %s", after)
 	}
-	_, err = f.progress.SkipPublisherEvent(f.ctx, ana("known"), archive, 3)
+	_, err = f.progress.SkipEvent(f.ctx, ana("known"), archive, 3)
 	refused(t, err, outbox.ErrConflict, "no event is in the way", "last act: skip by ana")
 }
 
-func TestSkipPublisherEvent_doesNotMendADestination(t *testing.T) {
+func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
@@ -366,7 +366,7 @@ func TestSkipPublisherEvent_doesNotMendADestination(t *testing.T) {
 		o := script("known")
 		o.Confirm = typed
 		f.Unchanged(func() {
-			_, err := f.progress.SkipPublisherEvent(f.ctx, o, archive, 2)
+			_, err := f.progress.SkipEvent(f.ctx, o, archive, 2)
 			if r := refused(t, err, outbox.ErrInvalid, "blames its destination", "skip anyway"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
@@ -374,7 +374,7 @@ func TestSkipPublisherEvent_doesNotMendADestination(t *testing.T) {
 	}
 	o := script("known")
 	o.Confirm = outbox.SkipAnyway
-	if _, err := f.progress.SkipPublisherEvent(f.ctx, o, archive, 2); err != nil {
+	if _, err := f.progress.SkipEvent(f.ctx, o, archive, 2); err != nil {
 		t.Fatal(err)
 	}
 	// The destination is gone for the next event as well.
@@ -409,7 +409,7 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	refused(t, err, outbox.ErrReadOnly)
 }
 
-func TestPublisherActs_needAReasonWhereEveryActDoes(t *testing.T) {
+func TestActs_needAReasonWhereEveryActDoes(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	failedPair(f)

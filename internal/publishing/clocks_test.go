@@ -40,7 +40,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 				f    *fixture
 				pair outbox.PairName
 			}{{fast, pairA}, {f, pairB}} {
-				if _, err := s.f.progress.FailPublisher(f.ctx, s.f.claimPair("one", s.pair), failure); err != nil {
+				if _, err := s.f.progress.Fail(f.ctx, s.f.claimPair("one", s.pair), failure); err != nil {
 					t.Fatal(err)
 				}
 			}

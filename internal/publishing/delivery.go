@@ -89,7 +89,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	case !errors.Is(err, errYielded):
 		d.log.Error("deliveries of a pair ended; they begin again", "error", err)
 	}
-	if err := d.Progress.ReleasePublisher(context.WithoutCancel(ctx), d.lease); err != nil {
+	if err := d.Progress.Release(context.WithoutCancel(ctx), d.lease); err != nil {
 		d.log.Warn("a pair could not be given back; it is free when its lease ends", "error", err)
 	}
 }
@@ -207,7 +207,7 @@ func (d *delivery) sayNextPoll(at time.Time) {
 
 // look reads what an operator has changed.
 func (d *delivery) look(ctx context.Context) error {
-	states, err := d.Progress.PublisherStates(ctx, d.ID, []outbox.PairName{d.pair.PairName})
+	states, err := d.Progress.States(ctx, d.ID, []outbox.PairName{d.pair.PairName})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -226,7 +226,7 @@ func (d *delivery) look(ctx context.Context) error {
 // when events were read after that, so that none is delivered that was appended
 // after a pause.
 func (d *delivery) lookIfActed(ctx context.Context) error {
-	acts, err := d.Progress.PublisherActs(ctx, d.pair.PairName)
+	acts, err := d.Progress.Acts(ctx, d.pair.PairName)
 	if err != nil || acts == d.acts {
 		return err
 	}
@@ -381,7 +381,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 	a.Lease = d.Lease
 	for pause := savePause; ; pause = min(2*pause, loop.FaultPause) {
 		began := time.Now()
-		acts, err := d.Progress.AdvancePublisher(ctx, &lease, a)
+		acts, err := d.Progress.Advance(ctx, &lease, a)
 		switch {
 		case err == nil:
 			d.mu.Lock()
@@ -418,7 +418,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
 	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
-	state, err := d.Progress.FailPublisher(ctx, d.lease, f)
+	state, err := d.Progress.Fail(ctx, d.lease, f)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return outbox.ErrLeaseLost

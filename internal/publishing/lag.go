@@ -83,13 +83,13 @@ func (s *Progress) Publisher(ctx context.Context, name outbox.PairName) (v outbo
 		if err != nil {
 			return err
 		}
-		v, err = t.viewPublisher(p, s.core.Now())
+		v, err = t.view(p, s.core.Now())
 		return err
 	})
 	return v, err
 }
 
-func (t *tx) viewPublisher(p *publisherRow, now int64) (outbox.Publisher, error) {
+func (t *tx) view(p *publisherRow, now int64) (outbox.Publisher, error) {
 	states, err := t.stateOf([]*publisherRow{p})
 	if err != nil {
 		return outbox.Publisher{}, err

@@ -200,7 +200,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 
 func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []outbox.PublisherPoint {
 	f.TB.Helper()
-	points, err := f.progress.PublisherHistory(f.ctx, name, span)
+	points, err := f.progress.History(f.ctx, name, span)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
-	_, err := f.progress.PublisherHistory(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	_, err := f.progress.History(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
 	refused(t, err, outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)
@@ -254,7 +254,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	}
 }
 
-func TestPublisherHistory_keepsThatALagWasNotKnown(t *testing.T) {
+func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(10_001, 20_000)

@@ -15,9 +15,9 @@ import (
 	"outboxweb/internal/store"
 )
 
-// PublisherLease is the right to deliver for a pair until the lease ends. A
-// call with a lease whose epoch is no longer the pair's is outbox.ErrLeaseLost
-// and changes nothing: the caller drops what it has.
+// Lease is the right to deliver for a pair until the lease ends. A call with a
+// lease whose epoch is no longer the pair's is outbox.ErrLeaseLost and changes
+// nothing: the caller drops what it has.
 type Lease struct {
 	outbox.PairName
 	Owner    string
@@ -25,7 +25,7 @@ type Lease struct {
 	Position int64 // as of the claim, and then of the last Advance
 }
 
-// PublisherState is how a pair stands for the process that asks.
+// State is how a pair stands for the process that asks.
 type State struct {
 	outbox.PairName
 	Epoch      int64
@@ -38,7 +38,7 @@ type State struct {
 	Head       int64 // the journal's last position that can be seen
 }
 
-// PublisherProspect is what a process may do about a pair now.
+// Prospect is what a process may do about a pair now.
 type Prospect int
 
 // The prospects of a pair.
@@ -59,10 +59,10 @@ insert into publisher_progress (topic, publisher, destination, selects, max_erro
 values ($1, $2, $3, $4, $5, $6, $7, $7)
 on conflict (topic, publisher) do nothing`
 
-// RegisterPublishers makes the pairs that are new, and notes what is new about
-// the others; where they stand does not change. Pairs that are no longer
-// configured stay as they are.
-func (s *Progress) RegisterPublishers(ctx context.Context, pairs []outbox.PublisherDefinition) error {
+// Register makes the pairs that are new, and notes what is new about the others;
+// where they stand does not change. Pairs that are no longer configured stay as
+// they are.
+func (s *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefinition) error {
 	if len(pairs) == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *Progress) RegisterPublishers(ctx context.Context, pairs []outbox.Publis
 			return err
 		}
 		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.PairName { return d.PairName }) {
-			if err := t.registerPublisher(d, head, now); err != nil {
+			if err := t.register(d, head, now); err != nil {
 				return err
 			}
 		}
@@ -89,7 +89,7 @@ func (s *Progress) RegisterPublishers(ctx context.Context, pairs []outbox.Publis
 	return nil
 }
 
-func (t *tx) registerPublisher(d outbox.PublisherDefinition, head, now int64) error {
+func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 	selects, err := json.Marshal(d.Match)
 	if err != nil {
 		return fmt.Errorf("write what topic %q selects: %w", d.Topic, err)
@@ -111,12 +111,12 @@ func (t *tx) registerPublisher(d outbox.PublisherDefinition, head, now int64) er
 		return err
 	}
 	p.destination, p.match, p.maxErrors = d.Destination, d.Match, int64(d.MaxErrors)
-	return t.savePublisher(p, now)
+	return t.save(p, now)
 }
 
-// PublisherStates tells a process how the pairs that it is configured for
-// stand, in the order of their names, and what it may do about each.
-func (s *Progress) PublisherStates(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
+// States tells a process how the pairs that it is configured for stand, in the
+// order of their names, and what it may do about each.
+func (s *Progress) States(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
 	var states []State
 	err := s.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
@@ -136,8 +136,8 @@ func (s *Progress) PublisherStates(ctx context.Context, owner string, configured
 	return states, nil
 }
 
-// PublisherActs counts what operators have done to a pair.
-func (s *Progress) PublisherActs(ctx context.Context, name outbox.PairName) (acts int64, err error) {
+// Acts counts what operators have done to a pair.
+func (s *Progress) Acts(ctx context.Context, name outbox.PairName) (acts int64, err error) {
 	err = s.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
@@ -205,9 +205,9 @@ func (p *publisherRow) wanted(now int64) bool {
 // operator says so.
 func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
 
-// AskForPublisher tells the process that has the pair that owner would take
-// it. It may come to nothing.
-func (s *Progress) AskForPublisher(ctx context.Context, owner string, name outbox.PairName) error {
+// AskFor tells the process that has the pair that owner would take it. It may
+// come to nothing.
+func (s *Progress) AskFor(ctx context.Context, owner string, name outbox.PairName) error {
 	return s.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.held(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
@@ -227,7 +227,7 @@ func (s *Progress) withPublisher(ctx context.Context, what string, name outbox.P
 		if err := change(p, now); err != nil {
 			return err
 		}
-		return t.savePublisher(p, now)
+		return t.save(p, now)
 	})
 	if err != nil {
 		return fmt.Errorf("%s publisher %s: %w", what, name, err)
@@ -238,9 +238,9 @@ func (s *Progress) withPublisher(ctx context.Context, what string, name outbox.P
 // errTaken ends the claim of a pair that somebody else was faster with.
 var errTaken = errors.New("the pair is taken")
 
-// ClaimPublisher takes a pair that nobody holds. False means that somebody
-// does by now, or that it is not to be held.
-func (s *Progress) ClaimPublisher(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
+// Claim takes a pair that nobody holds. False means that somebody does by now, or
+// that it is not to be held.
+func (s *Progress) Claim(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
 	err := s.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
 		if p.prospect(owner, now) != ProspectClaim {
@@ -265,7 +265,7 @@ func byName[T any](all []T, name func(T) outbox.PairName) []T {
 	})
 }
 
-// PublisherBeat is what the holder of a pair says about it from time to time.
+// Beat is what the holder of a pair says about it from time to time.
 type Beat struct {
 	Lease           Lease
 	NextPoll        time.Time // zero while it delivers
@@ -280,8 +280,8 @@ where topic = $1
   and lease_owner = $3
   and lease_epoch = $4`
 
-// RenewPublishers lengthens leases, and returns the pairs that are lost.
-func (s *Progress) RenewPublishers(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
+// Renew lengthens leases, and returns the pairs that are lost.
+func (s *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		lost = nil
 		until := s.core.Now() + lease.Microseconds()
@@ -303,7 +303,7 @@ func (s *Progress) RenewPublishers(ctx context.Context, beats []Beat, lease time
 	return lost, nil
 }
 
-// PublisherAdvance is how far a holder has come since its last advance.
+// Advance is how far a holder has come since its last advance.
 type Advance struct {
 	Position        int64 // everything of the topic up to here is delivered
 	LastDelivered   int64 // position of the last event delivered; 0 when none was
@@ -338,10 +338,10 @@ where topic = $1
 returning acts`
 )
 
-// AdvancePublisher moves the position of a pair on, from where the lease knows
-// it, and lengthens the lease. It returns the number of operators' acts so
-// far. Nothing moves a position back.
-func (s *Progress) AdvancePublisher(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
+// Advance moves the position of a pair on, from where the lease knows it, and
+// lengthens the lease. It returns the number of operators' acts so far. Nothing
+// moves a position back.
+func (s *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
 	if a.Position <= l.Position {
 		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.PairName, l.Position, a.Position)
 	}
@@ -365,7 +365,7 @@ func (s *Progress) AdvancePublisher(ctx context.Context, l *Lease, a Advance) (a
 	return acts, nil
 }
 
-// DeliveryFailure is an error of a delivery and what follows from it.
+// Failure is an error of a delivery and what follows from it.
 type Failure struct {
 	Kind     outbox.DeliveryErrorKind
 	Message  string // in full
@@ -381,10 +381,10 @@ type Failure struct {
 // maxDeliveryError is how much of an error is kept, in bytes.
 const maxDeliveryError = 16 << 10
 
-// FailPublisher notes that an event could not be delivered. After as many
-// errors in a row as the pair may have it has failed, and is tried again
-// seldom; the position does not move. It returns how the pair stands then.
-func (s *Progress) FailPublisher(ctx context.Context, l Lease, f Failure) (State, error) {
+// Fail notes that an event could not be delivered. After as many errors in a row
+// as the pair may have it has failed, and is tried again seldom; the position
+// does not move. It returns how the pair stands then.
+func (s *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
 	err := s.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
 		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
@@ -416,9 +416,9 @@ func (p *publisherRow) fail(f Failure, now int64) {
 	p.perSecond = 0
 }
 
-// ReleasePublisher gives a pair back, for others to take at once. One that is
-// lost is left alone.
-func (s *Progress) ReleasePublisher(ctx context.Context, l Lease) error {
+// Release gives a pair back, for others to take at once. One that is lost is left
+// alone.
+func (s *Progress) Release(ctx context.Context, l Lease) error {
 	return s.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {
 			p.takeAway()

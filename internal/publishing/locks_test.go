@@ -18,11 +18,11 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
-			_, err := f.progress.RenewPublishers(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
+			_, err := f.progress.Renew(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
 			return err
 		},
 		"registering": func() error {
-			return f.progress.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
+			return f.progress.Register(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
 		},
 	} {
 		other := storetest.Connect(t, f.Pair.Journal)

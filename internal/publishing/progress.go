@@ -26,7 +26,7 @@ type Progress struct {
 func NewProgress(core *store.Store) *Progress {
 	p := &Progress{core: core}
 	core.OnChange(p.pairs.Forget)
-	core.OnSample(p.samplePublishers)
+	core.OnSample(p.sample)
 	return p
 }
 

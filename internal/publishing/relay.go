@@ -148,7 +148,7 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 		definitions = append(definitions, pair.Definition())
 	}
 	for ctx.Err() == nil {
-		err := r.Progress.RegisterPublishers(ctx, definitions)
+		err := r.Progress.Register(ctx, definitions)
 		if err == nil {
 			options.Journal, err = r.Progress.core.JournalID(ctx)
 		}
@@ -177,7 +177,7 @@ func (r *Relay) tend(ctx context.Context, options destination.Options) error {
 	if err := r.renew(ctx); err != nil {
 		return err
 	}
-	states, err := r.Progress.PublisherStates(ctx, r.ID, r.names)
+	states, err := r.Progress.States(ctx, r.ID, r.names)
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 			return r.claim(ctx, state, options)
 		}
 	case ProspectAsk:
-		return r.Progress.AskForPublisher(ctx, r.ID, state.PairName)
+		return r.Progress.AskFor(ctx, r.ID, state.PairName)
 	case ProspectHold, ProspectYield:
 		if d == nil { // its delivery ended without being able to give it back
-			err := r.Progress.ReleasePublisher(ctx, Lease{PairName: state.PairName, Owner: r.ID, Epoch: state.Epoch})
+			err := r.Progress.Release(ctx, Lease{PairName: state.PairName, Owner: r.ID, Epoch: state.Epoch})
 			if err == nil {
 				nudge(r.wake) // to take it again, unless somebody else does
 			}
@@ -238,7 +238,7 @@ func (r *Relay) delivery(name outbox.PairName) *delivery {
 // claim takes a pair and starts delivering.
 func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
 	began := time.Now()
-	lease, ok, err := r.Progress.ClaimPublisher(ctx, r.ID, state.PairName, r.Lease)
+	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.PairName, r.Lease)
 	if err != nil || !ok {
 		return err
 	}
@@ -327,7 +327,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	lost, err := r.Progress.RenewPublishers(ctx, beats, r.Lease)
+	lost, err := r.Progress.Renew(ctx, beats, r.Lease)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	pair.BatchSize = 10
 	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
-			if _, err := elsewhere.progress.PausePublisher(context.Background(), ana("mended"), pair.PairName); err != nil {
+			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), pair.PairName); err != nil {
 				t.Error(err)
 			}
 		}
@@ -60,7 +60,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 		_, position, _, _, _ := f.pairState(t, pair.PairName)
 		return position == 1
 	})
-	if _, err := elsewhere.progress.PausePublisher(t.Context(), ana("mended"), pair.PairName); err != nil {
+	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), pair.PairName); err != nil {
 		t.Fatal(err)
 	}
 	f.appendAll(noted("c-1"))
@@ -178,7 +178,7 @@ func TestRelay_aPairThatWaitsIsResumedElsewhere(t *testing.T) {
 	pair, r, c := failing(t, f)
 	deliver(t, f, c)
 	mustHaveFailed(t, f, pair)
-	if _, err := f.beside(live).progress.ResumePublisher(t.Context(), ana("mended"), pair.PairName); err != nil {
+	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), pair.PairName); err != nil {
 		t.Fatal(err)
 	}
 	f.mustStandAt(t, pair.PairName, 3)
@@ -194,7 +194,7 @@ func TestRelay_aPairThatWaitsIsMovedElsewhere(t *testing.T) {
 	deliver(t, f, c)
 	mustHaveFailed(t, f, pair)
 	order, two := outbox.Order{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	if _, err := f.beside(live).progress.SeekPublisher(t.Context(), order, pair.PairName, outbox.SeekTarget{Position: &two}, nil); err != nil {
+	if _, err := f.beside(live).progress.Seek(t.Context(), order, pair.PairName, outbox.SeekTarget{Position: &two}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.mustStandAt(t, pair.PairName, 3)

@@ -143,7 +143,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		h.streams[pair.PairName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, pair.Definition())
 	}
-	if err := first.progress.RegisterPublishers(t.Context(), definitions); err != nil {
+	if err := first.progress.Register(t.Context(), definitions); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -227,7 +227,7 @@ func (h *history) seek(f *fixture, o outbox.Order, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
-	_, err := f.progress.SeekPublisher(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
+	_, err := f.progress.Seek(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }
 
@@ -240,7 +240,7 @@ func (h *history) skip(f *fixture, o outbox.Order, s *stream) error {
 	s.expect(v.ErrorPosition)
 	s.mu.Unlock()
 	s.skipped(v.ErrorPosition)
-	_, err = f.progress.SkipPublisherEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
+	_, err = f.progress.SkipEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
 	return err
 }
 
@@ -258,12 +258,12 @@ func (h *history) step() {
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
 		h.act(func(f *fixture, o outbox.Order, s *stream) error {
-			_, err := f.progress.PausePublisher(h.Context(), o, s.pair.PairName)
+			_, err := f.progress.Pause(h.Context(), o, s.pair.PairName)
 			return err
 		})
 	case 10, 11:
 		h.act(func(f *fixture, o outbox.Order, s *stream) error {
-			_, err := f.progress.ResumePublisher(h.Context(), o, s.pair.PairName)
+			_, err := f.progress.Resume(h.Context(), o, s.pair.PairName)
 			return err
 		})
 	case 12:
@@ -277,7 +277,7 @@ func (h *history) step() {
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
-		_, err := h.stores[0].progress.ResumePublisher(h.Context(), ana("mended"), s.pair.PairName)
+		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.pair.PairName)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			h.Fatal(err)
 		}

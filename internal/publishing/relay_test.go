@@ -11,16 +11,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
-
 	dto "github.com/prometheus/client_model/go"
 
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
 	"outboxweb/internal/publishing/destination"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // live has a store go by the real time.
@@ -110,7 +108,7 @@ func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...fun
 	for _, p := range c.Pairs {
 		pairs = append(pairs, p.Definition())
 	}
-	if err := f.progress.RegisterPublishers(tb.Context(), pairs); err != nil { // so that the test finds them
+	if err := f.progress.Register(tb.Context(), pairs); err != nil { // so that the test finds them
 		tb.Fatal(err)
 	}
 	relay := publishing.NewRelay(c)
@@ -453,12 +451,12 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	f := open(t, live)
 	f.appendAll(notes("c-1", 10)...)
 	pair := pairOf("everything", "one", everyEvent)
-	if err := f.progress.RegisterPublishers(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
+	if err := f.progress.Register(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
 		t.Fatal(err)
 	}
 	const short = 300 * time.Millisecond
 	began := time.Now()
-	dead, ok, err := f.progress.ClaimPublisher(t.Context(), "dead", pair.PairName, short)
+	dead, ok, err := f.progress.Claim(t.Context(), "dead", pair.PairName, short)
 	if err != nil || !ok {
 		t.Fatalf("claim: %v %v", ok, err)
 	}
@@ -468,7 +466,7 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	if took := time.Since(began); took < short/2 {
 		t.Errorf("it was taken over after %s, before the lease ended", took)
 	}
-	if _, err := f.progress.AdvancePublisher(t.Context(), &dead, advance(5, short)); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.Advance(t.Context(), &dead, advance(5, short)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the dead holder moves the position: %v", err)
 	}
 }

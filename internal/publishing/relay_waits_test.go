@@ -36,16 +36,16 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 // mustFail makes a pair that could not deliver the event at a position.
 func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
 	tb.Helper()
-	if err := f.progress.RegisterPublishers(tb.Context(), []outbox.PublisherDefinition{d}); err != nil {
+	if err := f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}); err != nil {
 		tb.Fatal(err)
 	}
-	held, ok, err := f.progress.ClaimPublisher(tb.Context(), "before", d.PairName, lease)
+	held, ok, err := f.progress.Claim(tb.Context(), "before", d.PairName, lease)
 	if err != nil || !ok {
 		tb.Fatalf("claim: %v %v", ok, err)
 	}
 	failure := publishing.Failure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
-	_, err = f.progress.FailPublisher(tb.Context(), held, failure)
-	if err = errors.Join(err, f.progress.ReleasePublisher(tb.Context(), held)); err != nil {
+	_, err = f.progress.Fail(tb.Context(), held, failure)
+	if err = errors.Join(err, f.progress.Release(tb.Context(), held)); err != nil {
 		tb.Fatal(err)
 	}
 }

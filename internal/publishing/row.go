@@ -117,8 +117,8 @@ func (t *tx) publishers() (all []*publisherRow, err error) {
 	return all, nil
 }
 
-// savePublisher writes the row of a pair that this transaction has locked.
-func (t *tx) savePublisher(p *publisherRow, now int64) error {
+// save writes the row of a pair that this transaction has locked.
+func (t *tx) save(p *publisherRow, now int64) error {
 	selects, err := json.Marshal(p.match)
 	if err != nil {
 		return fmt.Errorf("write what topic %q selects: %w", p.Topic, err)

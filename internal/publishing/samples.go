@@ -66,9 +66,9 @@ where topic = $1
 order by minute`
 )
 
-// samplePublishers writes how those pairs stand that are not as at their last
-// sample, once a minute.
-func (s *Progress) samplePublishers(ctx context.Context, minute int64) error {
+// sample writes how those pairs stand that are not as at their last sample, once
+// a minute.
+func (s *Progress) sample(ctx context.Context, minute int64) error {
 	if s.sampled.Swap(minute) == minute {
 		return nil
 	}
@@ -116,9 +116,9 @@ func (s *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox
 	return changed, err
 }
 
-// PublisherHistory is how a pair stood and went over a span that ends now, as
-// PublisherSeries has it. A missing pair is outbox.ErrNotFound.
-func (s *Progress) PublisherHistory(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
+// History is how a pair stood and went over a span that ends now, as
+// outbox.PublisherSeries has it. A missing pair is outbox.ErrNotFound.
+func (s *Progress) History(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
 	end := sqldb.At(s.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.PublisherSample

@@ -14,17 +14,17 @@ import (
 // repeats or skips.
 const seekLooks = 100_000
 
-// SeekPublisher lets a pair go on elsewhere in the journal, whatever its status,
-// which stays; what its holder has in flight moves the position no more, though
-// it may still be delivered. What went wrong with the event that was next is
-// forgotten. seen is what the operator was shown; where much more would be
-// repeated or skipped that is outbox.ErrConflict, nil skips the comparison.
+// Seek lets a pair go on elsewhere in the journal, whatever its status, which
+// stays; what its holder has in flight moves the position no more, though it may
+// still be delivered. What went wrong with the event that was next is forgotten.
+// seen is what the operator was shown; where much more would be repeated or
+// skipped that is outbox.ErrConflict, nil skips the comparison.
 //
 // A seek that skips events needs a reason and Seek.SeekPhrase. A position beyond the head is outbox.ErrInvalid, one where
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
-func (s *Progress) SeekPublisher(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+func (s *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
 	asked := seekOrder(name, target)
 	a := &store.Act{Order: o, Action: outbox.ActPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 	if err := s.core.Admit(o); err != nil {
@@ -35,12 +35,12 @@ func (s *Progress) SeekPublisher(ctx context.Context, o outbox.Order, name outbo
 		return outbox.Seek{}, err
 	}
 	return perform(ctx, s, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
-		_, err = t.changedPublisher(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+		_, err = t.changed(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 			if seek, err = t.seek(p, target, head); err != nil {
 				return err
 			}
 			if seek.From == seek.To {
-				return outbox.Conflict("publisher %s is at position %d already%s", name, seek.To, t.lastPublisherAct(name, now))
+				return outbox.Conflict("publisher %s is at position %d already%s", name, seek.To, t.lastAct(name, now))
 			}
 			if err := s.requireSeek(t, o, seek, seen, now); err != nil {
 				return err
@@ -53,7 +53,7 @@ func (s *Progress) SeekPublisher(ctx context.Context, o outbox.Order, name outbo
 	})
 }
 
-// PreviewSeek says what SeekPublisher would do now, and changes nothing.
+// PreviewSeek says what Seek would do now, and changes nothing.
 func (s *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
 	err = s.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -87,7 +87,7 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 func (s *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
 		return outbox.Conflict("publisher %s has changed since you looked: the seek would repeat %s and skip %s events now, not %s and %s%s", seek.PairName,
-			atLeast(seek.Repeats, seek.Capped), atLeast(seek.Skips, seek.Capped), atLeast(seen.Repeats, seen.Capped), atLeast(seen.Skips, seen.Capped), t.lastPublisherAct(seek.PairName, now))
+			atLeast(seek.Repeats, seek.Capped), atLeast(seek.Skips, seek.Capped), atLeast(seen.Repeats, seen.Capped), atLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
 	}
 	if seek.Skips == 0 {
 		return s.core.RequireReason(o, 0)

@@ -21,7 +21,7 @@ func sixScenes(f *fixture) {
 	f.newPair(archive, scenes, 3)
 }
 
-func TestSeekPublisher_countsWhatItRepeatsOrSkips(t *testing.T) {
+func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		target             outbox.SeekTarget
@@ -52,7 +52,7 @@ func TestSeekPublisher_countsWhatItRepeatsOrSkips(t *testing.T) {
 			})
 			o := script("moved")
 			o.Confirm = want.SeekPhrase()
-			if got, err := f.progress.SeekPublisher(f.ctx, o, archive, c.target, &want); err != nil || got != want {
+			if got, err := f.progress.Seek(f.ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
 			f.isNow(archive, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
@@ -60,7 +60,7 @@ func TestSeekPublisher_countsWhatItRepeatsOrSkips(t *testing.T) {
 	}
 }
 
-func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
+func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
@@ -75,10 +75,10 @@ func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
 			{outbox.SeekTarget{}, outbox.ErrInvalid, "say where"},
 			{toPosition(3), outbox.ErrConflict, "is at position 3 already"},
 		} {
-			_, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, c.target, nil)
+			_, err := f.progress.Seek(f.ctx, script("x"), archive, c.target, nil)
 			refused(t, err, c.kind, c.sentence)
 		}
-		_, err := f.beside(readOnly).progress.SeekPublisher(f.ctx, script("x"), archive, toPosition(1), nil)
+		_, err := f.beside(readOnly).progress.Seek(f.ctx, script("x"), archive, toPosition(1), nil)
 		refused(t, err, outbox.ErrReadOnly)
 	})
 	f.Exec(`update publisher_progress set position = 9`)
@@ -92,13 +92,13 @@ func TestSeekPublisher_refusesWhereItCannotGo(t *testing.T) {
 	}
 }
 
-func TestSeekPublisher_asksBeforeItSkips(t *testing.T) {
+func TestSeek_asksBeforeItSkips(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
 	head := outbox.SeekTarget{Head: true}
 	f.Unchanged(func() {
-		_, err := f.progress.SeekPublisher(f.ctx, script(" "), archive, head, nil)
+		_, err := f.progress.Seek(f.ctx, script(" "), archive, head, nil)
 		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
@@ -106,37 +106,37 @@ func TestSeekPublisher_asksBeforeItSkips(t *testing.T) {
 			for _, via := range []string{"page", "api", "cli"} {
 				o := ana("they are old")
 				o.By.Via, o.Confirm = via, typed
-				_, err := f.progress.SeekPublisher(f.ctx, o, archive, head, nil)
+				_, err := f.progress.Seek(f.ctx, o, archive, head, nil)
 				if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" || r.Confirm != "skip 2 events" {
 					t.Errorf("the refusal is about %q and wants %q", r.Field, r.Confirm)
 				}
 			}
 		}
-		_, err = f.progress.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
+		_, err = f.progress.Seek(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
 		refused(t, err, outbox.ErrConflict, "has changed since you looked", "would repeat 2 and skip 0 events now")
 	})
 	o := ana("they are old")
 	o.Confirm = " skip 1 events " // another was appended meanwhile
-	if seek, err := f.progress.SeekPublisher(f.ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
+	if seek, err := f.progress.Seek(f.ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 	// Going back asks for nothing.
-	if seek, err := f.progress.SeekPublisher(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
+	if seek, err := f.progress.Seek(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 }
 
-func TestSeekPublisher_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
+func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
 	f.failing(archive, 4, outbox.EventError)
-	if _, err := f.progress.PausePublisher(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	o := script("x")
 	o.Confirm = "skip 1 events"
-	if _, err := f.progress.SeekPublisher(f.ctx, o, archive, toPosition(4), nil); err != nil {
+	if _, err := f.progress.Seek(f.ctx, o, archive, toPosition(4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
@@ -144,7 +144,7 @@ func TestSeekPublisher_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T)
 
 // The holder moves the position by comparing its epoch, so that a batch that was
 // in flight during a seek cannot take it back.
-func TestSeekPublisher_isNotUndoneByABatchInFlight(t *testing.T) {
+func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
@@ -169,7 +169,7 @@ update publisher_progress set position = $1 where topic = 'scenes' and publisher
 	if advance(3, 4) != 1 {
 		t.Fatal("the holder could not advance")
 	}
-	seek, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, toPosition(1), &seen)
+	seek, err := f.progress.Seek(f.ctx, script("x"), archive, toPosition(1), &seen)
 	if err != nil || seek.From != 4 || seek.Repeats != 2 {
 		t.Fatalf("%+v, %v", seek, err)
 	}
@@ -179,7 +179,7 @@ update publisher_progress set position = $1 where topic = 'scenes' and publisher
 	f.isNow(archive, `active at 1/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`)
 }
 
-func TestSeekPublisher_countsNoFurtherThanACap(t *testing.T) {
+func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(100_010, 50_000)
@@ -187,7 +187,7 @@ func TestSeekPublisher_countsNoFurtherThanACap(t *testing.T) {
 	other := f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
-	_, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	_, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
 	seek, err := f.progress.PreviewSeek(f.ctx, archive, toPosition(100_000))
 	if err != nil || seek.Capped || seek.Skips != 2 {
@@ -198,11 +198,11 @@ func TestSeekPublisher_countsNoFurtherThanACap(t *testing.T) {
 	}
 	o.Confirm = seek.SeekPhrase()
 	began := time.Now()
-	if _, err := f.progress.SeekPublisher(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
+	if _, err := f.progress.Seek(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
 		t.Error(err)
 	}
 	o.Confirm = "skip over 2 events"
-	if _, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
+	if _, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
 		t.Error(err)
 	}
 	t.Logf("two seeks over 100,000 events took %s", time.Since(began))
@@ -210,7 +210,7 @@ func TestSeekPublisher_countsNoFurtherThanACap(t *testing.T) {
 
 // An append that has drawn its position and not committed is neither skipped
 // silently nor counted: the seek waits, and gives up when it takes long.
-func TestPostgresSeekPublisher_waitsForAppendsUnderWay(t *testing.T) {
+func TestPostgresSeek_waitsForAppendsUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	sixScenes(f)
@@ -224,7 +224,7 @@ insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorde
 values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
 	f.append("fast", 1) // its position is after that of the slow one
 	f.Unchanged(func() {
-		_, err := f.progress.SeekPublisher(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
+		_, err := f.progress.Seek(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
 		if !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("beside an append under way: %v", err)
 		}
@@ -232,7 +232,7 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 	storetest.Run(t, conn, `commit`)
 	o := script("x")
 	o.Confirm = "skip 3 events"
-	seek, err := f.progress.SeekPublisher(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	seek, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	if err != nil || seek.Skips != 3 || !strings.Contains(fmt.Sprint(seek.To), "8") {
 		t.Errorf("after it: %+v, %v", seek, err)
 	}

@@ -40,7 +40,7 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	f := open(t)
 	publishers := publishing.NewProgress(f.Store)
 	archive := outbox.PairName{Topic: "scenes", Publisher: "archive"}
-	if err := publishers.RegisterPublishers(f.ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
+	if err := publishers.Register(f.ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	f.append("a", 1)
@@ -48,7 +48,7 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	loaded := f.withProjections("roster")
 	for _, act := range []func() error{
 		func() error { _, err := f.runs.Cancel(f.ctx, ana(""), run.ID); return err },
-		func() error { _, err := publishers.PausePublisher(f.ctx, ana(""), archive); return err },
+		func() error { _, err := publishers.Pause(f.ctx, ana(""), archive); return err },
 		func() error { _, err := f.runs.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
 		func() error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err },
 	} {
