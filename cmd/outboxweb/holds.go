@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/runs"
 )
 
 // projectionsStatusCmd tells what the database knows of the projections.
@@ -108,7 +108,7 @@ type projectionHold struct {
 }
 
 func (c *projectionHold) change(ctx context.Context, a *app, past string,
-	act func(*store.Runs, context.Context, outbox.Order, string, string, []outbox.ProjectionInfo) (outbox.ProjectionHold, error)) error {
+	act func(*runs.Runs, context.Context, outbox.Order, string, string, []outbox.ProjectionInfo) (outbox.ProjectionHold, error)) error {
 	set, err := a.loadProjections(ctx)
 	if err != nil {
 		return err
@@ -140,14 +140,14 @@ type projectionsPauseCmd struct{ projectionHold }
 
 // Run pauses the projection.
 func (c *projectionsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*store.Runs).PauseProjection)
+	return c.change(ctx, a, "paused", (*runs.Runs).PauseProjection)
 }
 
 type projectionsResumeCmd struct{ projectionHold }
 
 // Run resumes the projection.
 func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*store.Runs).ResumeProjection)
+	return c.change(ctx, a, "resumed", (*runs.Runs).ResumeProjection)
 }
 
 // failuresProjectionsCmd lists the events that projections could not follow.

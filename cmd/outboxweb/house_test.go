@@ -43,13 +43,14 @@ var mayImport = map[string][]string{
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
 	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/operations", "internal/runs", "internal/publishing", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
 
-	"internal/cputest":   {},
-	"internal/pgtest":    {},
-	"internal/dbtest":    {"internal/pgtest"},
-	"internal/storetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/dbtest"},
-	"internal/corpus":    {"internal/outbox", "internal/sample"},
-	"e2e":                {"internal/pgtest", "internal/corpus"},
-	"e2e/benchcompare":   {},
+	"internal/cputest":    {},
+	"internal/pgtest":     {},
+	"internal/dbtest":     {"internal/pgtest"},
+	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/dbtest"},
+	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/storetest"},
+	"internal/corpus":     {"internal/outbox", "internal/sample"},
+	"e2e":                 {"internal/pgtest", "internal/corpus"},
+	"e2e/benchcompare":    {},
 }
 
 type listedPackage struct {

@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -37,13 +38,13 @@ func (a *app) migratingOptions() store.Options {
 type engine struct {
 	*store.Store
 	operations *operations.Operations
-	runs       *store.Runs
+	runs       *runs.Runs
 	publishing *publishing.Progress
 }
 
 // wire puts the rooms around a store that nobody uses yet.
 func wire(st *store.Store) *engine {
-	return &engine{Store: st, operations: operations.New(st), runs: store.NewRuns(st), publishing: publishing.NewProgress(st)}
+	return &engine{Store: st, operations: operations.New(st), runs: runs.NewRuns(st), publishing: publishing.NewProgress(st)}
 }
 
 // workOnRuns has a worker's process work on runs as well.

@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
@@ -60,7 +61,7 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
 	}
-	_, err = d.st.runs.Report(ctx, l, store.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
+	_, err = d.st.runs.Report(ctx, l, runs.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
 	if err != nil {
 		d.t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
@@ -37,7 +38,7 @@ type site struct {
 	pair       dbtest.Pair
 	store      *store.Store
 	operations *operations.Operations
-	runs       *store.Runs
+	runs       *runs.Runs
 	http       http.Handler
 	srv        *server
 	clock      time.Time
@@ -77,7 +78,7 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	s.operations, s.runs = operations.New(s.store), store.NewRuns(s.store)
+	s.operations, s.runs = operations.New(s.store), runs.NewRuns(s.store)
 	c := Config{
 		Store: s.store, Operations: s.operations, Runs: s.runs, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),

@@ -46,6 +46,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/redact"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/web/static"
 	"outboxweb/web/templates"
@@ -56,7 +57,7 @@ import (
 type Config struct {
 	Store      *store.Store
 	Operations *operations.Operations
-	Runs       *store.Runs
+	Runs       *runs.Runs
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
 	ReadOnly   bool // acts and appends are refused, and pages offer none

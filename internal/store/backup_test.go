@@ -7,13 +7,14 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 func quiet(int64, int64) {}
 
 // arrange puts around a restored store what has leases of its own.
-func arrange(s *store.Store) { store.NewRuns(s) }
+func arrange(s *store.Store) { runs.NewRuns(s) }
 
 // restore copies a backup to a new place, at the fixture's time.
 func (f *fixture) restore(from, to string) error {

@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
@@ -57,7 +58,7 @@ func (f *fixture) active() []outbox.Run {
 	return runs
 }
 
-func claimAs(f *fixture, loaded []outbox.ProjectionInfo) store.RunLease {
+func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.RunLease {
 	f.tb.Helper()
 	versions := map[string]string{}
 	for _, p := range loaded {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
@@ -297,7 +298,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	if run, err = cancel(lost.ID); err != nil || run.Status != outbox.RunCancelled {
 		t.Errorf("a run that nobody holds became %+v, %v", run, err)
 	}
-	if _, err := f.runs.Report(f.ctx, former, store.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.runs.Report(f.ctx, former, runs.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("its former holder got %v", err)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
@@ -64,7 +65,7 @@ type fixture struct {
 	*storetest.Fixture
 	model
 	operations  *operations.Operations
-	runs        *store.Runs
+	runs        *runs.Runs
 	tb          testing.TB
 	ctx         context.Context
 	pair        dbtest.Pair
@@ -83,7 +84,7 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 func openPair(tb testing.TB, p dbtest.Pair, c clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	s := storetest.OpenPair(tb, p, c.Clock, change...)
-	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: store.NewRuns(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
+	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: runs.NewRuns(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
 }
 
 // release closes everything before the test's end, for tests that open many.

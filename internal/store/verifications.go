@@ -33,7 +33,7 @@ where excluded.at >= verifications.at`
 // noteVerifications writes verifications in the order of their keys, so that
 // transactions never wait for each other in a circle. One that is older than
 // what is there changes nothing.
-func (t *Tx) noteVerifications(all []outbox.Verification) error {
+func (t *Tx) NoteVerifications(all []outbox.Verification) error {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
@@ -58,7 +58,7 @@ func (s *Store) NoteVerifications(ctx context.Context, all []outbox.Verification
 				all[i].At = sqldb.At(s.Now())
 			}
 		}
-		return t.noteVerifications(all)
+		return t.NoteVerifications(all)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -45,11 +46,11 @@ func BenchmarkDrain(b *testing.B) {
 			events, taken := countedEvents(shape.campaigns, shape.each), time.Duration(0)
 			for range b.N {
 				b.StopTimer()
-				w := open(b, define(b, oneUpsert))
-				w.mustAppend(b, events...)
+				w := open(b, enginetest.Define(b, oneUpsert))
+				w.MustAppend(b, events...)
 				b.StartTimer()
 				began := time.Now()
-				if err := w.worker.Run(untilDrained(w)); err != nil {
+				if err := w.Worker.Run(untilDrained(w)); err != nil {
 					b.Fatal(err)
 				}
 				taken += time.Since(began)
@@ -80,9 +81,9 @@ func untilDrained(w *bench) context.Context {
 // from the call of Append until the projections have the event, with 500 events
 // a second coming in over 50 campaigns. Give it time: -benchtime 10s.
 func BenchmarkAppendToApplied(b *testing.B) {
-	w := open(b, define(b, oneUpsert))
-	w.OnWork(w.worker.Wake)
-	w.start(b)
+	w := open(b, enginetest.Define(b, oneUpsert))
+	w.OnWork(w.Worker.Wake)
+	w.Start(b)
 	events := countedEvents(50, 1)
 	waits := make([]time.Duration, b.N)
 	var callers sync.WaitGroup

@@ -109,12 +109,12 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool, err error) {
 	claims := []store.Claim{claim}
 	stop := w.keepLeases(context.WithoutCancel(ctx), claims)
-	parts, err := w.work(ctx, claims)
+	wave, err := w.Apply(ctx, claims)
 	stop()
-	if settleErr := w.settle(ctx, parts); err != nil || settleErr != nil {
+	if settleErr := wave.Settle(ctx); err != nil || settleErr != nil {
 		return false, errors.Join(err, settleErr)
 	}
-	switch r := parts[0].result; {
+	switch r := wave.parts[0].result; {
 	case r.Failure != nil && r.Failure.Permanent:
 		return false, outbox.Conflict("event %d of campaign %q is in the journal but can never be applied with this version of the projection: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Failure != nil:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -14,10 +15,10 @@ import (
 
 // failedInline is a bench in inline mode whose campaign "a" has event 2 that
 // could not be applied.
-func failedInline(tb testing.TB, options ...option) *bench {
+func failedInline(tb testing.TB, options ...enginetest.Option) *bench {
 	tb.Helper()
-	b := open(tb, define(tb, ledger, accounts), append(options, mode(outbox.ModeInline))...)
-	if err := b.appendInline(tb, opened("a", 10), spent("a", 100)); !errors.Is(err, outbox.ErrConflict) {
+	b := open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
+	if err := b.appendInline(tb, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); !errors.Is(err, outbox.ErrConflict) {
 		tb.Fatalf("an event that cannot be applied is answered with %v", err)
 	}
 	return b
@@ -25,26 +26,26 @@ func failedInline(tb testing.TB, options ...option) *bench {
 
 func fund(tb testing.TB, b *bench) {
 	tb.Helper()
-	mustExec(tb, b.projections, `update accounts set balance = 1000`)
+	enginetest.MustExec(tb, b.ProjectionsDB, `update accounts set balance = 1000`)
 }
 
 // mustHaveNoRows makes sure that the queue is empty.
 func (b *bench) mustHaveNoRows(tb testing.TB) {
 	tb.Helper()
-	if rows := column[int](tb, b.journal, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
+	if rows := enginetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
 		tb.Errorf("%d rows are left", rows[0])
 	}
 }
 
 func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := failedInline(t, at(now))
-	b.mustStand(t, "a", 2, outbox.Failed, 1)
-	if r := b.row(t, "a", 2).Row; !strings.HasPrefix(r.LastError, "projection accounts") || r.NextAttemptAt != now.now().Add(time.Second) {
+	now := enginetest.NewClock()
+	b := failedInline(t, enginetest.At(now))
+	b.MustStand(t, "a", 2, outbox.Failed, 1)
+	if r := b.MustRow(t, "a", 2).Row; !strings.HasPrefix(r.LastError, "projection accounts") || r.NextAttemptAt != now.Now().Add(time.Second) {
 		t.Errorf("the row is %+v, want its error and the next attempt in 1 s", r)
 	}
-	c := b.campaign(t, "a")
+	c := b.MustCampaign(t, "a")
 	if c.State() != outbox.StateFailing || c.Counts != (outbox.Counts{Failed: 1}) || c.Gap() != 0 || c.Lease != nil {
 		t.Errorf("the campaign is %+v", c)
 	}
@@ -52,140 +53,140 @@ func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	if err != nil || s.Counts.Failed != 1 || s.Campaigns.Lagging != 1 || s.Lag.Events != 1 || s.Oldest == nil || s.Oldest.Seq != 2 {
 		t.Errorf("the summary is %+v (%v)", s, err)
 	}
-	if got := b.worker.Counted(); got != (store.Settled{Applied: 1, Failed: 1}) {
+	if got := b.Worker.Counted(); got != (store.Settled{Applied: 1, Failed: 1}) {
 		t.Errorf("counted %+v, want one applied and one failed", got)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 
-	if b.pass(t) {
+	if b.MustPass(t) {
 		t.Error("the worker tried again before the row was due")
 	}
 	fund(t, b)
-	now.advance(time.Second)
-	b.drain(t)
-	b.mustHaveApplied(t, "a", 2)
+	now.Advance(time.Second)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 2)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_makesTheRestOfABatchWaitBehindItsFailedEvent(t *testing.T) {
 	t.Parallel()
-	b := openInline(t, ledger, accounts)
-	if err := b.appendInline(t, opened("a", 10), spent("a", 100), noted("a"), noted("a")); err == nil {
+	b := openInline(t, enginetest.Ledger, enginetest.Accounts)
+	if err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Noted("a")); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")
 	}
-	if c := b.campaign(t, "a"); c.HeadSeq != 2 || c.Counts != (outbox.Counts{Failed: 1, Pending: 2}) || c.AppliedSeq != 1 {
+	if c := b.MustCampaign(t, "a"); c.HeadSeq != 2 || c.Counts != (outbox.Counts{Failed: 1, Pending: 2}) || c.AppliedSeq != 1 {
 		t.Errorf("the campaign is %+v", c)
 	}
-	b.mustHaveApplied(t, "a", 1)
-	b.mustBeSound(t)
+	b.MustHaveApplied(t, "a", 1)
+	b.MustBeSound(t)
 }
 
 // An event whose request died is owed beside those that are queued, since the
 // campaign is paused.
 func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	t.Parallel()
-	b := openInline(t, ledger)
-	b.mustAppend(t, notes("a", 2)...)
-	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+	b := openInline(t, enginetest.Ledger)
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.mustAppend(t, notes("a", 2)...)
-	if c := b.campaign(t, "a"); c.HeadSeq != 1 || c.Counts != (outbox.Counts{Pending: 4}) {
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	if c := b.MustCampaign(t, "a"); c.HeadSeq != 1 || c.Counts != (outbox.Counts{Pending: 4}) {
 		t.Errorf("the campaign is %+v, want all four queued", c)
 	}
-	b.mustBeSound(t)
-	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+	b.MustBeSound(t)
+	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.drain(t)
-	b.mustHaveApplied(t, "a", 4)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 4)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := failedInline(t, at(now))
-	err := b.appendInline(t, noted("a"))
+	now := enginetest.NewClock()
+	b := failedInline(t, enginetest.At(now))
+	err := b.appendInline(t, enginetest.Noted("a"))
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 failed and is tried again in 1 s") {
 		t.Errorf("error = %v, want that it waits for event 2", err)
 	}
-	b.mustStand(t, "a", 2, outbox.Failed, 1)
-	b.mustStand(t, "a", 3, outbox.Pending, 0)
-	b.mustBeSound(t)
+	b.MustStand(t, "a", 2, outbox.Failed, 1)
+	b.MustStand(t, "a", 3, outbox.Pending, 0)
+	b.MustBeSound(t)
 
 	fund(t, b)
-	now.advance(time.Second)
-	if err := b.appendInline(t, noted("a")); err != nil {
+	now.Advance(time.Second)
+	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	b.mustHaveApplied(t, "a", 4)
+	b.MustHaveApplied(t, "a", 4)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := failedInline(t, at(now), maxAttempts(3))
-	now.advance(time.Minute)
-	if err := b.appendInline(t, noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
+	now := enginetest.NewClock()
+	b := failedInline(t, enginetest.At(now), enginetest.MaxAttempts(3))
+	now.Advance(time.Minute)
+	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
 		t.Errorf("error = %v, want that event 2 cannot be applied", err)
 	}
-	now.advance(time.Minute)
-	b.drain(t)
-	b.mustStand(t, "a", 2, outbox.Dead, 3)
-	if err := b.appendInline(t, noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 has been dead") {
+	now.Advance(time.Minute)
+	b.Drain(t)
+	b.MustStand(t, "a", 2, outbox.Dead, 3)
+	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 has been dead") {
 		t.Errorf("error = %v, want that event 2 is dead", err)
 	}
-	if c := b.campaign(t, "a"); c.State() != outbox.StateBlocked || c.BlockedBehind() != 2 {
+	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateBlocked || c.BlockedBehind() != 2 {
 		t.Errorf("the campaign is %+v, want 2 rows behind its dead head", c)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 
 	fund(t, b)
-	b.mustRequeue(t, "a", 2)
-	b.drain(t)
-	b.mustHaveApplied(t, "a", 4)
+	b.MustRequeue(t, "a", 2)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 4)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_goesOnOnceADeadEventIsSkipped(t *testing.T) {
 	t.Parallel()
-	b := failedInline(t, maxAttempts(1))
-	b.mustStand(t, "a", 2, outbox.Dead, 1)
-	b.mustSkip(t, "a", 2)
-	if err := b.appendInline(t, noted("a")); err != nil {
+	b := failedInline(t, enginetest.MaxAttempts(1))
+	b.MustStand(t, "a", 2, outbox.Dead, 1)
+	b.MustSkip(t, "a", 2)
+	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
 	b.mustHaveSeen(t, "a", 1, 3)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 	t.Parallel()
-	b := openInline(t, ledger)
-	if err := b.appendInline(t, noted("a")); err != nil {
+	b := openInline(t, enginetest.Ledger)
+	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, noted("a")); !errors.Is(err, outbox.ErrNotYet) {
+	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) {
 		t.Errorf("error = %v, want that the campaign is paused", err)
 	}
-	b.mustStand(t, "a", 2, outbox.Pending, 0)
-	b.mustBeSound(t)
-	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+	b.MustStand(t, "a", 2, outbox.Pending, 0)
+	b.MustBeSound(t)
+	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.drain(t)
-	b.mustHaveApplied(t, "a", 2)
-	b.mustBeSound(t)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 2)
+	b.MustBeSound(t)
 }
 
 // What was appended by a process that died before it applied it has no row,
@@ -197,31 +198,31 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 			if gaps, err := b.Gaps(t.Context()); err != nil || len(gaps) != 1 || gaps[0].Missing != 3 {
 				t.Errorf("gaps are %+v (%v), want 3 events", gaps, err)
 			}
-			if repaired, err := b.RepairGaps(t.Context(), operator); err != nil || repaired.Inserted != 3 {
+			if repaired, err := b.RepairGaps(t.Context(), enginetest.Operator); err != nil || repaired.Inserted != 3 {
 				t.Errorf("repaired %+v (%v), want 3 rows", repaired, err)
 			}
 		},
 		"replay of the campaign": func(t *testing.T, b *bench) {
-			if repaired, err := b.ReplayCampaign(t.Context(), operator, "a"); err != nil || repaired.Inserted != 3 {
+			if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 {
 				t.Errorf("repaired %+v (%v), want 3 rows", repaired, err)
 			}
 		},
 		"replay run": func(t *testing.T, b *bench) {
-			b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
 		},
 		"rebuild run": func(t *testing.T, b *bench) {
-			b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := openInline(t, ledger)
-			b.mustAppend(t, notes("a", 3)...)
+			b := openInline(t, enginetest.Ledger)
+			b.MustAppend(t, enginetest.Notes("a", 3)...)
 			repair(t, b)
-			b.drain(t)
-			b.mustHaveApplied(t, "a", 3)
+			b.Drain(t)
+			b.MustHaveApplied(t, "a", 3)
 			b.mustHaveNoRows(t)
-			b.mustBeSound(t)
+			b.MustBeSound(t)
 		})
 	}
 }
@@ -230,51 +231,51 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 // process left that died on another machine.
 func TestRun_appliesInInlineModeWhatTheRequestPathCouldNot(t *testing.T) {
 	t.Parallel()
-	b := failedInline(t, polling(time.Hour), func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
-	b.OnWork(b.worker.Wake)
-	b.start(t)
-	eventually(t, "the event is tried again", func() bool { return b.row(t, "a", 2).Row.AttemptCount > 1 })
+	b := failedInline(t, enginetest.Polling(time.Hour), func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
+	b.OnWork(b.Worker.Wake)
+	b.Start(t)
+	enginetest.Eventually(t, "the event is tried again", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 1 })
 	fund(t, b)
-	b.mustWait(t, "a", 2)
-	eventually(t, "its row is gone", func() bool { return b.campaign(t, "a").Counts.Total() == 0 })
-	b.mustHaveApplied(t, "a", 2)
+	b.MustWait(t, "a", 2)
+	enginetest.Eventually(t, "its row is gone", func() bool { return b.MustCampaign(t, "a").Counts.Total() == 0 })
+	b.MustHaveApplied(t, "a", 2)
 
-	if err := b.appendInline(t, spent("a", 2000)); !errors.Is(err, outbox.ErrConflict) {
+	if err := b.appendInline(t, enginetest.Spent("a", 2000)); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("error = %v, want that event 3 cannot be applied", err)
 	}
-	mustExec(t, b.projections, `update accounts set balance = 5000`)
-	b.mustWait(t, "a", 3)
-	b.mustBeSound(t)
+	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 5000`)
+	b.MustWait(t, "a", 3)
+	b.MustBeSound(t)
 }
 
 func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	t.Parallel()
-	earlier := open(t, define(t, ledger))
-	earlier.mustAppend(t, append(notes("a", 3), notes("b", 3)...)...)
-	b := earlier.beside(t, mode(outbox.ModeInline), batchSize(2))
-	if err := b.appendInline(t, notes("a", 2)...); err != nil {
+	earlier := open(t, enginetest.Define(t, enginetest.Ledger))
+	earlier.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b := earlier.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
+	if err := b.appendInline(t, enginetest.Notes("a", 2)...); err != nil {
 		t.Fatal(err)
 	}
-	b.mustHaveApplied(t, "a", 5)
-	b.drain(t)
-	b.mustHaveApplied(t, "b", 3)
+	b.MustHaveApplied(t, "a", 5)
+	b.Drain(t)
+	b.MustHaveApplied(t, "b", 3)
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 
 	// And back again: the rows of inline mode are the outbox's.
-	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, noted("a")); err == nil {
+	if err := b.appendInline(t, enginetest.Noted("a")); err == nil {
 		t.Error("a paused campaign was applied")
 	}
-	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	earlier.mustAppend(t, noted("a"))
-	earlier.drain(t)
-	earlier.mustHaveApplied(t, "a", 7)
-	earlier.mustBeSound(t)
+	earlier.MustAppend(t, enginetest.Noted("a"))
+	earlier.Drain(t)
+	earlier.MustHaveApplied(t, "a", 7)
+	earlier.MustBeSound(t)
 }
 
 func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
@@ -283,26 +284,26 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	if err := b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"spent": outbox.IntentAuditOnly}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.RetryRow(context.Background(), operator, "a", 2); err != nil {
+	if _, err := b.RetryRow(context.Background(), enginetest.Operator, "a", 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, spent("a", 500)); err != nil {
+	if err := b.appendInline(t, enginetest.Spent("a", 500)); err != nil {
 		t.Fatal(err)
 	}
 	if applied, err := b.AppliedSeq(t.Context(), "a"); err != nil || applied != 3 {
 		t.Errorf("applied up to %d (%v), want 3", applied, err)
 	}
 	b.mustHaveNoRows(t)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // Requests, workers and repairs may meet at the same events: each is applied
 // once, in order, before it is answered.
 func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	t.Parallel()
-	a := openInline(t, ledger)
-	b := a.beside(t, mode(outbox.ModeInline), polling(time.Millisecond))
-	b.start(t)
+	a := openInline(t, enginetest.Ledger)
+	b := a.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.Polling(time.Millisecond))
+	b.Start(t)
 	done, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -323,5 +324,5 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "no row is left", func() bool { return a.campaign(t, "a").Counts.Total() == 0 })
+	enginetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign(t, "a").Counts.Total() == 0 })
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
@@ -20,35 +20,35 @@ import (
 // openInline makes a bench whose appends are applied on the request path.
 func openInline(tb testing.TB, definitions ...string) *bench {
 	tb.Helper()
-	return open(tb, define(tb, definitions...), mode(outbox.ModeInline))
+	return open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
 }
 
 // appendInline is what a server does with an append in inline mode.
 func (b *bench) appendInline(tb testing.TB, events ...outbox.Event) error {
 	tb.Helper()
-	b.mustAppend(tb, events...)
-	return b.worker.ApplyInline(context.Background(), events[0].CampaignID)
+	b.MustAppend(tb, events...)
+	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
 }
 
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), mode(outbox.ModeInline), batchSize(2))
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
-		if err := b.appendInline(t, notes("a", 5)...); err != nil {
+		if err := b.appendInline(t, enginetest.Notes("a", 5)...); err != nil {
 			t.Fatal(err)
 		}
-		b.mustHaveApplied(t, "a", n+4)
+		b.MustHaveApplied(t, "a", n+4)
 	}
-	if rows := column[int](t, b.journal, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
+	if rows := enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
 		t.Errorf("inline mode left %d rows", rows[0])
 	}
-	if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent || c.Lease != nil {
+	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent || c.Lease != nil {
 		t.Errorf("state %s, lease %v; want current and free", c.State(), c.Lease)
 	}
-	if got := b.worker.Counted(); got != (store.Settled{Applied: 20}) {
+	if got := b.Worker.Counted(); got != (store.Settled{Applied: 20}) {
 		t.Errorf("counted %+v, want 20 applied", got)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // appendConcurrently appends through several benches at once, each caller one
@@ -60,10 +60,10 @@ func appendConcurrently(t *testing.T, callers, each int, benches ...*bench) {
 		b := benches[i%len(benches)]
 		appending.Go(func() {
 			for range each {
-				appended, err := b.Append(context.Background(), store.Append{Events: notes("a", 1)})
+				appended, err := b.Append(context.Background(), store.Append{Events: enginetest.Notes("a", 1)})
 				for err == nil {
 					// Where it waits for others for too long it says so.
-					if err = b.worker.ApplyInline(context.Background(), "a"); !errors.Is(err, outbox.ErrNotYet) {
+					if err = b.Worker.ApplyInline(context.Background(), "a"); !errors.Is(err, outbox.ErrNotYet) {
 						break
 					}
 					err = nil
@@ -79,77 +79,77 @@ func appendConcurrently(t *testing.T, callers, each int, benches ...*bench) {
 		})
 	}
 	appending.Wait()
-	benches[0].mustHaveApplied(t, "a", callers*each)
-	benches[0].mustBeSound(t)
+	benches[0].MustHaveApplied(t, "a", callers*each)
+	benches[0].MustBeSound(t)
 }
 
 func TestApplyInline_keepsTheOrderUnderConcurrentAppends(t *testing.T) {
 	t.Parallel()
-	appendConcurrently(t, 16, 10, openInline(t, ledger))
+	appendConcurrently(t, 16, 10, openInline(t, enginetest.Ledger))
 }
 
 func TestApplyInline_appliesOnceUnderTwoProcesses(t *testing.T) {
 	t.Parallel()
-	a := openInline(t, ledger)
-	appendConcurrently(t, 8, 10, a, a.beside(t, mode(outbox.ModeInline)))
+	a := openInline(t, enginetest.Ledger)
+	appendConcurrently(t, 8, 10, a, a.Beside(t, enginetest.InMode(outbox.ModeInline)))
 }
 
 func TestApplyInline_refusesAnEventThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
-	b := openInline(t, ledger, accounts)
-	err := b.appendInline(t, opened("a", 10), spent("a", 100))
+	b := openInline(t, enginetest.Ledger, enginetest.Accounts)
+	err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts") {
 		t.Errorf("error = %v, want a conflict that names event 2 and why", err)
 	}
-	if err := b.appendInline(t, noted("b")); err != nil {
+	if err := b.appendInline(t, enginetest.Noted("b")); err != nil {
 		t.Errorf("another campaign is held up: %v", err)
 	}
-	b.mustHaveApplied(t, "a", 1)
-	b.mustBeSound(t)
+	b.MustHaveApplied(t, "a", 1)
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_refusesAPausedCampaign(t *testing.T) {
 	t.Parallel()
-	b := openInline(t, ledger)
-	if err := b.appendInline(t, noted("a")); err != nil {
+	b := openInline(t, enginetest.Ledger)
+	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Paused by ana") {
+	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Paused by ana") {
 		t.Errorf("error = %v, want ErrNotYet and who paused it", err)
 	}
-	b.mustHaveApplied(t, "a", 1)
+	b.MustHaveApplied(t, "a", 1)
 }
 
 func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 	t.Parallel()
-	a := openInline(t, ledger, accounts)
-	a.mustAppend(t, notes("a", 5)...)
-	a.mustAppend(t, opened("b", 1), spent("b", 2), noted("b"))
-	a.mustAppend(t, notes("c", 5)...)
+	a := openInline(t, enginetest.Ledger, enginetest.Accounts)
+	a.MustAppend(t, enginetest.Notes("a", 5)...)
+	a.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
+	a.MustAppend(t, enginetest.Notes("c", 5)...)
 
-	b := a.beside(t, mode(outbox.ModeInline))
-	b.start(t)
-	b.mustWait(t, "a", 5)
-	b.mustWait(t, "c", 5)
-	b.mustWait(t, "b", 1)
-	b.mustHaveApplied(t, "b", 1)
-	b.mustBeSound(t)
+	b := a.Beside(t, enginetest.InMode(outbox.ModeInline))
+	b.Start(t)
+	b.MustWait(t, "a", 5)
+	b.MustWait(t, "c", 5)
+	b.MustWait(t, "b", 1)
+	b.MustHaveApplied(t, "b", 1)
+	b.MustBeSound(t)
 }
 
 // Where the store asks for the time, and tests come in between.
 const (
-	whenClaiming = "store.(*Store).claim.func1" // in the transaction
-	whenApplying = "store.(*Store).Apply"       // before the transaction
-	whenSettling = "store.(*Store).settleWave"  // in the transaction
-	whenIdle     = "store.(*Store).UntilDue"    // on PostgreSQL, when there was nothing to claim
+	whenClaiming = "store.(*Store).claim.func1"  // in the transaction
+	whenApplying = "readmodel.(*Database).Apply" // before the transaction
+	whenSettling = "store.(*Store).settleWave"   // in the transaction
+	whenIdle     = "store.(*Store).UntilDue"     // on PostgreSQL, when there was nothing to claim
 )
 
 // once calls f when the store of this option asks for the time there, the
 // first time it does.
-func once(there string, f func()) option {
+func once(there string, f func()) enginetest.Option {
 	return func(o *store.Options, _ *worker.Config) {
 		var done atomic.Bool
 		now := o.Now
@@ -157,7 +157,7 @@ func once(there string, f func()) option {
 			now = time.Now
 		}
 		o.Now = func() time.Time {
-			if calledFrom(there) && done.CompareAndSwap(false, true) {
+			if enginetest.CalledFrom(there) && done.CompareAndSwap(false, true) {
 				f()
 			}
 			return now()
@@ -165,26 +165,12 @@ func once(there string, f func()) option {
 	}
 }
 
-func calledFrom(name string) bool {
-	callers := make([]uintptr, 8)
-	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
-	for {
-		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, name) {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
-}
-
 func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
-	now := newClock()
+	now := enginetest.NewClock()
 	var a *bench
 	takeOverAndDie := func() {
-		now.advance(time.Hour)
+		now.Advance(time.Hour)
 		claim, hold, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", store.ClaimLimits{Rows: 10, Lease: time.Second})
 		if err == nil && hold != outbox.HoldNone {
 			err = fmt.Errorf("the lease was not taken over: %s", hold)
@@ -200,12 +186,12 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		now.advance(time.Hour)
+		now.Advance(time.Hour)
 	}
-	a = open(t, define(t, ledger), mode(outbox.ModeInline), at(now), once(whenApplying, takeOverAndDie))
-	if err := a.appendInline(t, notes("a", 3)...); err != nil {
+	a = open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
+	if err := a.appendInline(t, enginetest.Notes("a", 3)...); err != nil {
 		t.Fatal(err)
 	}
-	a.mustHaveApplied(t, "a", 3)
-	a.mustBeSound(t)
+	a.MustHaveApplied(t, "a", 3)
+	a.MustBeSound(t)
 }

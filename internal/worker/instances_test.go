@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
 
 // named lets the server know the worker by a name.
-func named(name string) option {
+func named(name string) enginetest.Option {
 	return func(o *store.Options, _ *worker.Config) {
 		o.Journal, o.Projections = withParameter(o.Journal, "application_name", name), withParameter(o.Projections, "application_name", name)
 	}
@@ -54,43 +55,45 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	t.Parallel()
 	const campaigns, each, workers = 60, 20, 3
 	// Nobody can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
-	options := []option{waves(4), batchSize(4), polling(20 * time.Millisecond), cuttingOffAfter(patience)}
-	all := []*bench{open(t, define(t, ledger, probing, owners), append(options, named("worker-0"))...)}
+	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(enginetest.Patience)}
+	all := []*bench{open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
-		all = append(all, all[0].beside(t, append(options, named(fmt.Sprint("worker-", i)))...))
+		all = append(all, all[0].Beside(t, append(options, named(fmt.Sprint("worker-", i)))...))
 	}
 	holders := func() int {
-		return column[int](t, all[0].journal, `select count(distinct lease_owner) from campaigns where lease_owner <> ''`)[0]
+		return enginetest.Column[int](t, all[0].JournalDB, `select count(distinct lease_owner) from campaigns where lease_owner <> ''`)[0]
 	}
 	var met sync.Once
-	onProbe(t, t.Name(), func([]string) (string, error) {
-		met.Do(func() { eventually(t, "every worker holds a lease", func() bool { return holders() == workers }) })
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
+		met.Do(func() {
+			enginetest.Eventually(t, "every worker holds a lease", func() bool { return holders() == workers })
+		})
 		return "met", nil
 	})
 	for c := range campaigns {
-		all[0].mustAppend(t, probed(fmt.Sprint("c", c), t.Name()))
+		all[0].MustAppend(t, enginetest.Probed(fmt.Sprint("c", c), t.Name()))
 	}
 	var appending sync.WaitGroup
 	for i, b := range all {
-		b.OnWork(b.worker.Wake)
-		b.start(t)
+		b.OnWork(b.Worker.Wake)
+		b.Start(t)
 		appending.Go(func() {
 			for n := 1; n < each; n++ {
 				for c := i; c < campaigns; c += workers {
-					b.mustAppend(t, noted(fmt.Sprint("c", c)))
+					b.MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
 				}
 			}
 		})
 	}
 	appending.Wait()
 	for c := range campaigns {
-		all[c%workers].mustWait(t, fmt.Sprint("c", c), each)
+		all[c%workers].MustWait(t, fmt.Sprint("c", c), each)
 	}
 	for c := range campaigns {
-		all[0].mustHaveApplied(t, fmt.Sprint("c", c), each)
+		all[0].MustHaveApplied(t, fmt.Sprint("c", c), each)
 	}
 	mustHaveShared(t, all, campaigns*each)
-	all[0].mustBeSound(t)
+	all[0].MustBeSound(t)
 }
 
 // mustHaveShared makes sure that each worker did a part of the work, all of it
@@ -98,10 +101,10 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 func mustHaveShared(t *testing.T, all []*bench, total int64) {
 	t.Helper()
 	sum := store.Settled{}
-	eventually(t, "what is applied is settled", func() bool {
+	enginetest.Eventually(t, "what is applied is settled", func() bool {
 		sum = store.Settled{}
 		for _, b := range all {
-			got := b.worker.Counted()
+			got := b.Worker.Counted()
 			sum.Applied, sum.Failed, sum.Fenced = sum.Applied+got.Applied, sum.Failed+got.Failed, sum.Fenced+got.Fenced
 		}
 		return sum.Applied >= total
@@ -110,14 +113,14 @@ func mustHaveShared(t *testing.T, all []*bench, total int64) {
 		t.Errorf("all workers together counted %+v, want %d applied and nothing else", sum, total)
 	}
 	for _, b := range all {
-		if b.worker.Counted().Applied == 0 {
-			t.Errorf("worker %s applied nothing", b.worker.ID())
+		if b.Worker.Counted().Applied == 0 {
+			t.Errorf("worker %s applied nothing", b.Worker.ID())
 		}
 	}
-	if n := column[int](t, all[0].projections, `select count(distinct worker) from owners`); n[0] != len(all) {
+	if n := enginetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`); n[0] != len(all) {
 		t.Errorf("%d workers applied events, want %d", n[0], len(all))
 	}
-	if crowded := column[string](t, all[0].projections, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`); len(crowded) > 0 {
+	if crowded := enginetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`); len(crowded) > 0 {
 		t.Errorf("applied while another worker was at the same campaign: %q", crowded)
 	}
 }
@@ -126,31 +129,31 @@ func mustHaveShared(t *testing.T, all []*bench, total int64) {
 // the new one begins with its own.
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	a := open(t, define(t, ledger, probing), at(now))
-	b := a.beside(t, at(now))
+	now := enginetest.NewClock()
+	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	b := a.Beside(t, enginetest.At(now))
 	holding, release := make(chan struct{}), make(chan struct{})
 	held := sync.OnceFunc(func() { close(holding) })
-	onProbe(t, t.Name(), func([]string) (string, error) {
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		held()
 		<-release
 		return "fine", nil
 	})
-	b.mustAppend(t, noted("c"))
-	b.drain(t)
-	a.mustAppend(t, probed("c", t.Name()), noted("c"), noted("c"))
-	stale := a.claim(t)
+	b.MustAppend(t, enginetest.Noted("c"))
+	b.Drain(t)
+	a.MustAppend(t, enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
+	stale := a.MustClaim(t)
 	finish := func(w *bench, claims []store.Claim) <-chan error {
 		ended := make(chan error, 1)
-		go func() { ended <- w.worker.FinishClaims(context.Background(), claims) }()
+		go func() { ended <- w.FinishClaims(context.Background(), claims) }()
 		return ended
 	}
 	old := finish(a, stale)
 	<-holding
-	now.advance(leaseTime + time.Second)
-	young := finish(b, b.claim(t))
-	eventually(t, "the new owner waits for the old one", func() bool {
-		return column[int](t, a.journal, `select count(*) from `+programs+` and wait_event_type = 'Lock'`)[0] > 0
+	now.Advance(enginetest.LeaseTime + time.Second)
+	young := finish(b, b.MustClaim(t))
+	enginetest.Eventually(t, "the new owner waits for the old one", func() bool {
+		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and wait_event_type = 'Lock'`)[0] > 0
 	})
 	close(release)
 	for _, ended := range []<-chan error{old, young} {
@@ -158,11 +161,11 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.mustHaveApplied(t, "c", 4)
-	if a.worker.Counted() != (store.Settled{Fenced: 1}) || b.worker.Counted() != (store.Settled{Applied: 4}) {
-		t.Errorf("the stale worker counted %+v, the new owner %+v", a.worker.Counted(), b.worker.Counted())
+	b.MustHaveApplied(t, "c", 4)
+	if a.Worker.Counted() != (store.Settled{Fenced: 1}) || b.Worker.Counted() != (store.Settled{Applied: 4}) {
+		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
@@ -170,74 +173,74 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	const campaigns, each = 8, 10
 	// A wave has 2 rows of each campaign, and nothing but a hint moves another
 	// worker within the hour.
-	options := []option{waves(1), batchSize(20), polling(time.Hour), leasing(time.Hour), cuttingOffAfter(patience)}
-	a := open(t, define(t, ledger, probing), options...)
+	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(enginetest.Patience)}
+	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
 	idle := make(chan struct{})
-	b := a.beside(t, append(options, once(whenIdle, func() { close(idle) }))...)
+	b := a.Beside(t, append(options, once(whenIdle, func() { close(idle) }))...)
 	holding, release := make(chan struct{}), make(chan struct{})
-	onProbe(t, t.Name(), func([]string) (string, error) {
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		close(holding)
 		<-release
 		return "fine", nil
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c", c)
-		events := notes(id, each)
+		events := enginetest.Notes(id, each)
 		if c == 0 {
-			events[0] = probed(id, t.Name())
+			events[0] = enginetest.Probed(id, t.Name())
 		}
-		a.mustAppend(t, events...)
+		a.MustAppend(t, events...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.worker.Run(ctx) }()
+	go func() { ended <- a.Worker.Run(ctx) }()
 	<-holding
-	if leased := column[int](t, a.journal, `select count(*) from campaigns where lease_owner <> ''`); leased[0] != campaigns {
+	if leased := enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`); leased[0] != campaigns {
 		t.Errorf("the worker holds %d campaigns, want all %d", leased[0], campaigns)
 	}
-	b.OnWork(b.worker.Wake)
-	eventually(t, "the other worker listens", func() bool {
-		return column[int](t, a.journal, `select count(*) from `+programs+` and `+listening)[0] > 0
+	b.OnWork(b.Worker.Wake)
+	enginetest.Eventually(t, "the other worker listens", func() bool {
+		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
 	})
-	b.start(t)
+	b.Start(t)
 	<-idle
 	cancel()
 	close(release)
 	for c := range campaigns {
-		b.mustWait(t, fmt.Sprint("c", c), each)
+		b.MustWait(t, fmt.Sprint("c", c), each)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("run: %v", err)
 	}
 	for c := range campaigns {
-		b.mustHaveApplied(t, fmt.Sprint("c", c), each)
+		b.MustHaveApplied(t, fmt.Sprint("c", c), each)
 	}
-	if got := a.worker.Counted(); got != (store.Settled{Applied: 2 * campaigns}) {
+	if got := a.Worker.Counted(); got != (store.Settled{Applied: 2 * campaigns}) {
 		t.Errorf("the worker that stopped counted %+v, want the one wave it had", got)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	t.Parallel()
-	a := open(t, define(t, ledger))
+	a := open(t, enginetest.Define(t, enginetest.Ledger))
 	idle := make(chan struct{})
-	b := a.beside(t, polling(time.Hour), once(whenIdle, func() { close(idle) }))
-	b.OnWork(b.worker.Wake)
-	eventually(t, "the worker listens", func() bool {
-		return column[int](t, a.journal, `select count(*) from `+programs+` and `+listening)[0] > 0
+	b := a.Beside(t, enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
+	b.OnWork(b.Worker.Wake)
+	enginetest.Eventually(t, "the worker listens", func() bool {
+		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
 	})
-	b.start(t)
+	b.Start(t)
 	<-idle
-	a.mustAppend(t, notes("a", 3)...)
-	b.mustWait(t, "a", 3)
+	a.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustWait(t, "a", 3)
 
-	if n := b.terminate(t, listening); n != 1 {
+	if n := b.Terminate(t, enginetest.Listening); n != 1 {
 		t.Errorf("%d connections listen, want 1", n)
 	}
-	a.mustAppend(t, notes("a", 3)...) // while nobody hears it
-	b.mustWait(t, "a", 6)
-	b.mustHaveApplied(t, "a", 6)
+	a.MustAppend(t, enginetest.Notes("a", 3)...) // while nobody hears it
+	b.MustWait(t, "a", 6)
+	b.MustHaveApplied(t, "a", 6)
 }
 
 func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
@@ -245,8 +248,8 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 	for _, m := range outbox.Modes {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			b := open(t, define(t, ledger), mode(m), polling(time.Hour))
-			stop := b.start(t)
+			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m), enginetest.Polling(time.Hour))
+			stop := b.Start(t)
 			me := func() outbox.InstanceState {
 				all, err := b.Instances(t.Context())
 				if err != nil || len(all) > 1 {
@@ -258,8 +261,8 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 				return all[0]
 			}
 			var first outbox.InstanceState
-			eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.worker.ID() })
-			eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.Sub(first.LastSeen) > 3*time.Second })
+			enginetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
+			enginetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.Sub(first.LastSeen) > 3*time.Second })
 			now := me()
 			if state := now.State(now.LastSeen); state != outbox.InstanceRunning || now.BeatEvery == 0 {
 				t.Errorf("an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)

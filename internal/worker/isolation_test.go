@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -30,52 +31,52 @@ func damagePage(t *testing.T, path string, number int) {
 }
 
 // reopened is the bench after something was done to its closed files.
-func (b *bench) reopened(t *testing.T, do func(journal, projections string), options ...option) *bench {
+func (b *bench) reopened(t *testing.T, do func(journal, projections string), options ...enginetest.Option) *bench {
 	t.Helper()
-	for _, db := range []interface{ Close() error }{b.journal, b.projections, b.Store} {
+	for _, db := range []interface{ Close() error }{b.JournalDB, b.ProjectionsDB, b.Store} {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	path := func(url string) string { return filepath.Clean(strings.TrimPrefix(url, "sqlite:")) }
-	for _, url := range []string{b.pair.Journal, b.pair.Projections} {
+	for _, url := range []string{b.Pair.Journal, b.Pair.Projections} {
 		if _, err := os.Stat(path(url) + "-wal"); err == nil {
 			t.Fatalf("%s has a log that was not written back", path(url))
 		}
 	}
-	do(path(b.pair.Journal), path(b.pair.Projections))
-	return openPair(t, b.pair, b.sources, options...)
+	do(path(b.Pair.Journal), path(b.Pair.Projections))
+	return openPair(t, b.Pair, b.Sources, options...)
 }
 
 // A page that cannot be read holds up the campaign whose event it has, and
 // nobody else.
 func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger), at(now))
-	b.mustAppend(t, notes("a", 3)...)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	for _, text := range []string{"readable", "unreadable", "readable"} { // each on a page of its own
-		b.mustAppend(t, eventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
+		b.MustAppend(t, enginetest.EventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
 	}
-	b.mustAppend(t, notes("z", 3)...)
+	b.MustAppend(t, enginetest.Notes("z", 3)...)
 	b = b.reopened(t, func(journal, _ string) {
 		data, err := os.ReadFile(journal)
 		if err != nil {
 			t.Fatal(err)
 		}
 		damagePage(t, journal, bytes.Index(data, []byte("unreadable xxx"))/4096+1)
-	}, at(now), maxAttempts(2))
+	}, enginetest.At(now), enginetest.MaxAttempts(2))
 
-	b.pass(t)
-	b.mustHaveApplied(t, "a", 3)
-	b.mustHaveApplied(t, "z", 3)
-	b.mustHaveApplied(t, "culprit", 0)
-	if r := b.row(t, "culprit", 1).Row; r.Status != outbox.Failed || r.AttemptCount != 1 || !strings.Contains(r.LastError, "malformed") {
+	b.MustPass(t)
+	b.MustHaveApplied(t, "a", 3)
+	b.MustHaveApplied(t, "z", 3)
+	b.MustHaveApplied(t, "culprit", 0)
+	if r := b.MustRow(t, "culprit", 1).Row; r.Status != outbox.Failed || r.AttemptCount != 1 || !strings.Contains(r.LastError, "malformed") {
 		t.Errorf("the head before the unreadable event is %+v, want one failed attempt that says why", r)
 	}
-	now.advance(time.Minute)
-	b.pass(t)
-	if r := b.row(t, "culprit", 1).Row; r.Status != outbox.Dead {
+	now.Advance(time.Minute)
+	b.MustPass(t)
+	if r := b.MustRow(t, "culprit", 1).Row; r.Status != outbox.Dead {
 		t.Errorf("after its last attempt it is %s", r.Status)
 	}
 }
@@ -84,36 +85,36 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 // for a while, and the worker says so.
 func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	b.mustAppend(t, notes("a", 3)...)
-	b.mustAppend(t, notes("campaign-of-unreadable-rows", 400)...)
-	b.mustAppend(t, notes("z", 3)...)
-	page := column[int](t, b.journal, `select pageno from dbstat where name = 'projection_apply_outbox' and pagetype = 'leaf' order by path limit 1 offset 3`)[0]
+	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustAppend(t, enginetest.Notes("campaign-of-unreadable-rows", 400)...)
+	b.MustAppend(t, enginetest.Notes("z", 3)...)
+	page := enginetest.Column[int](t, b.JournalDB, `select pageno from dbstat where name = 'projection_apply_outbox' and pagetype = 'leaf' order by path limit 1 offset 3`)[0]
 	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
 
 	for range 3 {
-		b.pass(t)
+		b.MustPass(t)
 	}
-	b.mustHaveApplied(t, "a", 3)
-	b.mustHaveApplied(t, "z", 3)
-	if text, stalled := b.worker.Trouble(); stalled || !strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) || !strings.Contains(text, "malformed") {
+	b.MustHaveApplied(t, "a", 3)
+	b.MustHaveApplied(t, "z", 3)
+	if text, stalled := b.Worker.Trouble(); stalled || !strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) || !strings.Contains(text, "malformed") {
 		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
 	}
-	b.mustAppend(t, notes("later", 2)...)
-	b.pass(t)
-	b.mustHaveApplied(t, "later", 2)
+	b.MustAppend(t, enginetest.Notes("later", 2)...)
+	b.MustPass(t)
+	b.MustHaveApplied(t, "later", 2)
 }
 
 // The row of a campaign that cannot be read holds up those that share its page,
 // also when the server starts again; check lists them, and the page.
 func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	b := open(t, enginetest.Define(t, enginetest.Ledger))
 	for i := range 120 {
-		b.mustAppend(t, notes(fmt.Sprintf("c-%03d", i), 2)...)
+		b.MustAppend(t, enginetest.Notes(fmt.Sprintf("c-%03d", i), 2)...)
 	}
 	leaf := func(table string) int {
-		return column[int](t, b.journal, `select pageno from dbstat where name = $1 and pagetype = 'leaf' order by path limit 1`, table)[0]
+		return enginetest.Column[int](t, b.JournalDB, `select pageno from dbstat where name = $1 and pagetype = 'leaf' order by path limit 1`, table)[0]
 	}
 	row, queued := leaf("campaigns"), leaf("projection_apply_outbox")
 	b = b.reopened(t, func(journal, _ string) {
@@ -138,9 +139,9 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		t.Fatalf("check found %d pages and %d campaigns and looked at %d; want both pages, some campaigns and most: %+v", pages, len(held), report.Checked["campaigns"], report.Violations)
 	}
 
-	b.start(t)
-	eventually(t, "all others are applied", func() bool {
-		done := column[string](t, b.projections, `select campaign_id from projection_watermarks where applied_seq = 2`)
+	b.Start(t)
+	enginetest.Eventually(t, "all others are applied", func() bool {
+		done := enginetest.Column[string](t, b.ProjectionsDB, `select campaign_id from projection_watermarks where applied_seq = 2`)
 		for i := range 120 {
 			if id := fmt.Sprintf("c-%03d", i); !held[id] && !slices.Contains(done, id) {
 				return false
@@ -148,7 +149,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		}
 		return true
 	})
-	if text, stalled := b.worker.Trouble(); stalled || !strings.Contains(text, "malformed") {
+	if text, stalled := b.Worker.Trouble(); stalled || !strings.Contains(text, "malformed") {
 		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
 	}
 }
@@ -157,70 +158,70 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 // it: it fails as an event, and they are applied.
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger, accounts), at(now))
-	mustExec(t, b.projections, `create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
-	b.mustAppend(t, notes("a", 3)...)
-	b.mustAppend(t, noted("culprit"), opened("culprit", 10), noted("culprit"))
-	b.mustAppend(t, notes("z", 3)...)
-	b.pass(t)
-	b.mustHaveApplied(t, "a", 3)
-	b.mustHaveApplied(t, "z", 3)
-	b.mustHaveApplied(t, "culprit", 1)
-	b.mustStand(t, "culprit", 2, outbox.Failed, 1)
-	if r := b.row(t, "culprit", 2).Row; !strings.Contains(r.LastError, "projection accounts") || !strings.Contains(r.LastError, "rolled back") {
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	enginetest.MustExec(t, b.ProjectionsDB, `create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustAppend(t, enginetest.Noted("culprit"), enginetest.Opened("culprit", 10), enginetest.Noted("culprit"))
+	b.MustAppend(t, enginetest.Notes("z", 3)...)
+	b.MustPass(t)
+	b.MustHaveApplied(t, "a", 3)
+	b.MustHaveApplied(t, "z", 3)
+	b.MustHaveApplied(t, "culprit", 1)
+	b.MustStand(t, "culprit", 2, outbox.Failed, 1)
+	if r := b.MustRow(t, "culprit", 2).Row; !strings.Contains(r.LastError, "projection accounts") || !strings.Contains(r.LastError, "rolled back") {
 		t.Errorf("its error does not say where and why: %s", r.LastError)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // An event that was cut off is tried by itself from then on, after the others
 // of its wave are applied and settled.
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	t.Parallel()
-	now := newClock()
+	now := enginetest.NewClock()
 	var b *bench
 	var left []int64 // rows of the quick campaign, each time that something is to be applied
 	looking := func(o *store.Options, _ *worker.Config) {
 		o.Now = func() time.Time {
-			if calledFrom(whenApplying) && b != nil {
-				left = append(left, column[int64](t, b.journal, `select count(*) from projection_apply_outbox where campaign_id = 'quick'`)...)
+			if enginetest.CalledFrom(whenApplying) && b != nil {
+				left = append(left, enginetest.Column[int64](t, b.JournalDB, `select count(*) from projection_apply_outbox where campaign_id = 'quick'`)...)
 			}
-			return now.now()
+			return now.Now()
 		}
 	}
-	b = open(t, define(t, ledger, forever), looking, cuttingOffAfter(overtime))
-	b.mustAppend(t, eventOf("slow", "endless", `{}`))
-	b.mustAppend(t, eventOf("slow too", "endless", `{}`))
-	b.pass(t)
-	b.mustStand(t, "slow", 1, outbox.Failed, 1)
-	b.mustStand(t, "slow too", 1, outbox.Failed, 1)
+	b = open(t, enginetest.Define(t, enginetest.Ledger, forever), looking, enginetest.CuttingOffAfter(enginetest.Overtime))
+	b.MustAppend(t, enginetest.EventOf("slow", "endless", `{}`))
+	b.MustAppend(t, enginetest.EventOf("slow too", "endless", `{}`))
+	b.MustPass(t)
+	b.MustStand(t, "slow", 1, outbox.Failed, 1)
+	b.MustStand(t, "slow too", 1, outbox.Failed, 1)
 
-	now.advance(time.Minute)
-	b.mustAppend(t, notes("quick", 3)...)
+	now.Advance(time.Minute)
+	b.MustAppend(t, enginetest.Notes("quick", 3)...)
 	left = nil
-	b.pass(t)
+	b.MustPass(t)
 	if len(left) < 2 || left[0] != 3 || left[1] != 0 {
 		t.Errorf("the quick campaign had %v rows as waves were applied, want 3 and then none", left)
 	}
-	b.mustHaveApplied(t, "quick", 3)
-	b.mustStand(t, "slow", 1, outbox.Failed, 2)
-	b.mustStand(t, "slow too", 1, outbox.Pending, 1)
-	b.pass(t)
-	b.mustStand(t, "slow too", 1, outbox.Failed, 2)
-	b.mustBeSound(t)
+	b.MustHaveApplied(t, "quick", 3)
+	b.MustStand(t, "slow", 1, outbox.Failed, 2)
+	b.MustStand(t, "slow too", 1, outbox.Pending, 1)
+	b.MustPass(t)
+	b.MustStand(t, "slow too", 1, outbox.Failed, 2)
+	b.MustBeSound(t)
 }
 
 // What is known of processes cannot be read: that keeps nobody from applying.
 func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	b.start(t)()
-	b.mustAppend(t, notes("a", 3)...)
-	page := column[int](t, b.journal, `select rootpage from sqlite_master where name = 'instances'`)[0]
+	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b.Start(t)()
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	page := enginetest.Column[int](t, b.JournalDB, `select rootpage from sqlite_master where name = 'instances'`)[0]
 	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
-	b.start(t)
-	eventually(t, "everything is applied", func() bool {
-		return slices.Equal(column[int](t, b.projections, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})
+	b.Start(t)
+	enginetest.Eventually(t, "everything is applied", func() bool {
+		return slices.Equal(enginetest.Column[int](t, b.ProjectionsDB, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})
 	})
 }

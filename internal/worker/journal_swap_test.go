@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -19,19 +20,19 @@ import (
 // campaign, and of none it does not know the campaign at all.
 func (b *bench) forget(tb testing.TB, campaign string, last int) {
 	tb.Helper()
-	b.tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
+	b.Tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
 		fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = '%s'`, campaign))
 	if last == 0 {
-		mustExec(tb, b.journal, fmt.Sprintf(`delete from campaigns where campaign_id = '%s'`, campaign))
+		enginetest.MustExec(tb, b.JournalDB, fmt.Sprintf(`delete from campaigns where campaign_id = '%s'`, campaign))
 		return
 	}
-	mustExec(tb, b.journal, fmt.Sprintf(`update campaigns set high_water_seq = %d, applied_seq = 0,
+	enginetest.MustExec(tb, b.JournalDB, fmt.Sprintf(`update campaigns set high_water_seq = %d, applied_seq = 0,
   chain_hash = (select chain_hash from events e where e.campaign_id = '%s' and e.seq = %d) where campaign_id = '%s'`, last, campaign, last, campaign))
 }
 
 // other is an event that the projections have not seen.
 func other(campaign string) outbox.Event {
-	return eventOf(campaign, "noted", `{"of":"another journal"}`)
+	return enginetest.EventOf(campaign, "noted", `{"of":"another journal"}`)
 }
 
 // mustHaveSwallowedNothing makes sure that a campaign is diverged for the
@@ -39,21 +40,21 @@ func other(campaign string) outbox.Event {
 // wait.
 func (b *bench) mustHaveSwallowedNothing(t *testing.T, campaign, reason string, n int64) {
 	t.Helper()
-	c := b.campaign(t, campaign)
+	c := b.MustCampaign(t, campaign)
 	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, reason) || c.Lease != nil {
 		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because %s", campaign, c.State(), c.Diverged, c.Lease, reason)
 	}
 	if c.Counts != (outbox.Counts{Pending: n}) {
 		t.Errorf("campaign %q has rows %+v, want %d pending", campaign, c.Counts, n)
 	}
-	b.mustHaveApplied(t, campaign, 3)
+	b.MustHaveApplied(t, campaign, 3)
 }
 
 // mustNotCountAsApplied makes sure that nobody who waits for the event is told
 // that the projections have it.
 func (b *bench) mustNotCountAsApplied(t *testing.T, campaign string, seq int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), enginetest.Patience)
 	defer cancel()
 	applied, err := b.WaitApplied(ctx, campaign, seq)
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "diverged") || ctx.Err() != nil {
@@ -75,15 +76,15 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, define(t, ledger), batchSize(c.rows))
-			b.mustAppend(t, notes("a", 3)...)
-			b.drain(t)
+			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
+			b.MustAppend(t, enginetest.Notes("a", 3)...)
+			b.Drain(t)
 			b.forget(t, "a", c.has)
 			for range c.appended {
-				b.mustAppend(t, other("a"))
+				b.MustAppend(t, other("a"))
 			}
 			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
-			b.drain(t)
+			b.Drain(t)
 			b.mustHaveSwallowedNothing(t, "a", c.reason, int64(c.appended))
 			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
 		})
@@ -93,8 +94,8 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {
-		b := openInline(t, ledger)
-		if err := b.appendInline(t, notes("a", 3)...); err != nil {
+		b := openInline(t, enginetest.Ledger)
+		if err := b.appendInline(t, enginetest.Notes("a", 3)...); err != nil {
 			t.Fatal(err)
 		}
 		b.forget(t, "a", has)
@@ -109,27 +110,27 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 func TestRebuild_isTheWayOutForACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, appended := range []int{0, 1} {
-		b := open(t, define(t, trail))
-		b.mustAppend(t, notes("a", 3)...)
-		b.mustAppend(t, notes("b", 2)...)
-		b.drain(t)
+		b := open(t, enginetest.Define(t, enginetest.Trail))
+		b.MustAppend(t, enginetest.Notes("a", 3)...)
+		b.MustAppend(t, enginetest.Notes("b", 2)...)
+		b.Drain(t)
 		b.forget(t, "a", 0)
 		takeSteps(t, b)
-		if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 3 that the journal does not have" {
+		if c := b.MustCampaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 3 that the journal does not have" {
 			t.Fatalf("campaign is %+v, want it diverged", c)
 		}
 		for range appended {
-			b.mustAppend(t, other("a"))
+			b.MustAppend(t, other("a"))
 		}
-		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+		run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 		if run.Status != outbox.RunCompleted {
 			t.Errorf("run %+v", run)
 		}
-		b.drain(t)
-		if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent || c.AppliedSeq != int64(appended) {
+		b.Drain(t)
+		if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent || c.AppliedSeq != int64(appended) {
 			t.Errorf("then the campaign is %+v, want it current at %d", c, appended)
 		}
-		b.mustBeSound(t)
+		b.MustBeSound(t)
 	}
 }
 
@@ -163,19 +164,19 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log spokenLog
-			b := open(t, define(t, ledger), func(_ *store.Options, c *worker.Config) {
+			b := open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
-			b.mustAppend(t, notes("a", 3)...)
-			b.mustAppend(t, notes("b", 3)...)
-			b.drain(t)
+			b.MustAppend(t, enginetest.Notes("a", 3)...)
+			b.MustAppend(t, enginetest.Notes("b", 3)...)
+			b.Drain(t)
 			for _, id := range []string{"a", "b"} {
 				if len(c.known) == 0 || id == "a" {
 					b.forget(t, id, 0)
 				}
 			}
-			stop := b.start(t)
-			eventually(t, "campaign a is diverged, and the log says it", func() bool {
+			stop := b.Start(t)
+			enginetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
 				got, err := b.Campaign(t.Context(), "a")
 				return err == nil && got.State() == outbox.StateDiverged && log.says(c.want)
 			})
@@ -184,7 +185,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 			if empty := len(c.known) == 0; empty != strings.Contains(reasons, "the journal is empty, but the projections have events") {
 				t.Errorf("readiness says %q", reasons)
 			}
-			b.mustAppend(t, other("a"))
+			b.MustAppend(t, other("a"))
 			b.mustHaveSwallowedNothing(t, "a", "event 3", 1)
 		})
 	}

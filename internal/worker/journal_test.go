@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/corpus"
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -26,7 +27,7 @@ func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string 
 		if _, known := all[e.CampaignID]; known {
 			continue
 		}
-		_, full, err := b.set.Digests(context.Background(), snapshot, e.CampaignID)
+		_, full, err := b.Set.Digests(context.Background(), snapshot, e.CampaignID)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string 
 // poisoned event and what waits behind it.
 func (b *bench) replayed(tb testing.TB, j corpus.Journal, events []outbox.Event) map[string]string {
 	tb.Helper()
-	scratch, err := b.set.NewScratch(context.Background())
+	scratch, err := b.Set.NewScratch(context.Background())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -78,11 +79,11 @@ func mustHaveOneDeadHead(tb testing.TB, b *bench, j corpus.Journal) {
 	if len(dead.Items) != 1 || dead.Items[0].CampaignID != j.Poisoned || dead.Items[0].Seq != j.PoisonedSeq || !dead.Items[0].IsHead {
 		tb.Errorf("dead rows = %+v, want the one head of campaign %q seq %d", dead.Items, j.Poisoned, j.PoisonedSeq)
 	}
-	waiting := column[string](tb, b.journal, `select campaign_id from projection_apply_outbox`)
+	waiting := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
 	if len(waiting) != j.Waiting || slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }) {
 		tb.Errorf("rows of campaigns %q are left, want %d of %q", waiting, j.Waiting, j.Poisoned)
 	}
-	if leased := column[string](tb, b.journal, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
+	if leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
 		tb.Errorf("campaigns %q stay leased", leased)
 	}
 }
@@ -98,7 +99,7 @@ func mustHaveNoGap(tb testing.TB, b *bench) {
 // audit-only types registered.
 func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *bench {
 	t.Helper()
-	b := openPair(t, p, []string{"builtin:campaigns"}, maxAttempts(1))
+	b := openPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
 	intents := make(map[string]outbox.Intent)
 	for _, eventType := range j.AuditOnly {
 		intents[eventType] = outbox.IntentAuditOnly
@@ -106,8 +107,8 @@ func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.E
 	if err := b.RegisterEventTypes(t.Context(), intents); err != nil {
 		t.Fatal(err)
 	}
-	b.mustAppend(t, events...)
-	b.drain(t)
+	b.MustAppend(t, events...)
+	b.Drain(t)
 	return b
 }
 
@@ -119,38 +120,38 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Parallel()
 		events := j.Parse(t)
 		b := journalled(t, dbtest.New(t), j, events)
-		digests, before := b.digests(t, events), b.dump(t, "instances")
+		digests, before := b.digests(t, events), b.Dump(t, "instances")
 
 		t.Run("applies all but the dead head and what waits for it, advancing over audit-only events", func(t *testing.T) {
 			mustHaveOneDeadHead(t, b, j)
 			mustHaveNoGap(t, b)
-			b.mustBeSound(t)
+			b.MustBeSound(t)
 		})
 		t.Run("makes of it what a replay from scratch makes, and the other database", func(t *testing.T) {
 			if len(digests) != j.Campaigns {
 				t.Errorf("%d campaigns, want %d", len(digests), j.Campaigns)
 			}
 			mustHaveDigests(t, digests, b.replayed(t, j, events))
-			if b.postgres() {
+			if b.OnPostgres() {
 				mustHaveDigests(t, digests, journalled(t, dbtest.Files(t.TempDir()), j, events).digests(t, events))
 			}
 		})
 		t.Run("changes nothing when it is appended again", func(t *testing.T) {
 			again := events
-			if b.postgres() {
+			if b.OnPostgres() {
 				again = events[:len(events)/5] // each is asked for on its own there
 			}
 			appendAgain(t, b, again)
-			mustEqual(t, "appending it again", before, b.dump(t, "instances"))
+			enginetest.MustEqual(t, "appending it again", before, b.Dump(t, "instances"))
 		})
 		t.Run("changes nothing on a second start", func(t *testing.T) {
-			second := b.beside(t, maxAttempts(1))
-			stop := second.start(t)
-			eventually(t, "the second start has announced itself", func() bool {
-				return len(column[int](t, b.journal, `select 1 from instances`)) > 0
+			second := b.Beside(t, enginetest.MaxAttempts(1))
+			stop := second.Start(t)
+			enginetest.Eventually(t, "the second start has announced itself", func() bool {
+				return len(enginetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0
 			})
 			stop()
-			for _, step := range append(second.worker.TimedSteps(), second.operations.Step) {
+			for _, step := range append(second.Worker.TimedSteps(), second.Operations.Step) {
 				if more, err := step(t.Context()); more || err != nil {
 					t.Errorf("a step of the second start had something to do: %v %v", more, err)
 				}
@@ -158,7 +159,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 			if repaired, err := second.Reconcile(t.Context()); err != nil || repaired != (outbox.Repaired{}) {
 				t.Errorf("the second start repaired %+v (%v)", repaired, err)
 			}
-			mustEqual(t, "a second start", before, b.dump(t, "instances"))
+			enginetest.MustEqual(t, "a second start", before, b.Dump(t, "instances"))
 			mustHaveDigests(t, second.digests(t, events), digests)
 			mustHaveNoGap(t, second)
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 )
 
@@ -37,21 +38,21 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 40 campaigns, each
 // blocked at event 2 of 5.
-func triage(t *testing.T, options ...option) (*bench, *clock) {
+func triage(t *testing.T, options ...enginetest.Option) (*bench, *enginetest.Clock) {
 	t.Helper()
-	now := newClock()
-	b := open(t, define(t, ledger, accounts, stocks), append([]option{at(now), maxAttempts(3)}, options...)...)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
-		b.mustAppend(t, eventOf(few(i), "stocked", `{"balance":10}`), eventOf(few(i), "taken", `{"amount":100}`))
-		b.mustAppend(t, notes(few(i), 3)...)
+		b.MustAppend(t, enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
+		b.MustAppend(t, enginetest.Notes(few(i), 3)...)
 	}
 	for i := range manyCampaigns {
-		b.mustAppend(t, opened(many(i), 10), spent(many(i), 100))
-		b.mustAppend(t, notes(many(i), 3)...)
+		b.MustAppend(t, enginetest.Opened(many(i), 10), enginetest.Spent(many(i), 100))
+		b.MustAppend(t, enginetest.Notes(many(i), 3)...)
 	}
 	for range 3 {
-		b.drain(t)
-		now.advance(5 * time.Minute)
+		b.Drain(t)
+		now.Advance(5 * time.Minute)
 	}
 	if dead := b.dead(t); dead != deadCampaigns {
 		t.Fatalf("%d rows are dead, want %d", dead, deadCampaigns)
@@ -62,23 +63,23 @@ func triage(t *testing.T, options ...option) (*bench, *clock) {
 // repair mends what both groups died of.
 func (b *bench) repair(t *testing.T) {
 	t.Helper()
-	mustExec(t, b.projections, `update accounts set balance = 1000`)
-	mustExec(t, b.projections, `update stocks set left_over = 1000`)
+	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
+	enginetest.MustExec(t, b.ProjectionsDB, `update stocks set left_over = 1000`)
 }
 
 func (b *bench) dead(t *testing.T) int {
 	t.Helper()
-	return column[int](t, b.journal, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
+	return enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
 }
 
 func (b *bench) failures(t *testing.T) int {
 	t.Helper()
-	return column[int](t, b.journal, `select count(*) from attempts`)[0]
+	return enginetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
 func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Operation {
 	t.Helper()
-	op, err := b.operations.Start(t.Context(), operator, order)
+	op, err := b.Operations.Start(t.Context(), enginetest.Operator, order)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Oper
 
 func (b *bench) step(t *testing.T) bool {
 	t.Helper()
-	moved, err := b.operations.Step(context.Background())
+	moved, err := b.Operations.Step(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +99,14 @@ func (b *bench) step(t *testing.T) bool {
 // the operation as it is then.
 func (b *bench) settleOperation(t *testing.T, id int64) outbox.OperationDetail {
 	t.Helper()
-	for b.step(t) || b.pass(t) {
+	for b.step(t) || b.MustPass(t) {
 	}
 	return b.operation(t, id)
 }
 
 func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
 	t.Helper()
-	d, err := b.operations.Get(t.Context(), id)
+	d, err := b.Operations.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
 // resultRows lists the rows of an operation with a result.
 func (b *bench) resultRows(t *testing.T, id int64, result outbox.RowResult) []outbox.OperationRow {
 	t.Helper()
-	page, err := b.operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
+	page, err := b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +134,10 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
 	before := b.failures(t)
-	untouched := column[string](t, b.journal, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.now().UnixMicro())
+	untouched := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	b.settleOperation(t, op.ID)
-	now.advance(time.Hour)
+	now.Advance(time.Hour)
 	d := b.settleOperation(t, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
@@ -146,7 +147,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	if dead := b.dead(t); dead != deadCampaigns {
 		t.Errorf("%d rows are dead, want all of them again", dead)
 	}
-	same := column[string](t, b.journal, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.now().Add(-time.Hour).UnixMicro())
+	same := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
 	if len(untouched) != deadCampaigns || len(same) != deadCampaigns-2 {
 		t.Errorf("of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
 	}
@@ -164,13 +165,13 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 		}
 		b.mustStandDead(t, r.CampaignID, 1)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // mustStandDead looks at a row that died after fewer attempts than its history has.
 func (b *bench) mustStandDead(t *testing.T, campaign string, attempts int) {
 	t.Helper()
-	if r := b.row(t, campaign, 2).Row; r.Status != outbox.Dead || r.AttemptCount != attempts {
+	if r := b.MustRow(t, campaign, 2).Row; r.Status != outbox.Dead || r.AttemptCount != attempts {
 		t.Errorf("campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
 	}
 }
@@ -184,15 +185,15 @@ func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 8, 16, 8}, 2: {1, 1, 1}} {
-		got := column[int](t, b.journal, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
+		got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
 		if !slices.Equal(got, want) {
 			t.Errorf("group %d went in waves of %v, want %v", group, got, want)
 		}
 	}
 	for i := range manyCampaigns {
-		b.mustHaveApplied(t, many(i), 5)
+		b.MustHaveApplied(t, many(i), 5)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // The next wave waits until the one before it, and the events it released, are
@@ -207,14 +208,14 @@ func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	}
 	wantTotals(t, b.operation(t, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
 	canary := b.resultRows(t, op.ID, outbox.ResultRequeued)[0].CampaignID
-	if _, err := b.PauseCampaign(t.Context(), operator, canary); err != nil {
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, canary); err != nil {
 		t.Fatal(err)
 	}
 	d := b.settleOperation(t, op.ID)
 	if len(d.Watched) != 1 || d.Watched[0].CampaignID != canary || !strings.Contains(d.Watched[0].Why, "Paused by ana") {
 		t.Errorf("watched rows are %+v, want the paused campaign's with the reason", d.Watched)
 	}
-	if _, err := b.ResumeCampaign(t.Context(), operator, canary); err != nil {
+	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, canary); err != nil {
 		t.Fatal(err)
 	}
 	d = b.settleOperation(t, op.ID)
@@ -226,7 +227,7 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	for i := range manyCampaigns {
-		b.mustAppend(t, spent(many(i), 5000))
+		b.MustAppend(t, enginetest.Spent(many(i), 5000))
 	}
 	b.repair(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
@@ -244,7 +245,7 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 func TestOperation_namesAnotherErrorAsSuch(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	mustExec(t, b.projections, `drop table stocks`)
+	enginetest.MustExec(t, b.ProjectionsDB, `drop table stocks`)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	d := b.settleOperation(t, op.ID)
 	if d.Status != outbox.OperationStopped || !strings.Contains(d.Groups[1].Reason, "failed again differently: ") {
@@ -268,10 +269,10 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	b.repair(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	requeued, applied, paused := many(30), many(31), many(32)
-	b.mustRequeue(t, applied, 2)
-	b.drain(t)
-	b.mustRequeue(t, requeued, 2)
-	if _, err := b.PauseCampaign(t.Context(), operator, paused); err != nil {
+	b.MustRequeue(t, applied, 2)
+	b.Drain(t)
+	b.MustRequeue(t, requeued, 2)
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, paused); err != nil {
 		t.Fatal(err)
 	}
 	d := b.settleOperation(t, op.ID)
@@ -288,7 +289,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 			t.Errorf("campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
 		}
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // A row that dies after the start is not part of the selection: it is named
@@ -297,17 +298,17 @@ func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	b.mustAppend(t, opened("late", 10), spent("late", 100))
+	b.MustAppend(t, enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
-		b.drain(t)
-		now.advance(5 * time.Minute)
+		b.Drain(t)
+		now.Advance(5 * time.Minute)
 	}
-	b.mustStand(t, "late", 2, outbox.Dead, 3)
+	b.MustStand(t, "late", 2, outbox.Dead, 3)
 	b.repair(t)
 	d := b.settleOperation(t, op.ID)
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	b.mustStand(t, "late", 2, outbox.Dead, 3)
+	b.MustStand(t, "late", 2, outbox.Dead, 3)
 	if len(d.NewFailures) != 1 || d.NewFailures[0].CampaignID != "late" {
 		t.Errorf("new failures are %+v, want the row that died after the start", d.NewFailures)
 	}
@@ -320,28 +321,28 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	for range 4 {
 		b.step(t)
-		b.drain(t)
+		b.Drain(t)
 	}
 	b.step(t)
 	half := b.operation(t, op.ID)
 	if half.Status != outbox.OperationRunning || half.Totals.Done == 0 || half.Totals.Requeued == 0 {
 		t.Fatalf("operation is %s with %+v, want it half way", half.Status, half.Totals)
 	}
-	if claims := b.claim(t); len(claims) == 0 {
+	if claims := b.MustClaim(t); len(claims) == 0 {
 		t.Fatal("nothing was due")
 	}
 	b.Close() // with a wave in its hands
 
-	other := b.beside(t)
+	other := b.Beside(t)
 	if err := other.EndLeases(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	d := other.settleOperation(t, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	if got := column[int](t, b.journal, `select count(*) from operation_rows where group_number = 1 group by wave order by wave`); !slices.Equal(got, []int{1, 1, 2, 4, 8, 16, 8}) {
+	if got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = 1 group by wave order by wave`); !slices.Equal(got, []int{1, 1, 2, 4, 8, 16, 8}) {
 		t.Errorf("the first group went in waves of %v", got)
 	}
-	other.mustBeSound(t)
+	other.MustBeSound(t)
 }
 
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
@@ -349,15 +350,15 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	b, _ := triage(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	before := b.failures(t)
-	benches := []*bench{b, b.beside(t, maxAttempts(3)), b.beside(t, maxAttempts(3))}
+	benches := []*bench{b, b.Beside(t, enginetest.MaxAttempts(3)), b.Beside(t, enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
 	for _, driver := range benches {
 		drivers.Go(func() {
 			for range 30 {
-				if _, err := driver.operations.Step(context.Background()); err != nil {
+				if _, err := driver.Operations.Step(context.Background()); err != nil {
 					t.Error(err)
 				}
-				if _, err := driver.worker.Pass(context.Background()); err != nil {
+				if _, err := driver.Worker.Pass(context.Background()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -373,14 +374,14 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 
 func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	t.Parallel()
-	b, _ := triage(t, polling(time.Hour))
+	b, _ := triage(t, enginetest.Polling(time.Hour))
 	b.repair(t)
-	b.OnWork(b.worker.Wake)
-	defer b.start(t)()
+	b.OnWork(b.Worker.Wake)
+	defer b.Start(t)()
 	// All but the first find a worker that would sleep for an hour.
 	for i := range 6 {
 		op := b.mustStart(t, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
+		enginetest.Eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
 		wantTotals(t, b.operation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
 	}
 }
@@ -390,7 +391,7 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	b, now := triage(t)
 	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
 	b.step(t)
-	if _, err := b.operations.Cancel(t.Context(), operator, op.ID, outbox.OperationRunning); err != nil {
+	if _, err := b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning); err != nil {
 		t.Fatal(err)
 	}
 	d := b.settleOperation(t, op.ID)
@@ -399,9 +400,9 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 		t.Errorf("operation is %+v, want it cancelled by ana", d.Operation)
 	}
 	canary := b.resultRows(t, op.ID, outbox.ResultUnwatched)[0]
-	if r := b.row(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {
+	if r := b.MustRow(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {
 		t.Errorf("the row under way is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
 	}
-	now.advance(time.Hour)
-	b.mustBeSound(t)
+	now.Advance(time.Hour)
+	b.MustBeSound(t)
 }

@@ -9,64 +9,43 @@ import (
 	"time"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
 
-// terminate ends the server's side of connections of the program to the bench's
-// database, and returns how many.
-func (b *bench) terminate(tb testing.TB, which string) int {
-	tb.Helper()
-	return len(column[bool](tb, b.journal, `select pg_terminate_backend(pid) from `+programs+` and `+which))
-}
-
-const (
-	// programs are the connections of the program to this database.
-	programs = `pg_stat_activity where datname = current_database() and application_name = 'outboxweb'`
-	// listening is the one on which a process waits for hints.
-	listening = `query like 'listen %'`
-)
-
-// disconnect takes all connections away, and returns when they are gone.
-func (b *bench) disconnect(tb testing.TB) {
-	tb.Helper()
-	if gone := column[bool](tb, b.journal, `select pg_terminate_backend(pid, $1) from `+programs, patience.Milliseconds()); len(gone) == 0 {
-		tb.Error("there was no connection to take away")
-	}
-}
-
 func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, probing))
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 	var lost sync.Once
-	onProbe(t, t.Name(), func([]string) (string, error) {
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		lost.Do(func() {
-			if n := b.terminate(t, `query like 'update probing%'`); n != 1 {
+			if n := b.Terminate(t, `query like 'update probing%'`); n != 1 {
 				t.Errorf("%d connections apply the event, want 1", n)
 			}
 		})
 		return "fine", nil
 	})
-	b.mustAppend(t, notes("a", 3)...)
-	b.mustAppend(t, noted("b"), probed("b", t.Name()), noted("b"))
-	b.mustAppend(t, notes("c", 3)...)
-	if _, err := b.worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
+	b.MustAppend(t, enginetest.Notes("c", 3)...)
+	if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("error = %v, want ErrBusy", err)
 	}
 	mustBeUntouched(t, b)
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.mustHaveApplied(t, campaign, 0)
+		b.MustHaveApplied(t, campaign, 0)
 	}
 
-	b.drain(t)
+	b.Drain(t)
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.mustHaveApplied(t, campaign, 3)
+		b.MustHaveApplied(t, campaign, 3)
 	}
 	mustBeUntouched(t, b)
-	if got := b.worker.Counted(); got != (store.Settled{Applied: 9}) {
+	if got := b.Worker.Counted(); got != (store.Settled{Applied: 9}) {
 		t.Errorf("counted %+v, want 9 applied", got)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // mustLoseNothing makes sure that 3 events of each campaign a, b and c are
@@ -74,30 +53,30 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 func mustLoseNothing(t *testing.T, b *bench) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.mustHaveApplied(t, campaign, 3)
+		b.MustHaveApplied(t, campaign, 3)
 	}
-	if rows := column[int](t, b.journal, `select (select count(*) from projection_apply_outbox) + (select count(*) from attempts)`); rows[0] > 0 {
+	if rows := enginetest.Column[int](t, b.JournalDB, `select (select count(*) from projection_apply_outbox) + (select count(*) from attempts)`); rows[0] > 0 {
 		t.Errorf("%d rows and attempts are left", rows[0])
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func appendThree(t *testing.T, b *bench) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.mustAppend(t, notes(campaign, 3)...)
+		b.MustAppend(t, enginetest.Notes(campaign, 3)...)
 	}
 }
 
 func TestPostgresPass_losesNothingWhenTheServerGoesAwayBetweenApplyingAndSettling(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
+	b := open(t, enginetest.Define(t, enginetest.Ledger))
 	appendThree(t, b)
-	if err := b.worker.FinishClaims(t.Context(), b.claim(t), func() { b.disconnect(t) }); err != nil {
+	if err := b.FinishClaims(t.Context(), b.MustClaim(t), func() { b.Disconnect(t) }); err != nil {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, b)
-	if got := b.worker.Counted(); got != (store.Settled{Applied: 9}) {
+	if got := b.Worker.Counted(); got != (store.Settled{Applied: 9}) {
 		t.Errorf("counted %+v, want 9 applied", got)
 	}
 }
@@ -106,12 +85,12 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t 
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		var b *bench
-		b = open(t, define(t, ledger), once(moment, func() { b.disconnect(t) }))
+		b = open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Disconnect(t) }))
 		appendThree(t, b)
-		if _, err := b.worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
 		}
-		b.drain(t)
+		b.Drain(t)
 		mustLoseNothing(t, b)
 	}
 }
@@ -122,15 +101,15 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		s, p := dbtest.Server().Severer(t), dbtest.New(t)
 		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
-		b := openPair(t, p, define(t, ledger), at(newClock()), once(moment, s.Arm))
+		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(enginetest.NewClock()), once(moment, s.Arm))
 		appendThree(t, b)
-		if _, err := b.worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
 		}
 		if n := s.Severed(); n != 1 {
 			t.Fatalf("%s: %d commits were left without an answer, want 1", moment, n)
 		}
-		b.drain(t) // without waiting for a lease to end that nobody knows of
+		b.Drain(t) // without waiting for a lease to end that nobody knows of
 		mustLoseNothing(t, b)
 	}
 }
@@ -142,29 +121,29 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		`update accounts set balance = balance where campaign_id = 'b'`,
 		`lock table ledger_history in access exclusive mode`,
 	} {
-		b := open(t, define(t, ledger, accounts), cuttingOffAfter(overtime))
-		b.mustAppend(t, opened("b", 10))
-		b.drain(t)
-		b.mustAppend(t, notes("a", 3)...)
-		b.mustAppend(t, spent("b", 1), spent("b", 1))
+		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.CuttingOffAfter(enginetest.Overtime))
+		b.MustAppend(t, enginetest.Opened("b", 10))
+		b.Drain(t)
+		b.MustAppend(t, enginetest.Notes("a", 3)...)
+		b.MustAppend(t, enginetest.Spent("b", 1), enginetest.Spent("b", 1))
 		release := b.hold(t, held)
-		if _, err := b.worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
+		if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: error = %v, want ErrBusy", held, err)
 		}
 		release()
 		mustBeUntouched(t, b)
-		b.mustHaveApplied(t, "a", 0)
-		b.drain(t)
-		b.mustHaveApplied(t, "a", 3)
-		b.mustHaveApplied(t, "b", 3)
-		b.mustBeSound(t)
+		b.MustHaveApplied(t, "a", 0)
+		b.Drain(t)
+		b.MustHaveApplied(t, "a", 3)
+		b.MustHaveApplied(t, "b", 3)
+		b.MustBeSound(t)
 	}
 }
 
 // hold runs a statement on the projections in a transaction that stays open.
 func (b *bench) hold(tb testing.TB, statement string) (release func()) {
 	tb.Helper()
-	tx, err := b.projections.BeginTx(context.Background(), nil)
+	tx, err := b.ProjectionsDB.BeginTx(context.Background(), nil)
 	if err == nil {
 		_, err = tx.Exec(statement)
 	}
@@ -199,51 +178,51 @@ insert into raising (campaign_id, seq) select :campaign_id, raise_code(:payload.
 
 func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, raising), maxAttempts(1))
+	b := open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
 	appendRaised := func(code string) (bystander, raised string) {
 		bystander, raised = "a "+code, "b "+code
-		b.mustAppend(t, notes(bystander, 2)...)
-		b.mustAppend(t, noted(raised), eventOf(raised, "raised", fmt.Sprintf(`{"code":%q}`, code)), noted(raised))
+		b.MustAppend(t, enginetest.Notes(bystander, 2)...)
+		b.MustAppend(t, enginetest.Noted(raised), enginetest.EventOf(raised, "raised", fmt.Sprintf(`{"code":%q}`, code)), enginetest.Noted(raised))
 		return bystander, raised
 	}
 	mend := func(code string) {
-		mustExec(t, b.projections, `insert into raising (campaign_id, seq) values ('`+code+`', 0)`)
+		enginetest.MustExec(t, b.ProjectionsDB, `insert into raising (campaign_id, seq) values ('`+code+`', 0)`)
 	}
 	for _, code := range []string{"40001", "40P01", "53100", "55P03", "57P01"} {
 		bystander, raised := appendRaised(code)
-		if _, err := b.worker.Pass(t.Context()); err == nil {
+		if _, err := b.Worker.Pass(t.Context()); err == nil {
 			t.Errorf("%s: the wave ended without an error", code)
 		}
 		mustBeUntouched(t, b)
-		b.mustHaveApplied(t, bystander, 0)
+		b.MustHaveApplied(t, bystander, 0)
 		mend(code)
-		b.drain(t)
-		b.mustHaveApplied(t, bystander, 2)
-		b.mustHaveApplied(t, raised, 3)
+		b.Drain(t)
+		b.MustHaveApplied(t, bystander, 2)
+		b.MustHaveApplied(t, raised, 3)
 	}
 	bystander, raised := appendRaised("58030") // a disk that fails, but not under all of them
-	if _, err := b.worker.Pass(t.Context()); err == nil {
+	if _, err := b.Worker.Pass(t.Context()); err == nil {
 		t.Error("58030: the wave ended without an error")
 	}
-	b.mustHaveApplied(t, bystander, 2)
-	b.mustHaveApplied(t, raised, 0)
-	b.mustStand(t, raised, 2, outbox.Pending, 0)
+	b.MustHaveApplied(t, bystander, 2)
+	b.MustHaveApplied(t, raised, 0)
+	b.MustStand(t, raised, 2, outbox.Pending, 0)
 	mend("58030")
-	b.drain(t)
+	b.Drain(t)
 	for _, code := range []string{"22012", "23505", "53400", "54000", "P0001", "XX000", "XX001"} {
 		bystander, raised := appendRaised(code)
-		if _, err := b.worker.Pass(t.Context()); err != nil {
+		if _, err := b.Worker.Pass(t.Context()); err != nil {
 			t.Errorf("%s: %v", code, err)
 		}
-		b.mustStand(t, raised, 2, outbox.Dead, 1)
-		b.mustHaveApplied(t, bystander, 2)
-		b.mustHaveApplied(t, raised, 1)
+		b.MustStand(t, raised, 2, outbox.Dead, 1)
+		b.MustHaveApplied(t, bystander, 2)
+		b.MustHaveApplied(t, raised, 1)
 		mend(code)
-		b.mustRequeue(t, raised, 2)
-		b.drain(t)
-		b.mustHaveApplied(t, raised, 3)
+		b.MustRequeue(t, raised, 2)
+		b.Drain(t)
+		b.MustHaveApplied(t, raised, 3)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // hanging never ends on an event of type endless, after it has drawn a number,
@@ -263,16 +242,16 @@ insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
 // deadline.
 func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, hanging), cuttingOffAfter(overtime))
-	b.mustAppend(t, noted("a"), eventOf("a", "endless", `{}`), noted("a"))
-	b.mustAppend(t, notes("b", 3)...)
-	b.pass(t)
-	if hung := column[int](t, b.projections, `select last_value from hangs_n_seq`)[0]; hung > 2 {
+	b := open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.CuttingOffAfter(enginetest.Overtime))
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
+	b.MustAppend(t, enginetest.Notes("b", 3)...)
+	b.MustPass(t)
+	if hung := enginetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]; hung > 2 {
 		t.Errorf("the event hung %d times in one wave", hung)
 	}
-	b.mustHaveApplied(t, "a", 1)
-	b.mustStand(t, "a", 2, outbox.Failed, 1)
-	b.mustHaveApplied(t, "b", 3)
+	b.MustHaveApplied(t, "a", 1)
+	b.MustStand(t, "a", 2, outbox.Failed, 1)
+	b.MustHaveApplied(t, "b", 3)
 }
 
 func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
@@ -284,18 +263,18 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		} else {
 			p.Journal = files.Journal
 		}
-		now := newClock()
-		b := openPair(t, p, define(t, ledger, accounts), at(now))
-		b.mustAppend(t, notes("a", 3)...)
-		b.mustAppend(t, opened("b", 1), spent("b", 2), noted("b"))
-		b.drain(t)
-		b.mustHaveApplied(t, "a", 3)
-		b.mustStand(t, "b", 2, outbox.Failed, 1)
-		mustExec(t, b.projections, `update accounts set balance = 1000`)
-		now.advance(time.Minute)
-		b.drain(t)
-		b.mustHaveApplied(t, "b", 3)
-		b.mustBeSound(t)
+		now := enginetest.NewClock()
+		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+		b.MustAppend(t, enginetest.Notes("a", 3)...)
+		b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
+		b.Drain(t)
+		b.MustHaveApplied(t, "a", 3)
+		b.MustStand(t, "b", 2, outbox.Failed, 1)
+		enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
+		now.Advance(time.Minute)
+		b.Drain(t)
+		b.MustHaveApplied(t, "b", 3)
+		b.MustBeSound(t)
 	}
 }
 
@@ -304,46 +283,46 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
-		b := open(t, define(t, ledger, probing, tally))
+		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, tally))
 		entered, release := make(chan struct{}), make(chan struct{})
 		key := t.Name() + campaign
-		onProbe(t, key, func([]string) (string, error) {
+		enginetest.OnProbe(t, key, func([]string) (string, error) {
 			entered <- struct{}{}
 			<-release
 			return "", nil
 		})
-		b.mustAppend(t, noted("a"))
-		b.drain(t)
-		b.mustAppend(t, probed("a", key))
+		b.MustAppend(t, enginetest.Noted("a"))
+		b.Drain(t)
+		b.MustAppend(t, enginetest.Probed("a", key))
 		applied := make(chan error, 1)
 		go func() {
-			_, err := b.worker.Pass(context.Background())
+			_, err := b.Worker.Pass(context.Background())
 			applied <- err
 		}()
 		<-entered
 		paused := make(chan error, 1)
 		go func() {
-			_, err := b.runs.PauseProjection(context.Background(), operator, "tally", campaign, b.infos())
+			_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos())
 			paused <- err
 		}()
-		eventually(t, "the pause waits", func() bool {
+		enginetest.Eventually(t, "the pause waits", func() bool {
 			select {
 			case err := <-paused:
 				close(release)
 				t.Fatalf("the pause did not wait for the wave (%v)", err)
 			default:
 			}
-			return column[int](t, b.projections, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
+			return enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
 		})
 		close(release)
 		if err := errors.Join(<-paused, <-applied); err != nil {
 			t.Fatal(err)
 		}
-		b.mustAppend(t, notes("a", 2)...)
-		b.drain(t)
+		b.MustAppend(t, enginetest.Notes("a", 2)...)
+		b.Drain(t)
 		b.mustHaveTold(t, "tally", "a", 2)
-		b.mustHaveApplied(t, "a", 4)
-		b.mustHaveCursors(t, "a tally 2 paused")
-		b.mustBeSound(t)
+		b.MustHaveApplied(t, "a", 4)
+		b.MustHaveCursors(t, "a tally 2 paused")
+		b.MustBeSound(t)
 	}
 }

@@ -7,126 +7,111 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 )
-
-// lenientAccounts is set aside for a campaign that it cannot follow.
-var lenientAccounts = strings.ReplaceAll(accounts, "on-failure: block", "on-failure: quarantine")
-
-// failures are the open failures as "campaign projection seq attempts".
-func failures(t *testing.T, b *bench) []string {
-	t.Helper()
-	return column[string](t, b.projections, `select concat_ws(' ', campaign_id, projection, seq, attempts) from failures where status = 'open' order by id`)
-}
 
 func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
-		now := newClock()
-		b := open(t, define(t, ledger, lenientAccounts), at(now), maxAttempts(most))
-		b.mustAppend(t, opened("a", 10), spent("a", 1), spent("a", 1))
-		b.mustAppend(t, opened("b", 10), spent("b", 1), spent("b", 100), noted("b"), spent("b", 1))
+		now := enginetest.NewClock()
+		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
+		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Spent("a", 1))
+		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 		for n := 1; n < most; n++ {
-			b.pass(t)
-			b.mustStand(t, "b", 3, outbox.Failed, n)
-			b.mustHaveApplied(t, "b", 2)
-			if open := failures(t, b); !slices.Equal(open, []string{fmt.Sprint("b accounts 3 ", n)}) {
+			b.MustPass(t)
+			b.MustStand(t, "b", 3, outbox.Failed, n)
+			b.MustHaveApplied(t, "b", 2)
+			if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{fmt.Sprint("b accounts 3 ", n)}) {
 				t.Errorf("failures %q after attempt %d", open, n)
 			}
-			now.advance(10 * time.Minute)
+			now.Advance(10 * time.Minute)
 		}
-		b.drain(t)
+		b.Drain(t)
 
-		b.mustHaveApplied(t, "a", 3)
-		b.mustHaveApplied(t, "b", 5)
-		if open, want := failures(t, b), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
+		b.MustHaveApplied(t, "a", 3)
+		b.MustHaveApplied(t, "b", 5)
+		if open, want := enginetest.Failures(t, b.Engine), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
 			t.Errorf("open failures %q, want %q", open, want)
 		}
-		cursors := column[string](t, b.projections, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
+		cursors := enginetest.Column[string](t, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
 		if want := []string{"b accounts 2 quarantined"}; !slices.Equal(cursors, want) {
 			t.Errorf("cursors %q, want %q", cursors, want)
 		}
-		mustHaveBalances(t, b, "a 8", "b 9")
-		b.mustBeSound(t)
-	}
-}
-
-func mustHaveBalances(t *testing.T, b *bench, want ...string) {
-	t.Helper()
-	if got := column[string](t, b.projections, `select campaign_id || ' ' || balance from accounts order by campaign_id`); !slices.Equal(got, want) {
-		t.Errorf("balances %q, want %q", got, want)
+		enginetest.MustHaveBalances(t, b.Engine, "a 8", "b 9")
+		b.MustBeSound(t)
 	}
 }
 
 func TestPass_passesLaterEventsByAProjectionThatIsSetAside(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, lenientAccounts), maxAttempts(1))
-	b.mustAppend(t, opened("a", 10), opened("b", 10), spent("b", 100))
-	b.drain(t)
-	b.mustAppend(t, spent("a", 3), spent("b", 3), spent("b", 200), noted("b"))
-	b.drain(t)
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Spent("b", 100))
+	b.Drain(t)
+	b.MustAppend(t, enginetest.Spent("a", 3), enginetest.Spent("b", 3), enginetest.Spent("b", 200), enginetest.Noted("b"))
+	b.Drain(t)
 
-	mustHaveBalances(t, b, "a 7", "b 10")
-	b.mustHaveApplied(t, "b", 5)
-	if open := failures(t, b); !slices.Equal(open, []string{"b accounts 2 1"}) {
+	enginetest.MustHaveBalances(t, b.Engine, "a 7", "b 10")
+	b.MustHaveApplied(t, "b", 5)
+	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"b accounts 2 1"}) {
 		t.Errorf("open failures %q, want the first one alone", open)
 	}
 	var infos []outbox.ProjectionInfo
-	for _, p := range b.set.Projections() {
+	for _, p := range b.Set.Projections() {
 		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
 	}
-	infos, err := b.runs.DescribeProjections(t.Context(), infos)
+	infos, err := b.Runs.DescribeProjections(t.Context(), infos)
 	if err != nil || infos[0].Quarantined != 0 || infos[1].Quarantined != 1 {
 		t.Errorf("projections %+v (%v), want accounts quarantined for one campaign", infos, err)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(t *testing.T) {
 	t.Parallel()
-	strict := strings.ReplaceAll(accounts, "accounts", "vaults")
-	now := newClock()
-	b := open(t, define(t, ledger, lenientAccounts, strict), at(now), maxAttempts(1))
-	b.mustAppend(t, opened("b", 10), spent("b", 100), noted("b"))
-	b.drain(t)
-	now.advance(time.Hour)
-	b.drain(t)
+	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+	b.Drain(t)
+	now.Advance(time.Hour)
+	b.Drain(t)
 
-	b.mustStand(t, "b", 2, outbox.Dead, 1)
-	if text := b.row(t, "b", 2).Row.LastError; !strings.HasPrefix(text, "projection vaults") {
+	b.MustStand(t, "b", 2, outbox.Dead, 1)
+	if text := b.MustRow(t, "b", 2).Row.LastError; !strings.HasPrefix(text, "projection vaults") {
 		t.Errorf("the row died of %q, want of the blocking projection", text)
 	}
-	b.mustHaveApplied(t, "b", 1)
+	b.MustHaveApplied(t, "b", 1)
 
-	mustExec(t, b.projections, `update vaults set balance = 1000`)
-	b.mustRequeue(t, "b", 2)
-	b.drain(t)
-	b.mustHaveApplied(t, "b", 3)
-	mustHaveBalances(t, b, "b 10")
-	b.mustBeSound(t)
+	enginetest.MustExec(t, b.ProjectionsDB, `update vaults set balance = 1000`)
+	b.MustRequeue(t, "b", 2)
+	b.Drain(t)
+	b.MustHaveApplied(t, "b", 3)
+	enginetest.MustHaveBalances(t, b.Engine, "b 10")
+	b.MustBeSound(t)
 }
 
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger, lenientAccounts), mode(outbox.ModeInline), maxAttempts(3), at(now))
-	if err := b.appendInline(t, opened("a", 10), spent("a", 100)); err == nil {
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
+	if err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")
 	}
-	now.advance(time.Minute)
-	if err := b.appendInline(t, noted("a")); err == nil {
+	now.Advance(time.Minute)
+	if err := b.appendInline(t, enginetest.Noted("a")); err == nil {
 		t.Fatal("the second attempt was the last one")
 	}
-	if open := failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
+	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"a accounts 2 2"}) {
 		t.Errorf("failures %q before the last attempt", open)
 	}
-	now.advance(time.Minute)
-	if err := b.appendInline(t, spent("a", 1)); err != nil {
+	now.Advance(time.Minute)
+	if err := b.appendInline(t, enginetest.Spent("a", 1)); err != nil {
 		t.Fatal(err)
 	}
-	b.mustHaveApplied(t, "a", 4)
-	if open, want := failures(t, b), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
+	b.MustHaveApplied(t, "a", 4)
+	if open, want := enginetest.Failures(t, b.Engine), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
 		t.Errorf("open failures %q, want %q", open, want)
 	}
-	mustHaveBalances(t, b, "a 10")
+	enginetest.MustHaveBalances(t, b.Engine, "a 10")
 }

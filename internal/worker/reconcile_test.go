@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -23,30 +24,30 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			stop := func() {}
-			b := open(t, define(t, ledger), func(_ *store.Options, c *worker.Config) {
+			b := open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			applied := func(campaign string, seq int64) func() bool {
-				return func() bool { return b.campaign(t, campaign).AppliedSeq == seq }
+				return func() bool { return b.MustCampaign(t, campaign).AppliedSeq == seq }
 			}
 			if scene.running {
-				stop = b.start(t)
-				b.mustAppend(t, noted("first"))
-				eventually(t, "the worker works", applied("first", 1))
+				stop = b.Start(t)
+				b.MustAppend(t, enginetest.Noted("first"))
+				enginetest.Eventually(t, "the worker works", applied("first", 1))
 			}
-			b.mustAppend(t, noted("c"))
-			if _, err := b.PauseCampaign(t.Context(), operator, "c"); err != nil {
+			b.MustAppend(t, enginetest.Noted("c"))
+			if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "c"); err != nil {
 				t.Fatal(err)
 			}
-			b.mustAppend(t, notes("c", 4)...)
-			mustExec(t, b.journal, `delete from projection_apply_outbox where campaign_id = 'c'`)
-			if _, err := b.ResumeCampaign(t.Context(), operator, "c"); err != nil {
+			b.MustAppend(t, enginetest.Notes("c", 4)...)
+			enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where campaign_id = 'c'`)
+			if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "c"); err != nil {
 				t.Fatal(err)
 			}
 			if !scene.running {
-				stop = b.start(t)
+				stop = b.Start(t)
 			}
-			eventually(t, "all events are applied", applied("c", 5))
+			enginetest.Eventually(t, "all events are applied", applied("c", 5))
 			stop()
 			if !strings.Contains(log.String(), scene.logs) {
 				t.Errorf("logged\n%s\nwant %q", log.String(), scene.logs)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -24,19 +25,19 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, doomed))
-	b.mustAppend(t, notes("a", 3)...)
-	b.drain(t)
+	b := open(t, enginetest.Define(t, doomed))
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.Drain(t)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
-		b.meddle(t, `update doomed set n = -1`)
-		b.meddle(t, `create table public.doom ()`)
-		run := b.mustStartRun(t, outbox.RunOrder{Kind: kind, All: true})
-		if _, err := b.runWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
+		b.Meddle(t, `update doomed set n = -1`)
+		b.Meddle(t, `create table public.doom ()`)
+		run := b.MustStartRun(t, outbox.RunOrder{Kind: kind, All: true})
+		if _, err := b.RunWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", kind, err)
 		}
-		b.meddle(t, `drop table public.doom`)
-		b.stepRuns(t)
-		if run = b.run(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
+		b.Meddle(t, `drop table public.doom`)
+		b.StepRuns(t)
+		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
 			t.Errorf("%s: run %+v", kind, run)
 		}
 	}
@@ -44,38 +45,38 @@ func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 
 func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 	t.Parallel()
-	for _, moment := range []string{"store.(*Store).ClaimRun.func1", "store.(*Store).leaseForRun.func1", "store.(*Store).Apply", "store.(*Scratch).Swap",
-		"store.(*Store).ReleaseForRun.func1", "store.(*Store).ReportRun.func1", "store.(*Store).FinishRun.func1"} {
+	for _, moment := range []string{"runs.(*Runs).Claim.func1", "store.(*Store).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
+		"store.(*Store).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
 		var b *bench
 		var armed atomic.Bool
-		b = open(t, define(t, trail), func(o *store.Options, _ *worker.Config) {
+		b = open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
 			o.Now = func() time.Time {
-				if armed.Load() && calledFrom(moment) && armed.CompareAndSwap(true, false) {
-					b.disconnect(t)
+				if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
+					b.Disconnect(t)
 				}
 				return time.Now()
 			}
-		}, leasing(time.Second))
-		b.mustAppend(t, append(notes("a", 3), notes("b", 3)...)...)
-		b.drain(t)
-		b.meddle(t, `delete from trail where place = 2`)
+		}, enginetest.Leasing(time.Second))
+		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+		b.Drain(t)
+		b.Meddle(t, `delete from trail where place = 2`)
 		armed.Store(true)
-		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		eventually(t, "the run ends", func() bool {
-			if _, err := b.runWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		enginetest.Eventually(t, "the run ends", func() bool {
+			if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: %v", moment, err)
 			}
-			return !b.run(t, run.ID).Status.Active()
+			return !b.MustReadRun(t, run.ID).Status.Active()
 		})
-		if run = b.run(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
+		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
 			t.Errorf("%s: run %+v", moment, run)
 		}
 		if armed.Load() {
 			t.Errorf("%s: never came by", moment)
 		}
-		if n := column[int](t, b.projections, `select count(*) from trail`); n[0] != 6 {
+		if n := enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`); n[0] != 6 {
 			t.Errorf("%s: %d rows", moment, n[0])
 		}
-		b.mustBeSound(t)
+		b.MustBeSound(t)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 )
 
@@ -29,7 +30,7 @@ func TestVerify_findsTheFirstWrongEventByKeysOfAnyType(t *testing.T) {
 		if dbtest.Postgres() {
 			column = tt.postgres
 		}
-		b := open(t, define(t, `-- projection: days
+		b := open(t, enginetest.Define(t, `-- projection: days
 -- tables: days
 -- schema
 create table days (campaign_id text not null, day `+column+` not null, n bigint not null, primary key (campaign_id, day));
@@ -38,17 +39,17 @@ insert into days (campaign_id, day, n) values (:campaign_id, :payload.day, 0);
 -- on: noted
 update days set n = :seq where campaign_id = :campaign_id;
 `))
-		b.mustAppend(t, noted("a"), eventOf("a", "opened", `{"day":`+strconv.Quote(tt.value)+`}`), noted("a"), noted("a"))
-		b.drain(t)
-		b.meddle(t, `update days set n = 3`)
-		run := b.mustRun(t, everything)
+		b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "opened", `{"day":`+strconv.Quote(tt.value)+`}`), enginetest.Noted("a"), enginetest.Noted("a"))
+		b.Drain(t)
+		b.Meddle(t, `update days set n = 3`)
+		run := b.MustRun(t, enginetest.Everything)
 		if run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
 			t.Errorf("%s: run %+v", column, run)
-			page, _ := b.runs.Log(t.Context(), run.ID, "", 0)
+			page, _ := b.Runs.Log(t.Context(), run.ID, "", 0)
 			t.Log(page.Items)
 			continue
 		}
-		if c := b.result(t, run, "a").Projections[0].Comparison; c.Changed != 1 || c.FirstSeq != 4 {
+		if c := b.RunResult(t, run, "a").Projections[0].Comparison; c.Changed != 1 || c.FirstSeq != 4 {
 			t.Errorf("%s: %+v, want a change from event 4 on", column, c)
 		}
 	}
@@ -56,7 +57,7 @@ update days set n = :seq where campaign_id = :campaign_id;
 
 func TestVerify_showsLongValuesCutAndStillFindsTheirEvent(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, `-- projection: texts
+	b := open(t, enginetest.Define(t, `-- projection: texts
 -- tables: texts
 -- schema
 create table texts (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq));
@@ -65,12 +66,12 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 `))
 	long := strings.Repeat("é", 100_000)
 	for range 40 {
-		b.mustAppend(t, eventOf("a", "noted", `{"body":"`+long+`"}`))
+		b.MustAppend(t, enginetest.EventOf("a", "noted", `{"body":"`+long+`"}`))
 	}
-	b.drain(t)
-	b.meddle(t, `update texts set body = body || 'x' where seq > 1`)
-	run := b.mustRun(t, everything)
-	p := b.result(t, run, "a").Projections[0]
+	b.Drain(t)
+	b.Meddle(t, `update texts set body = body || 'x' where seq > 1`)
+	run := b.MustRun(t, enginetest.Everything)
+	p := b.RunResult(t, run, "a").Projections[0]
 	if c := p.Comparison; c.Changed != 39 || c.FirstSeq != 2 || len(c.Samples) != 20 {
 		t.Errorf("%d changed from event %d on, %d shown", c.Changed, c.FirstSeq, len(c.Samples))
 	}

@@ -1,15 +1,19 @@
 package worker_test
 
-import "testing"
+import (
+	"testing"
+
+	"outboxweb/internal/enginetest"
+)
 
 // What cannot be verified must not keep the others out.
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail))
-	b.mustAppend(t, append(notes("a", 3), append(notes("b", 2), notes("c", 2)...)...)...)
-	b.drain(t)
-	b.meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
-	step := b.runWorker.VerifyNext()
+	b := open(t, enginetest.Define(t, enginetest.Trail))
+	b.MustAppend(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
+	b.Drain(t)
+	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
+	step := b.RunWorker.VerifyNext()
 	for range 4 {
 		if _, err := step(t.Context()); err != nil {
 			t.Fatal(err)

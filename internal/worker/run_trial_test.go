@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/worker"
 )
@@ -11,7 +12,7 @@ import (
 // try asks what a rebuild of a campaign would do.
 func (b *bench) try(tb testing.TB, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
-	f, err := worker.NewFolder(tb.Context(), b.Store, b.set)
+	f, err := worker.NewFolder(tb.Context(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -35,11 +36,11 @@ func changes(r outbox.RunResult) (added, changed, removed int64) {
 
 func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"))
-	b.drain(t)
-	b.meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
-	b.meddle(t, `update accounts set balance = 5 where campaign_id = 'a'`)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
+	b.Drain(t)
+	b.Meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
+	b.Meddle(t, `update accounts set balance = 5 where campaign_id = 'a'`)
 	if _, err := b.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +51,10 @@ func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 	if added, changed, removed := changes(r); r.Outcome != outbox.OutcomeDrift || r.Seq != 3 || added+removed != 0 || changed != 1 {
 		t.Errorf("of all: %+v", r)
 	}
-	if c := b.campaign(t, "a"); c.Diverged == "" {
+	if c := b.MustCampaign(t, "a"); c.Diverged == "" {
 		t.Error("the trial took the mark off")
 	}
-	b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	if r := b.try(t, "a"); r.Outcome != outbox.OutcomeMatch {
 		t.Errorf("after the rebuild: %+v", r)
 	}
@@ -61,15 +62,15 @@ func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 
 func TestTryRebuild_bringsQuarantinedProjectionsLevel(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, lenientAccounts), maxAttempts(1))
-	b.mustAppend(t, opened("b", 10), spent("b", 100), noted("b"), spent("b", 1))
-	b.drain(t)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
+	b.Drain(t)
 	r := b.try(t, "b")
 	if r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be folded") {
 		t.Errorf("while it fails: %+v", r)
 	}
-	repaired := define(t, trail, strings.ReplaceAll(lenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))
-	after := openPair(t, b.pair, repaired, maxAttempts(1))
+	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))
+	after := openPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
 	r = after.try(t, "b")
 	if added, changed, removed := changes(r); r.Outcome != outbox.OutcomeDrift || added+removed != 0 || changed != 1 {
 		t.Errorf("once it is mended: %+v", r)

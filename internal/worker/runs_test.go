@@ -11,83 +11,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/worker"
 )
-
-// trail writes down every application of every event, like a ledger, with keys
-// that a fold makes again.
-const trail = `-- projection: trail
--- tables: trail
-
--- schema
-create table trail (campaign_id text not null, place bigint not null, seq bigint not null, primary key (campaign_id, place));
-
--- on: *
-insert into trail (campaign_id, place, seq)
-select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
-`
-
-func (b *bench) mustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
-	tb.Helper()
-	run, err := b.runs.Start(context.Background(), operator, order, b.infos())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return run
-}
-
-// mustRun starts a run and works until there is none left.
-func (b *bench) mustRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
-	tb.Helper()
-	run := b.mustStartRun(tb, order)
-	b.stepRuns(tb)
-	return b.run(tb, run.ID)
-}
-
-func (b *bench) stepRuns(tb testing.TB) {
-	tb.Helper()
-	for {
-		more, err := b.runWorker.Step(context.Background())
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if !more {
-			return
-		}
-	}
-}
-
-func (b *bench) run(tb testing.TB, id int64) outbox.Run {
-	tb.Helper()
-	run, err := b.runs.Get(context.Background(), id)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return run
-}
-
-func (b *bench) result(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
-	tb.Helper()
-	r, err := b.runs.ResultOf(context.Background(), run.ID, campaign)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
-func (b *bench) meddle(tb testing.TB, statement string) {
-	tb.Helper()
-	if _, err := b.projections.ExecContext(context.Background(), statement); err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // mustMatchJournal makes sure that all live rows are those of a fold, up to the
 // events that projections were told of.
 func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
 	tb.Helper()
-	f, err := worker.NewFolder(context.Background(), b.Store, b.set)
+	f, err := worker.NewFolder(context.Background(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,19 +37,17 @@ func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
 	}
 }
 
-var everything = outbox.RunOrder{Kind: outbox.RunVerify, All: true}
-
 func TestVerify_matchesWhatWasApplied(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 3), noted("a"), opened("b", 1), noted("c"))
-	b.drain(t)
-	run := b.mustRun(t, everything)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Noted("a"), enginetest.Opened("b", 1), enginetest.Noted("c"))
+	b.Drain(t)
+	run := b.MustRun(t, enginetest.Everything)
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 3 ||
 		run.Campaigns != (outbox.Progress{Done: 3, Total: 3}) || run.Events != (outbox.Progress{Done: 5, Total: 5}) {
 		t.Errorf("run %+v", run)
 	}
-	r := b.result(t, run, "a")
+	r := b.RunResult(t, run, "a")
 	if r.Seq != 3 || len(r.Projections) != 2 || r.Full == "" || r.Projections[0].Digest != r.Projections[0].Before {
 		t.Errorf("result %+v", r)
 	}
@@ -124,10 +55,10 @@ func TestVerify_matchesWhatWasApplied(t *testing.T) {
 
 func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"), spent("a", 1), noted("a"), noted("a"))
-	b.mustAppend(t, opened("b", 10), spent("b", 1))
-	b.drain(t)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Noted("a"))
+	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1))
+	b.Drain(t)
 	for _, tt := range []struct {
 		what, statement         string
 		added, changed, removed int64
@@ -140,15 +71,15 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 		{"a row that nothing explains", `insert into trail values ('a', 99, 99)`, 0, 0, 1, 0},
 		{"several at once", `insert into trail values ('a', 98, 98); update trail set seq = 0 where campaign_id = 'a' and place in (5, 2)`, 0, 2, 1, 2},
 	} {
-		b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		b.meddle(t, tt.statement)
-		run := b.mustRun(t, everything)
+		b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		b.Meddle(t, tt.statement)
+		run := b.MustRun(t, enginetest.Everything)
 		if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
 			t.Errorf("%s: run %+v", tt.what, run)
 			continue
 		}
 		var got outbox.Comparison
-		for _, p := range b.result(t, run, "a").Projections {
+		for _, p := range b.RunResult(t, run, "a").Projections {
 			if p.Verdict == outbox.VerdictDrift {
 				got = *p.Comparison
 			}
@@ -162,7 +93,7 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 // The search divides long journals instead of looking after every event.
 func TestVerify_findsTheFirstWrongEventOfALongJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, `-- projection: counts
+	b := open(t, enginetest.Define(t, `-- projection: counts
 -- tables: counts, notes
 -- schema
 create table counts (campaign_id text primary key, n bigint not null);
@@ -175,13 +106,13 @@ insert into notes (campaign_id, seq) values (:campaign_id, :seq);
 update notes set mark = :seq where campaign_id = :campaign_id and seq < 1200;
 update counts set n = :seq where campaign_id = :campaign_id;
 `))
-	events := append([]outbox.Event{opened("a", 1)}, notes("a", 1500)...)
-	events[1300] = spent("a", 1)
-	b.mustAppend(t, events...)
-	b.drain(t)
-	b.meddle(t, `update notes set mark = 0 where campaign_id = 'a' and seq between 100 and 900`)
-	run := b.mustRun(t, everything)
-	c := b.result(t, run, "a").Projections[0].Comparison
+	events := append([]outbox.Event{enginetest.Opened("a", 1)}, enginetest.Notes("a", 1500)...)
+	events[1300] = enginetest.Spent("a", 1)
+	b.MustAppend(t, events...)
+	b.Drain(t)
+	b.Meddle(t, `update notes set mark = 0 where campaign_id = 'a' and seq between 100 and 900`)
+	run := b.MustRun(t, enginetest.Everything)
+	c := b.RunResult(t, run, "a").Projections[0].Comparison
 	if c.Changed != 801 || c.FirstSeq != 1301 {
 		t.Errorf("%d changed from event %d on, want 801 from 1301", c.Changed, c.FirstSeq)
 	}
@@ -189,13 +120,13 @@ update counts set n = :seq where campaign_id = :campaign_id;
 
 func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 1))
-	b.drain(t)
-	then := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-	b.mustAppend(t, spent("a", 1), noted("a"))
-	b.drain(t)
-	until := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1))
+	b.Drain(t)
+	then := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
+	b.Drain(t)
+	until := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	if until.Status != outbox.RunCompleted || until.Seq != 2 || len(until.Digests) == 0 || until.Digests[outbox.FullDigest] != then.Digests[outbox.FullDigest] {
 		t.Errorf("as of event 2: %+v\nwhen it was there: %+v", until, then)
 	}
@@ -203,52 +134,52 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 
 func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("b"), opened("c", 1), spent("c", 5), noted("c"))
-	b.drain(t)
-	b.meddle(t, `update accounts set balance = 3 where campaign_id = 'a'`)
-	b.meddle(t, `insert into trail values ('b', 9, 9)`)
-	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("b"), enginetest.Opened("c", 1), enginetest.Spent("c", 5), enginetest.Noted("c"))
+	b.Drain(t)
+	b.Meddle(t, `update accounts set balance = 3 where campaign_id = 'a'`)
+	b.Meddle(t, `insert into trail values ('b', 9, 9)`)
+	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 2 || run.Counts.Matched != 1 {
 		t.Errorf("run %+v", run)
 	}
 	b.mustMatchJournal(t, "a", "b", "c")
-	for _, p := range b.result(t, run, "a").Projections {
+	for _, p := range b.RunResult(t, run, "a").Projections {
 		if p.Generation != 2 || p.Digest == "" || p.Before == "" || (p.Projection == "accounts") != (p.Digest != p.Before) {
 			t.Errorf("%+v", p)
 		}
 	}
-	b.mustStand(t, "c", 2, outbox.Failed, 1)
-	again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
-	if again.Verdict != outbox.VerdictMatch || b.result(t, again, "a").Projections[0].Generation != 3 {
+	b.MustStand(t, "c", 2, outbox.Failed, 1)
+	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	if again.Verdict != outbox.VerdictMatch || b.RunResult(t, again, "a").Projections[0].Generation != 3 {
 		t.Errorf("a second rebuild: %+v", again)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // Numbers that the database hands out are others after a rebuild; what the
 // digest covers is the same.
 func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger+`
+	b := open(t, enginetest.Define(t, enginetest.Ledger+`
 -- digest applied: select seq, times from ledger_applied where campaign_id = :campaign_id order by seq
 -- digest history: select seq from ledger_history where campaign_id = :campaign_id order by id
 `))
-	b.mustAppend(t, append(notes("a", 3), notes("b", 3)...)...)
-	b.drain(t)
-	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Drain(t)
+	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
 		t.Errorf("run %+v", run)
 	}
-	if verified := b.mustRun(t, everything); verified.Verdict != outbox.VerdictMatch || verified.Counts.Matched != 2 {
+	if verified := b.MustRun(t, enginetest.Everything); verified.Verdict != outbox.VerdictMatch || verified.Counts.Matched != 2 {
 		t.Errorf("run %+v", verified)
 	}
-	b.mustAppend(t, notes("a", 2)...)
-	b.drain(t)
-	b.mustHaveApplied(t, "a", 5)
-	b.mustHaveApplied(t, "b", 3)
-	b.meddle(t, `delete from ledger_history where campaign_id = 'a' and seq = 2`)
-	if verified := b.mustRun(t, everything); verified.Counts.Drifted != 1 {
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 5)
+	b.MustHaveApplied(t, "b", 3)
+	b.Meddle(t, `delete from ledger_history where campaign_id = 'a' and seq = 2`)
+	if verified := b.MustRun(t, enginetest.Everything); verified.Counts.Drifted != 1 {
 		t.Errorf("with a row missing: run %+v", verified)
 	}
 }
@@ -257,7 +188,7 @@ func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 // earlier rows were changed later.
 func TestRebuild_keepsTheOrderOfRows(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, `-- projection: calls
+	b := open(t, enginetest.Define(t, `-- projection: calls
 -- tables: calls
 
 -- schema @sqlite
@@ -272,19 +203,19 @@ create table calls (id bigint generated always as identity primary key, campaign
 update calls set answered = 'yes' where campaign_id = :campaign_id and seq = cast(:seq as bigint) - 5;
 insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 `))
-	b.mustAppend(t, append(notes("a", 20), notes("b", 20)...)...)
-	b.drain(t)
+	b.MustAppend(t, append(enginetest.Notes("a", 20), enginetest.Notes("b", 20)...)...)
+	b.Drain(t)
 	for range 2 { // from the second time on the rows are those of a rebuild
-		if run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true}); run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
+		if run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true}); run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
 			t.Errorf("run %+v", run)
 		}
 		for _, campaign := range []string{"a", "b"} {
-			if seqs := column[int](t, b.projections, `select seq from calls where campaign_id = $1 order by id`, campaign); len(seqs) != 20 || !slices.IsSorted(seqs) {
+			if seqs := enginetest.Column[int](t, b.ProjectionsDB, `select seq from calls where campaign_id = $1 order by id`, campaign); len(seqs) != 20 || !slices.IsSorted(seqs) {
 				t.Errorf("the calls of campaign %q are in the order %v", campaign, seqs)
 			}
 		}
 	}
-	if verified := b.mustRun(t, everything); verified.Verdict != outbox.VerdictMatch {
+	if verified := b.MustRun(t, enginetest.Everything); verified.Verdict != outbox.VerdictMatch {
 		t.Errorf("run %+v", verified)
 	}
 }
@@ -293,22 +224,22 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 // applied after it, and whoever reads meanwhile sees no less than before.
 func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts), batchSize(20), polling(10*time.Millisecond))
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
 	campaigns := []string{"a", "b", "c"}
 	for _, id := range campaigns {
-		b.mustAppend(t, append([]outbox.Event{opened(id, 1_000_000)}, notes(id, 300)...)...)
+		b.MustAppend(t, append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 300)...)...)
 	}
-	b.drain(t)
-	stop := b.start(t)
+	b.Drain(t)
+	stop := b.Start(t)
 	reader := make(chan error, 1)
 	done := make(chan struct{})
 	go func() { reader <- watchGrowing(b, campaigns, done) }()
 	total := 301
 	for range 6 {
-		run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 		for range 10 {
 			for _, id := range campaigns {
-				b.mustAppend(t, spent(id, 1), noted(id))
+				b.MustAppend(t, enginetest.Spent(id, 1), enginetest.Noted(id))
 			}
 			total += 2
 		}
@@ -323,7 +254,7 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	}
 	stop()
 	for _, id := range campaigns {
-		places := column[int64](t, b.projections, `select seq from trail where campaign_id = $1 order by place`, id)
+		places := enginetest.Column[int64](t, b.ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, id)
 		for i, seq := range places {
 			if seq != int64(i+1) {
 				t.Fatalf("campaign %q: event %d stands in place %d", id, seq, i+1)
@@ -334,7 +265,7 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 		}
 	}
 	b.mustMatchJournal(t, campaigns...)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 // watchGrowing reads the trails until done and fails when one was longer
@@ -349,7 +280,7 @@ func watchGrowing(b *bench, campaigns []string, done <-chan struct{}) error {
 		}
 		for _, id := range campaigns {
 			var n int
-			if err := b.projections.QueryRow(`select count(*) from trail where campaign_id = $1`, id).Scan(&n); err != nil {
+			if err := b.ProjectionsDB.QueryRow(`select count(*) from trail where campaign_id = $1`, id).Scan(&n); err != nil {
 				return err
 			}
 			if n < seen[id] {
@@ -366,11 +297,11 @@ func (b *bench) waitForRun(tb testing.TB, id int64) outbox.Run {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for ; time.Now().Before(deadline); <-poll.C {
-		if run := b.run(tb, id); !run.Status.Active() {
+		if run := b.MustReadRun(tb, id); !run.Status.Active() {
 			return run
 		}
 	}
-	tb.Fatalf("run %d does not end: %+v", id, b.run(tb, id))
+	tb.Fatalf("run %d does not end: %+v", id, b.MustReadRun(tb, id))
 	return outbox.Run{}
 }
 
@@ -389,68 +320,68 @@ func (b *bench) waitApplied(tb testing.TB, id string, seq int64) {
 
 func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 1), noted("a"))
-	b.drain(t)
-	b.meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 2 where campaign_id = 'a'`)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
+	b.Drain(t)
+	b.Meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 2 where campaign_id = 'a'`)
 	if _, err := b.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c := b.campaign(t, "a"); c.Diverged == "" {
+	if c := b.MustCampaign(t, "a"); c.Diverged == "" {
 		t.Fatal("the campaign is not diverged")
 	}
-	one := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
-	if one.Status != outbox.RunFailed || !strings.Contains(b.result(t, one, "a").Error, "all projections") {
+	one := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	if one.Status != outbox.RunFailed || !strings.Contains(b.RunResult(t, one, "a").Error, "all projections") {
 		t.Errorf("a rebuild of one projection: %+v", one)
 	}
-	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	if run.Status != outbox.RunCompleted {
 		t.Errorf("run %+v", run)
 	}
-	if c := b.campaign(t, "a"); c.Diverged != "" {
+	if c := b.MustCampaign(t, "a"); c.Diverged != "" {
 		t.Errorf("still diverged: %s", c.Diverged)
 	}
-	b.drain(t)
+	b.Drain(t)
 	b.mustMatchJournal(t, "a")
 	if applied, _ := b.AppliedSeq(t.Context(), "a"); applied != 3 {
 		t.Errorf("applied up to %d", applied)
 	}
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 }
 
 func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) {
 	t.Parallel()
-	sources := define(t, trail, lenientAccounts)
-	b := open(t, sources, maxAttempts(1))
-	b.mustAppend(t, opened("b", 10), spent("b", 100), noted("b"), spent("b", 1))
-	b.drain(t)
-	again := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
-	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.result(t, again, "b").Error, "accounts cannot follow event 2") {
+	sources := enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts)
+	b := open(t, sources, enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
+	b.Drain(t)
+	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.RunResult(t, again, "b").Error, "accounts cannot follow event 2") {
 		t.Errorf("a replay without a repair: %+v", again)
 	}
 	if aside, err := b.SetAside(t.Context(), "b"); err != nil || aside["accounts"] != 1 {
 		t.Errorf("set aside %v (%v)", aside, err)
 	}
-	repaired := define(t, trail, strings.ReplaceAll(lenientAccounts, "balance = balance - :payload.amount!", "balance = max(0, balance - :payload.amount!)"))
-	if dialectOf(b.pair) == "postgres" {
-		repaired = define(t, trail, strings.ReplaceAll(lenientAccounts, "balance = balance - :payload.amount!", "balance = greatest(0, balance - cast(:payload.amount! as bigint))"))
+	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = max(0, balance - :payload.amount!)"))
+	if enginetest.DialectOf(b.Pair) == "postgres" {
+		repaired = enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = greatest(0, balance - cast(:payload.amount! as bigint))"))
 	}
-	after := openPair(t, b.pair, repaired, maxAttempts(1))
-	run := after.mustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	after := openPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
+	run := after.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
 	if run.Status != outbox.RunCompleted || run.Counts.Replayed != 1 {
 		t.Errorf("run %+v", run)
 	}
-	mustHaveBalances(t, after, "b 0")
-	if open := failures(t, after); len(open) > 0 {
+	enginetest.MustHaveBalances(t, after.Engine, "b 0")
+	if open := enginetest.Failures(t, after.Engine); len(open) > 0 {
 		t.Errorf("open failures %q", open)
 	}
 	if aside, err := after.SetAside(t.Context(), "b"); err != nil || len(aside) > 0 {
 		t.Errorf("set aside %v (%v)", aside, err)
 	}
-	after.mustAppend(t, spent("b", 0), noted("b"))
-	after.drain(t)
+	after.MustAppend(t, enginetest.Spent("b", 0), enginetest.Noted("b"))
+	after.Drain(t)
 	after.mustMatchJournal(t, "b")
-	after.mustBeSound(t)
+	after.MustBeSound(t)
 }
 
 func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
@@ -471,21 +402,21 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 // not cancelled.
 func cancelledShare(t *testing.T, rate int64) float64 {
 	t.Helper()
-	b := open(t, define(t, trail), polling(10*time.Millisecond))
+	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.Polling(10*time.Millisecond))
 	var campaigns []string
 	for i := range 40 {
 		campaigns = append(campaigns, fmt.Sprintf("c%02d", i))
-		b.mustAppend(t, notes(campaigns[i], 200)...)
+		b.MustAppend(t, enginetest.Notes(campaigns[i], 200)...)
 	}
-	b.drain(t)
-	b.start(t)
-	run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true, Rate: rate})
+	b.Drain(t)
+	b.Start(t)
+	run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true, Rate: rate})
 	deadline := time.Now().Add(time.Minute)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for ; b.run(t, run.ID).Events.Share() < 0.2 && time.Now().Before(deadline); <-poll.C {
+	for ; b.MustReadRun(t, run.ID).Events.Share() < 0.2 && time.Now().Before(deadline); <-poll.C {
 	}
-	if _, err := b.runs.Cancel(t.Context(), operator, run.ID); errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID); errors.Is(err, outbox.ErrConflict) {
 		return 1
 	} else if err != nil {
 		t.Fatal(err)
@@ -495,7 +426,7 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 		t.Errorf("run %+v", ended)
 	}
 	b.mustMatchJournal(t, campaigns...)
-	b.mustBeSound(t)
+	b.MustBeSound(t)
 	return ended.Events.Share()
 }
 
@@ -503,26 +434,26 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 // what it still does then changes nothing.
 func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, trail), at(now))
-	b.mustAppend(t, append(notes("a", 10), notes("b", 10)...)...)
-	b.drain(t)
-	run := b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-	dead, ok, err := b.runs.Claim(t.Context(), b.worker.Who(), b.runWorker.Versions(), leaseTime)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+	b.MustAppend(t, append(enginetest.Notes("a", 10), enginetest.Notes("b", 10)...)...)
+	b.Drain(t)
+	run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	dead, ok, err := b.Runs.Claim(t.Context(), b.Worker.Name(), b.RunWorker.Versions(), enginetest.LeaseTime)
 	if err != nil || !ok {
 		t.Fatalf("claimed %v (%v)", ok, err)
 	}
-	other := b.beside(t, at(now))
-	other.stepRuns(t)
-	if status := b.run(t, run.ID).Status; status != outbox.RunRunning {
+	other := b.Beside(t, enginetest.At(now))
+	other.StepRuns(t)
+	if status := b.MustReadRun(t, run.ID).Status; status != outbox.RunRunning {
 		t.Fatalf("the run is %s while its lease lasts", status)
 	}
-	now.advance(leaseTime + time.Second)
-	other.stepRuns(t)
-	if ended := b.run(t, run.ID); ended.Status != outbox.RunCompleted || ended.Attempts != 2 {
+	now.Advance(enginetest.LeaseTime + time.Second)
+	other.StepRuns(t)
+	if ended := b.MustReadRun(t, run.ID); ended.Status != outbox.RunCompleted || ended.Attempts != 2 {
 		t.Errorf("run %+v", ended)
 	}
-	if _, err := b.runs.Finish(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := b.Runs.Finish(t.Context(), dead, outbox.RunFailed, "late"); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the dead process ends the run: %v", err)
 	}
 }
@@ -532,49 +463,49 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, meanwhile := range []string{"events are applied", "nothing is", "another rebuilds it"} {
-		now := newClock()
-		b := open(t, define(t, trail), at(now))
-		b.mustAppend(t, notes("a", 5)...)
-		b.drain(t)
-		b.mustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		late, err := b.runWorker.DieInRun(t.Context(), 1)
+		now := enginetest.NewClock()
+		b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
+		b.Drain(t)
+		b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		late, err := b.RunWorker.DieInRun(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now.advance(leaseTime + time.Second)
-		other := b.beside(t, at(now))
+		now.Advance(enginetest.LeaseTime + time.Second)
+		other := b.Beside(t, enginetest.At(now))
 		switch meanwhile {
 		case "events are applied":
-			other.mustAppend(t, notes("a", 5)...)
-			other.drain(t)
+			other.MustAppend(t, enginetest.Notes("a", 5)...)
+			other.Drain(t)
 		case "another rebuilds it":
-			other.stepRuns(t)
+			other.StepRuns(t)
 		}
-		before := b.dump(t)
+		before := b.Dump(t)
 		if err := late(); err != nil {
 			t.Fatal(err)
 		}
-		if after := b.dump(t); meanwhile != "nothing is" && after != before {
+		if after := b.Dump(t); meanwhile != "nothing is" && after != before {
 			t.Errorf("%s: (-before +after)\n%s", meanwhile, cmp.Diff(before, after))
 		}
-		other.stepRuns(t)
+		other.StepRuns(t)
 		b.mustMatchJournal(t, "a")
-		b.mustBeSound(t)
+		b.MustBeSound(t)
 	}
 }
 
 func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, accounts), maxAttempts(1))
-	b.mustAppend(t, opened("a", 10), spent("a", 100), noted("a"), spent("a", 1))
-	b.drain(t)
-	before := b.row(t, "a", 2)
-	d, err := worker.DryRun(t.Context(), b.Store, b.set, "a", 2, 5)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
+	b.Drain(t)
+	before := b.MustRow(t, "a", 2)
+	d, err := worker.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
 	if err != nil || d.Applied != 0 || d.Failed == nil || d.Failed.Seq != 2 || d.Failed.Projection != "accounts" {
 		t.Errorf("while it fails: %+v (%v)", d, err)
 	}
-	b.meddle(t, `update accounts set balance = 200 where campaign_id = 'a'`)
-	d, err = worker.DryRun(t.Context(), b.Store, b.set, "a", 2, 5)
+	b.Meddle(t, `update accounts set balance = 200 where campaign_id = 'a'`)
+	d, err = worker.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
 	if err != nil || d.Failed != nil || d.Applied != 3 || d.UntilSeq != 4 {
 		t.Fatalf("once it is mended: %+v (%v)", d, err)
 	}
@@ -582,11 +513,11 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	if c := d.Projections[i].Comparison; c.Changed != 1 || string(c.Samples[0].Fields[0].Live) != "200" || string(c.Samples[0].Fields[0].Fold) != "99" {
 		t.Errorf("it would change %+v", c)
 	}
-	if after := b.row(t, "a", 2); after.Row != before.Row {
+	if after := b.MustRow(t, "a", 2); after.Row != before.Row {
 		t.Errorf("the row was %+v and is %+v", before.Row, after.Row)
 	}
 	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
-		if _, err := worker.DryRun(t.Context(), b.Store, b.set, "a", seq, 0); !errors.Is(err, want) {
+		if _, err := worker.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0); !errors.Is(err, want) {
 			t.Errorf("event %d: %v, want %v", seq, err, want)
 		}
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
 
 func (b *bench) rehearse(tb testing.TB) {
 	tb.Helper()
-	if _, err := b.worker.Rehearse(tb.Context()); err != nil {
+	if _, err := b.Worker.Rehearse(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -43,14 +44,14 @@ func mustHaveRehearsed(tb testing.TB, b *bench, want ...store.Rehearsal) {
 func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, rows := range []int{2, 1000} {
-		b := open(t, define(t, ledger, accounts), mode(outbox.ModeShadow), batchSize(rows))
-		b.mustAppend(t, notes("a", 5)...)
-		b.mustAppend(t, opened("b", 10), spent("b", 3), noted("b"), spent("b", 100), noted("b"))
-		b.mustAppend(t, notes("c", 2)...)
-		before := b.dump(t, "rehearsals")
+		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows))
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
+		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
+		b.MustAppend(t, enginetest.Notes("c", 2)...)
+		before := b.Dump(t, "rehearsals")
 		b.rehearse(t)
 
-		mustEqual(t, "a rehearsal", before, b.dump(t, "rehearsals"))
+		enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 		mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
 			store.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 		all, err := b.Rehearsals(t.Context())
@@ -58,52 +59,52 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 			t.Errorf("the rehearsal says %q (%v), want why the event would fail", text, err)
 		}
 		mustBeUntouched(t, b)
-		b.mustBeSound(t)
+		b.MustBeSound(t)
 	}
 }
 
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, accounts))
-	b.mustAppend(t, opened("a", 10), spent("a", 3))
-	b.drain(t)
-	b.mustAppend(t, spent("a", 7), spent("a", 1))
-	b.beside(t, mode(outbox.ModeShadow)).rehearse(t)
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3))
+	b.Drain(t)
+	b.MustAppend(t, enginetest.Spent("a", 7), enginetest.Spent("a", 1))
+	b.Beside(t, enginetest.InMode(outbox.ModeShadow)).rehearse(t)
 
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
-	b.mustHaveApplied(t, "a", 2)
-	mustHaveBalances(t, b, "a 7")
-	b.mustBeSound(t)
+	b.MustHaveApplied(t, "a", 2)
+	enginetest.MustHaveBalances(t, b.Engine, "a 7")
+	b.MustBeSound(t)
 }
 
 func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger, accounts), mode(outbox.ModeShadow), at(now))
-	b.mustAppend(t, noted("a"))
-	b.mustAppend(t, opened("b", 1), spent("b", 2))
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(now))
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2))
 	b.rehearse(t)
-	before := b.dump(t)
-	now.advance(time.Hour)
+	before := b.Dump(t)
+	now.Advance(time.Hour)
 	b.rehearse(t)
-	mustEqual(t, "rehearsing the same again", before, b.dump(t))
+	enginetest.MustEqual(t, "rehearsing the same again", before, b.Dump(t))
 
-	b.mustAppend(t, noted("a"))
+	b.MustAppend(t, enginetest.Noted("a"))
 	b.rehearse(t)
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2}, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
 }
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, probing, forever), mode(outbox.ModeShadow), cuttingOffAfter(overtime))
-	onProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
-	b.mustAppend(t, noted("a"), eventOf("a", "endless", `{}`), noted("a"))
-	b.mustAppend(t, noted("b"), probed("b", t.Name()))
-	b.mustAppend(t, notes("c", 2)...)
-	before := b.dump(t, "rehearsals")
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, forever), enginetest.InMode(outbox.ModeShadow), enginetest.CuttingOffAfter(enginetest.Overtime))
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
+	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
+	b.MustAppend(t, enginetest.Notes("c", 2)...)
+	before := b.Dump(t, "rehearsals")
 	b.rehearse(t)
 
-	mustEqual(t, "a rehearsal", before, b.dump(t, "rehearsals"))
+	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
 		store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 	all, err := b.Rehearsals(t.Context())
@@ -114,14 +115,14 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 
 func TestSQLiteRehearse_recordsPanicsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, probing), mode(outbox.ModeShadow))
-	onProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.mustAppend(t, noted("a"), noted("a"), probed("a", t.Name()))
-	b.mustAppend(t, notes("b", 2)...)
-	before := b.dump(t, "rehearsals")
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.InMode(outbox.ModeShadow))
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
+	b.MustAppend(t, enginetest.Notes("b", 2)...)
+	before := b.Dump(t, "rehearsals")
 	b.rehearse(t)
 
-	mustEqual(t, "a rehearsal", before, b.dump(t, "rehearsals"))
+	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3}, store.Rehearsal{CampaignID: "b", RehearsedSeq: 2})
 	if all, err := b.Rehearsals(t.Context()); err != nil || !strings.Contains(all["a"].Error, "out of cheese") {
 		t.Errorf("the rehearsal says %q (%v)", all["a"].Error, err)
@@ -130,22 +131,22 @@ func TestSQLiteRehearse_recordsPanicsAndGoesOn(t *testing.T) {
 
 func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), mode(outbox.ModeShadow), polling(time.Hour))
-	b.OnWork(b.worker.Wake)
-	b.mustAppend(t, notes("a", 3)...)
-	before := b.dump(t, "rehearsals", "instances")
-	stop := b.start(t)
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
+	b.OnWork(b.Worker.Wake)
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	before := b.Dump(t, "rehearsals", "instances")
+	stop := b.Start(t)
 	rehearsed := func(seq int64) func() bool {
 		return func() bool {
 			all, err := b.Rehearsals(t.Context())
 			return err == nil && all["a"].RehearsedSeq == seq
 		}
 	}
-	eventually(t, "the journal is rehearsed", rehearsed(3))
-	mustEqual(t, "a run in shadow mode", before, b.dump(t, "rehearsals", "instances"))
-	b.mustAppend(t, notes("a", 2)...)
-	eventually(t, "an append wakes the rehearsal", rehearsed(5))
+	enginetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
+	enginetest.MustEqual(t, "a run in shadow mode", before, b.Dump(t, "rehearsals", "instances"))
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	enginetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
 	stop()
 	mustBeUntouched(t, b)
-	b.mustHaveApplied(t, "a", 0)
+	b.MustHaveApplied(t, "a", 0)
 }

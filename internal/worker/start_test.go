@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"outboxweb/internal/enginetest"
 )
 
 // What keeps a worker from beginning may end later, like what keeps it from
@@ -13,41 +15,41 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"instances", "campaigns"} {
 		var refused atomic.Int64
-		b := open(t, define(t, ledger), logging(func(message string) {
+		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
 			if strings.Contains(message, "tried again") {
 				refused.Add(1)
 			}
 		}))
-		b.mustAppend(t, notes("a", 3)...)
-		mustExec(t, b.journal, `alter table `+away+` rename to elsewhere`)
-		stop := b.start(t)
-		eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
-		mustExec(t, b.journal, `alter table elsewhere rename to `+away)
-		b.mustWait(t, "a", 3)
+		b.MustAppend(t, enginetest.Notes("a", 3)...)
+		enginetest.MustExec(t, b.JournalDB, `alter table `+away+` rename to elsewhere`)
+		stop := b.Start(t)
+		enginetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
+		enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to `+away)
+		b.MustWait(t, "a", 3)
 		stop()
-		b.mustHaveApplied(t, "a", 3)
-		b.mustBeSound(t)
+		b.MustHaveApplied(t, "a", 3)
+		b.MustBeSound(t)
 	}
 }
 
 func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
-	b := open(t, define(t, ledger), logging(func(message string) {
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
 		if strings.Contains(message, "tried again") {
 			refused.Add(1)
 		}
 	}))
-	mustExec(t, b.journal, `alter table instances rename to elsewhere`)
+	enginetest.MustExec(t, b.JournalDB, `alter table instances rename to elsewhere`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.worker.Run(ctx) }()
-	eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
+	go func() { ended <- b.Worker.Run(ctx) }()
+	enginetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("a worker that never began ends with %v", err)
 	}
-	mustExec(t, b.journal, `alter table elsewhere rename to instances`)
+	enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to instances`)
 	states, err := b.Instances(t.Context())
 	if err != nil || len(states) != 0 {
 		t.Errorf("instances are %+v, %v", states, err)

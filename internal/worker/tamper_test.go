@@ -6,17 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 )
 
 // mustRefuse makes sure that event 3 of campaign b fails for the reason, on
 // every attempt, while campaign a is applied to its end.
-func mustRefuse(t *testing.T, b *bench, now *clock, reason string) {
+func mustRefuse(t *testing.T, b *bench, now *enginetest.Clock, reason string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
-		b.pass(t)
-		now.advance(10 * time.Minute)
-		r := b.row(t, "b", 3)
+		b.MustPass(t)
+		now.Advance(10 * time.Minute)
+		r := b.MustRow(t, "b", 3)
 		if want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]; r.Row.Status != want || r.Row.AttemptCount != n {
 			t.Errorf("after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		}
@@ -24,19 +25,19 @@ func mustRefuse(t *testing.T, b *bench, now *clock, reason string) {
 			t.Errorf("the error is %q, want it to say %q", r.Row.LastError, reason)
 		}
 	}
-	b.mustHaveApplied(t, "a", 5)
-	b.mustHaveApplied(t, "b", 2)
+	b.MustHaveApplied(t, "a", 5)
+	b.MustHaveApplied(t, "b", 2)
 }
 
 // tampered changes something in a journal of two campaigns that is not applied
 // yet.
-func tampered(t *testing.T, statements ...string) (*bench, *clock) {
+func tampered(t *testing.T, statements ...string) (*bench, *enginetest.Clock) {
 	t.Helper()
-	now := newClock()
-	b := open(t, define(t, ledger), at(now), maxAttempts(3))
-	b.mustAppend(t, notes("a", 5)...)
-	b.mustAppend(t, notes("b", 5)...)
-	b.tamper(t, statements...)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b.MustAppend(t, enginetest.Notes("a", 5)...)
+	b.MustAppend(t, enginetest.Notes("b", 5)...)
+	b.Tamper(t, statements...)
 	return b, now
 }
 
@@ -65,17 +66,17 @@ func rewrite(t *testing.T, b *bench, campaign string, seq int64, payload string)
 		t.Fatal(err)
 	}
 	e.Payload = []byte(payload)
-	b.tamper(t, fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
+	b.Tamper(t, fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
 }
 
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger), at(now), maxAttempts(3))
-	b.mustAppend(t, notes("a", 5)...)
-	b.mustAppend(t, notes("b", 2)...)
-	b.drain(t)
-	b.mustAppend(t, notes("b", 3)...)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b.MustAppend(t, enginetest.Notes("a", 5)...)
+	b.MustAppend(t, enginetest.Notes("b", 2)...)
+	b.Drain(t)
+	b.MustAppend(t, enginetest.Notes("b", 3)...)
 	rewrite(t, b, "b", 3, `{"amount":1000}`)
 	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
 }
@@ -84,71 +85,71 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{`seq = 3`, `seq >= 3`} {
 		b, now := tampered(t, `delete from events where campaign_id = 'b' and `+gone)
-		b.drain(t)
-		b.mustHaveApplied(t, "a", 5)
-		b.mustHaveApplied(t, "b", 2)
-		if text := b.row(t, "b", 4).Row.LastError; text != "" {
+		b.Drain(t)
+		b.MustHaveApplied(t, "a", 5)
+		b.MustHaveApplied(t, "b", 2)
+		if text := b.MustRow(t, "b", 4).Row.LastError; text != "" {
 			t.Errorf("an event behind the missing one was tried: %s", text)
 		}
-		head := column[string](t, b.journal, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
+		head := enginetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
 		if len(head) != 1 || !strings.HasPrefix(head[0], "failed: event 3 is missing from the journal") {
 			t.Errorf("the head is %q, want it to have failed because the event is missing", head)
 		}
-		now.advance(time.Second)
-		b.drain(t)
+		now.Advance(time.Second)
+		b.Drain(t)
 	}
 }
 
 func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T) {
 	t.Parallel()
-	now := newClock()
-	b := open(t, define(t, ledger), at(now))
-	b.mustAppend(t, notes("a", 2)...)
-	b.mustAppend(t, notes("b", 2)...)
-	b.drain(t)
-	marks := b.projections
-	hash := column[string](t, marks, `select applied_hash from projection_watermarks where campaign_id = 'b'`)[0]
-	mustExec(t, marks, `update projection_watermarks set applied_hash = 'of another journal' where campaign_id = 'b'`)
-	b.mustAppend(t, notes("a", 3)...)
-	b.mustAppend(t, notes("b", 3)...)
-	b.drain(t)
+	now := enginetest.NewClock()
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.MustAppend(t, enginetest.Notes("b", 2)...)
+	b.Drain(t)
+	marks := b.ProjectionsDB
+	hash := enginetest.Column[string](t, marks, `select applied_hash from projection_watermarks where campaign_id = 'b'`)[0]
+	enginetest.MustExec(t, marks, `update projection_watermarks set applied_hash = 'of another journal' where campaign_id = 'b'`)
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustAppend(t, enginetest.Notes("b", 3)...)
+	b.Drain(t)
 
-	b.mustHaveApplied(t, "a", 5)
-	b.mustHaveApplied(t, "b", 2)
-	c := b.campaign(t, "b")
+	b.MustHaveApplied(t, "a", 5)
+	b.MustHaveApplied(t, "b", 2)
+	c := b.MustCampaign(t, "b")
 	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "an event 2 that the journal does not have") || c.Lease != nil {
 		t.Errorf("state %s (%q), lease %v; want diverged at event 2 and no lease", c.State(), c.Diverged, c.Lease)
 	}
 	if c.Counts != (outbox.Counts{Pending: 3}) {
 		t.Errorf("rows %+v, want 3 pending", c.Counts)
 	}
-	now.advance(24 * time.Hour)
-	if b.pass(t) {
+	now.Advance(24 * time.Hour)
+	if b.MustPass(t) {
 		t.Error("a diverged campaign was claimed")
 	}
 
-	mustExec(t, marks, `update projection_watermarks set applied_hash = '`+hash+`' where campaign_id = 'b'`)
-	if _, err := b.ReplayCampaign(t.Context(), operator, "b"); err != nil {
+	enginetest.MustExec(t, marks, `update projection_watermarks set applied_hash = '`+hash+`' where campaign_id = 'b'`)
+	if _, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "b"); err != nil {
 		t.Fatal(err)
 	}
-	b.drain(t)
-	b.mustHaveApplied(t, "b", 5)
-	b.mustBeSound(t)
+	b.Drain(t)
+	b.MustHaveApplied(t, "b", 5)
+	b.MustBeSound(t)
 }
 
 func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger))
-	b.mustAppend(t, notes("a", 2)...)
-	b.drain(t)
-	mustExec(t, b.projections, `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
+	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.Drain(t)
+	enginetest.MustExec(t, b.ProjectionsDB, `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
 	takeSteps(t, b)
-	if c := b.campaign(t, "a"); c.State() != outbox.StateDiverged {
+	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateDiverged {
 		t.Errorf("state %s, want diverged", c.State())
 	}
-	b.mustAppend(t, noted("a"))
-	b.drain(t)
-	if seen := column[int](t, b.projections, `select max(seq) from ledger_history`); seen[0] != 2 {
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.Drain(t)
+	if seen := enginetest.Column[int](t, b.ProjectionsDB, `select max(seq) from ledger_history`); seen[0] != 2 {
 		t.Errorf("event %d was applied to a diverged campaign", seen[0])
 	}
 }
@@ -156,29 +157,29 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing
 func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []struct{ first, last int }{{1, 1}, {1, 4}, {1, 5}} {
-		b := open(t, define(t, ledger))
-		b.mustAppend(t, notes("a", 5)...)
-		loseRows(t, b, "a", lost.first, lost.last)
-		b.mustAppend(t, notes("a", 2)...)
-		b.drain(t)
-		b.mustHaveApplied(t, "a", 7)
-		b.mustBeSound(t)
+		b := open(t, enginetest.Define(t, enginetest.Ledger))
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
+		enginetest.LoseRows(t, b.Engine, "a", lost.first, lost.last)
+		b.MustAppend(t, enginetest.Notes("a", 2)...)
+		b.Drain(t)
+		b.MustHaveApplied(t, "a", 7)
+		b.MustBeSound(t)
 	}
 }
 
 func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
-		now := newClock()
-		b := open(t, define(t, ledger), at(now))
-		b.mustAppend(t, notes("a", 5)...)
-		mustExec(t, b.journal, `delete from projection_apply_outbox where `+lost)
+		now := enginetest.NewClock()
+		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
+		enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where `+lost)
 		for range 5 { // a wave finds it, or the hourly steps do
-			b.drain(t)
+			b.Drain(t)
 			takeSteps(t, b)
-			now.advance(time.Hour)
+			now.Advance(time.Hour)
 		}
-		b.mustHaveApplied(t, "a", 5)
-		b.mustBeSound(t)
+		b.MustHaveApplied(t, "a", 5)
+		b.MustBeSound(t)
 	}
 }

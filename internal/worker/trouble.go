@@ -133,12 +133,12 @@ func (w *Worker) atFault(ctx context.Context, err error) bool {
 // failed, so that the one at fault fails alone.
 func (w *Worker) workOneByOne(ctx context.Context, claims []store.Claim) (all []*part, first error) {
 	for _, c := range claims {
-		parts, err := w.work(ctx, []store.Claim{c})
+		wave, err := w.Apply(ctx, []store.Claim{c})
 		if w.atFault(context.WithoutCancel(ctx), err) {
-			parts[0].result = store.Result{Claim: c, Applied: c.First - 1, Failure: w.Failure(err)}
+			wave.parts[0].result = store.Result{Claim: c, Applied: c.First - 1, Failure: w.Failure(err)}
 			err = nil
 		}
-		all = append(all, parts...)
+		all = append(all, wave.parts...)
 		if first == nil {
 			first = err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
@@ -43,8 +44,8 @@ var (
 // honest is a system to which anything may happen, and which must tell the
 // truth about itself all the while.
 type honest struct {
-	tb      rapidTB
-	now     *clock
+	tb      enginetest.RapidTB
+	now     *enginetest.Clock
 	ahead   time.Duration // of the clock
 	turned  bool          // it was turned back once
 	mode    outbox.Mode
@@ -55,18 +56,18 @@ type honest struct {
 	lethal  map[string]bool // by mark
 }
 
-func newHonest(tb rapidTB, m outbox.Mode, sources []string) *honest {
-	s := &honest{tb: tb, now: newClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
+func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
+	s := &honest{tb: tb, now: enginetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
 	first := open(tb, sources, s.options()...)
-	s.benches = []*bench{first, first.beside(tb, s.options()...)}
+	s.benches = []*bench{first, first.Beside(tb, s.options()...)}
 	for _, id := range everybody {
 		s.append(first, id, "opened", `"balance":1`)
 	}
 	return s
 }
 
-func (s *honest) options() []option {
-	return []option{at(s.now), batchSize(8), maxAttempts(3), mode(s.mode)}
+func (s *honest) options() []enginetest.Option {
+	return []enginetest.Option{enginetest.At(s.now), enginetest.BatchSize(8), enginetest.MaxAttempts(3), enginetest.InMode(s.mode)}
 }
 
 func (s *honest) either(t *rapid.T) *bench {
@@ -76,8 +77,8 @@ func (s *honest) either(t *rapid.T) *bench {
 func (s *honest) append(b *bench, id, eventType, fields string) (mark string) {
 	s.marks++
 	mark = fmt.Sprint("m-", s.marks)
-	s.now.advance(time.Millisecond)
-	b.mustAppend(s.tb, eventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
+	s.now.Advance(time.Millisecond)
+	b.MustAppend(s.tb, enginetest.EventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
 	s.journal[id] = append(s.journal[id], mark)
 	return mark
 }
@@ -98,7 +99,7 @@ func (s *honest) write(t *rapid.T) {
 		}
 	}
 	if s.mode == outbox.ModeInline && rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
-		_ = b.worker.ApplyInline(context.Background(), id) // it may fail, and must be owed then
+		_ = b.Worker.ApplyInline(context.Background(), id) // it may fail, and must be owed then
 	}
 }
 
@@ -106,7 +107,7 @@ func (s *honest) write(t *rapid.T) {
 func (s *honest) work(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "waves") {
 		if s.pass(t) {
-			s.now.advance(leaseTime + time.Second) // until it is missed
+			s.now.Advance(enginetest.LeaseTime + time.Second) // until it is missed
 		}
 	}
 }
@@ -118,10 +119,10 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 	var claims []store.Claim
 	var err error
 	if !rapid.Bool().Draw(t, "a suspect first") {
-		claims, err = b.Claim(ctx, b.worker.Who(), store.ClaimLimits{Rows: 8, Lease: leaseTime})
+		claims, err = b.Claim(ctx, b.Worker.Name(), store.ClaimLimits{Rows: 8, Lease: enginetest.LeaseTime})
 	}
 	if err == nil && len(claims) == 0 {
-		claims, err = b.ClaimSuspect(ctx, b.worker.Who(), leaseTime)
+		claims, err = b.ClaimSuspect(ctx, b.Worker.Name(), enginetest.LeaseTime)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -133,14 +134,14 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 			}
 		}
 	}
-	if err := b.worker.FinishClaims(ctx, claims); err != nil {
+	if err := b.FinishClaims(ctx, claims); err != nil {
 		t.Fatal(err)
 	}
 	return false
 }
 
 func (s *honest) advance(t *rapid.T) {
-	s.now.advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, leaseTime + time.Second, time.Hour}).Draw(t, "time"))
+	s.now.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, enginetest.LeaseTime + time.Second, time.Hour}).Draw(t, "time"))
 }
 
 // turnClock sets the clock a day ahead, or back to what it should be.
@@ -150,16 +151,16 @@ func (s *honest) turnClock(t *rapid.T) {
 		s.ahead = day
 	} else {
 		s.ahead, s.turned = 0, true
-		s.now.advance(-2 * day)
+		s.now.Advance(-2 * day)
 	}
-	s.now.advance(day)
+	s.now.Advance(day)
 }
 
 func (s *honest) pauseOrResume(t *rapid.T) {
 	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
-	_, err := b.PauseCampaign(context.Background(), operator, id)
+	_, err := b.PauseCampaign(context.Background(), enginetest.Operator, id)
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.ResumeCampaign(context.Background(), operator, id)
+		_, err = b.ResumeCampaign(context.Background(), enginetest.Operator, id)
 	}
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
 		t.Fatal(err)
@@ -168,9 +169,9 @@ func (s *honest) pauseOrResume(t *rapid.T) {
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 	b, id := s.either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
-	_, err := b.runs.PauseProjection(context.Background(), operator, "accounts", id, b.infos())
+	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos())
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.runs.ResumeProjection(context.Background(), operator, "accounts", id, b.infos())
+		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos())
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 		t.Fatal(err)
@@ -179,12 +180,12 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 
 func (s *honest) verify(t *rapid.T) {
 	b := s.either(t)
-	if _, err := b.runs.Start(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
 
-func (s *honest) workOnRuns(t *rapid.T) { s.either(t).stepRuns(s.tb) }
+func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns(s.tb) }
 
 // restore brings a campaign's journal back to what it was some time ago, while
 // no process runs; then they start again.
@@ -192,7 +193,7 @@ func (s *honest) restore(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
 	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
 	for _, b := range s.benches {
-		if err := b.EndLeases(context.Background(), b.worker.Who().ID); err != nil {
+		if err := b.EndLeases(context.Background(), b.Worker.Name().ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,14 +207,14 @@ func (s *honest) restart(*rapid.T) { s.reconcile() }
 
 // reconcile is done at a moment when no request applies events any more.
 func (s *honest) reconcile() {
-	s.now.advance(store.InlineWait)
+	s.now.Advance(store.InlineWait)
 	if _, err := s.benches[0].Reconcile(context.Background()); err != nil {
 		s.tb.Fatal(err)
 	}
 }
 
 func (s *honest) requeue(t *rapid.T) {
-	if _, err := s.either(t).RequeueDead(context.Background(), operator, outbox.RequeueFilter{}); err != nil {
+	if _, err := s.either(t).RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -225,7 +226,7 @@ func (s *honest) rebuild(tb testing.TB, b *bench) {
 		tb.Fatal(err)
 	}
 	for _, c := range page.Items {
-		_, err := b.runs.Start(context.Background(), operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.infos())
+		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos())
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			tb.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func (s *honest) rebuild(tb testing.TB, b *bench) {
 
 // console is the server of one process, as of now.
 func (s *honest) console(b *bench) func(path string) (int, string) {
-	server := handlers.New(handlers.Config{Store: b.Store, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.infos(), Now: s.now.now})
+	server := handlers.New(handlers.Config{Store: b.Store, Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
 	return func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
 		w := httptest.NewRecorder()
@@ -244,7 +245,7 @@ func (s *honest) console(b *bench) func(path string) (int, string) {
 }
 
 func (s *honest) told(id string) []string {
-	return column[string](s.tb, s.benches[0].projections, `select mark from story where campaign_id = $1 order by seq`, id)
+	return enginetest.Column[string](s.tb, s.benches[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
 }
 
 // campaignTold is what the API says of a campaign.
@@ -292,15 +293,15 @@ func (s *honest) everyStep(t *rapid.T) {
 		case slices.Contains(innocents, id) && (c.Counts.Failed > 0 || c.Counts.Dead > 0):
 			t.Fatalf("innocent campaign %q: %s", id, body)
 		}
-		due := column[int](s.tb, s.benches[0].journal, `select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.now().UnixMicro())[0] > 0
+		due := enginetest.Column[int](s.tb, s.benches[0].JournalDB, `select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.Now().UnixMicro())[0] > 0
 		if due != (c.Hold == outbox.HoldNone) {
 			t.Fatalf("campaign %q can be claimed: %v; and it says %s", id, due, body)
 		}
-		rows := column[string](s.tb, s.benches[0].journal, `select status from projection_apply_outbox where campaign_id = $1`, id)
+		rows := enginetest.Column[string](s.tb, s.benches[0].JournalDB, `select status from projection_apply_outbox where campaign_id = $1`, id)
 		if n := c.Counts.Pending + c.Counts.Processing + c.Counts.Failed + c.Counts.Dead; int(n) != len(rows) {
 			t.Fatalf("campaign %q has rows %v and says %s", id, rows, body)
 		}
-		if tried := column[int](s.tb, s.benches[0].journal, `select seq from projection_apply_outbox where campaign_id = $1 and attempt_count > 0`, id); len(tried) > 0 && slices.Contains(innocents, id) {
+		if tried := enginetest.Column[int](s.tb, s.benches[0].JournalDB, `select seq from projection_apply_outbox where campaign_id = $1 and attempt_count > 0`, id); len(tried) > 0 && slices.Contains(innocents, id) {
 			t.Fatalf("events %v of innocent campaign %q are blamed for an attempt", tried, id)
 		}
 		if _, page := get("/campaigns/" + id); !strings.Contains(page, escaped(c.Why)) {
@@ -316,13 +317,13 @@ func escaped(text string) string {
 
 var shownNumber = regexp.MustCompile(`data-testid="(count-[a-z]+)">([0-9,]+)<`)
 
-// look compares what a process that has just started says of everything, on its
+// look compares what a process that has just started says of enginetest.Everything, on its
 // overview, in the API, in metrics and by check, with the tables.
 func (s *honest) look(t *rapid.T) {
-	b := s.benches[0].beside(s.tb, s.options()...)
+	b := s.benches[0].Beside(s.tb, s.options()...)
 	defer b.Close()
-	get, raw := s.console(b), s.benches[0].journal
-	number := func(query string, args ...any) int { return column[int](s.tb, raw, query, args...)[0] }
+	get, raw := s.console(b), s.benches[0].JournalDB
+	number := func(query string, args ...any) int { return enginetest.Column[int](s.tb, raw, query, args...)[0] }
 	want := map[string]int{
 		"campaigns": number(`select count(*) from campaigns`),
 		"blocked":   number(`select count(*) from campaigns where exists (select 1 from projection_apply_outbox o where o.campaign_id = campaigns.campaign_id and o.seq = campaigns.applied_seq + 1 and o.status = 'dead')`),
@@ -391,7 +392,7 @@ func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 		}
 		query string
 	}{{sum.Oldest, first}, {sum.OldestRetryable, first + ` and c.paused_at is null and c.diverged = '' and coalesce(c.head_status, '') <> 'dead'`}} {
-		at := column[int64](s.tb, s.benches[0].journal, x.query)[0]
+		at := enginetest.Column[int64](s.tb, s.benches[0].JournalDB, x.query)[0]
 		if (at != 0) != (x.told != nil) || x.told != nil && x.told.EnqueuedAt.UnixMicro() != at {
 			t.Fatalf("the oldest event is of %d; told: %s", at, body)
 		}
@@ -402,15 +403,15 @@ func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 func (s *honest) settle(r *rapid.T) {
 	ctx, b := context.Background(), s.benches[0]
 	clear(s.lethal)
-	s.now.advance(48 * time.Hour)
+	s.now.Advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
-		if _, err := b.runs.ResumeProjection(ctx, operator, "accounts", id, b.infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 			r.Fatal(err)
 		}
 		if id == "" {
 			continue
 		}
-		if _, err := b.ResumeCampaign(ctx, operator, id); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.ResumeCampaign(ctx, enginetest.Operator, id); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 			r.Fatal(err)
 		}
 	}
@@ -418,12 +419,12 @@ func (s *honest) settle(r *rapid.T) {
 		s.reconcile()
 		s.rebuild(s.tb, b)
 		for _, b := range s.benches {
-			b.stepRuns(s.tb)
-			mustExec(s.tb, b.projections, `update accounts set balance = 1000`)
-			if _, err := b.RequeueDead(ctx, operator, outbox.RequeueFilter{}); err != nil {
+			b.StepRuns(s.tb)
+			enginetest.MustExec(s.tb, b.ProjectionsDB, `update accounts set balance = 1000`)
+			if _, err := b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{}); err != nil {
 				r.Fatal(err)
 			}
-			untilStuck(s.tb, b, s.now)
+			enginetest.UntilStuck(s.tb, b.Engine, s.now)
 		}
 	}
 }
@@ -431,12 +432,12 @@ func (s *honest) settle(r *rapid.T) {
 func TestWorker_tellsTheTruthWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for _, m := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
-		for policy, definition := range map[string]string{"block": accounts, "quarantine": lenientAccounts} {
+		for policy, definition := range map[string]string{"block": enginetest.Accounts, "quarantine": enginetest.LenientAccounts} {
 			t.Run(string(m)+" "+policy, func(t *testing.T) {
 				t.Parallel()
-				sources := define(t, story, definition)
+				sources := enginetest.Define(t, story, definition)
 				rapid.Check(t, func(r *rapid.T) {
-					s := newHonest(rapidTB{t, r}, m, sources)
+					s := newHonest(enginetest.RapidTB{TB: t, R: r}, m, sources)
 					r.Repeat(map[string]func(*rapid.T){
 						"write": s.write, "write more": s.write, "work": s.work, "work more": s.work, "work even more": s.work,
 						"advance": s.advance, "turn the clock": s.turnClock, "pause or resume": s.pauseOrResume,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 )
 
@@ -17,7 +18,7 @@ func (b *bench) mustBeUnverifiable(t *testing.T, campaign string, seq, run int64
 	if err != nil || len(all) != 1 || all[0].Verdict != "failed" || all[0].Seq != seq || all[0].RunID != run || !strings.Contains(all[0].Error, reason) {
 		t.Errorf("verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaign, all, err, seq, run, reason)
 	}
-	c := b.campaign(t, campaign)
+	c := b.MustCampaign(t, campaign)
 	why := c.Why(c.UpdatedAt, outbox.Surroundings{})
 	if c.State() != outbox.StateUnverifiable || !strings.Contains(why, reason) || run > 0 && !strings.Contains(why, fmt.Sprintf("(run %d)", run)) {
 		t.Errorf("campaign %q is %s: %s", campaign, c.State(), why)
@@ -35,23 +36,23 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		{`delete from events where campaign_id = 'a' and seq = 2`, 2, "event 2 is missing from the journal"},
 		{`delete from events where campaign_id = 'a' and seq = 3`, 3, "event 3 is missing from the journal"},
 	} {
-		b := open(t, define(t, trail))
-		b.mustAppend(t, append(notes("a", 3), notes("b", 2)...)...)
-		b.drain(t)
-		kept := column[string](t, b.journal, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
-		b.tamper(t, tt.change)
-		run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+		b := open(t, enginetest.Define(t, enginetest.Trail))
+		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
+		b.Drain(t)
+		kept := enginetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
+		b.Tamper(t, tt.change)
+		run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
 		if run.Status != outbox.RunFailed {
 			t.Errorf("run %d is %s", run.ID, run.Status)
 		}
 		b.mustBeUnverifiable(t, "a", tt.seq, run.ID, tt.reason)
-		if c := b.campaign(t, "b"); c.State() != outbox.StateCurrent {
+		if c := b.MustCampaign(t, "b"); c.State() != outbox.StateCurrent {
 			t.Errorf("campaign b is %s", c.State())
 		}
 		if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Unverifiable != 1 {
 			t.Errorf("the summary counts %d (%v)", sum.Campaigns.Unverifiable, err)
 		}
-		step := b.runWorker.VerifyNext()
+		step := b.RunWorker.VerifyNext()
 		for range 2 {
 			if _, err := step(t.Context()); err != nil {
 				t.Fatal(err)
@@ -61,9 +62,9 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		if !strings.Contains(tt.change, "update") {
 			continue
 		}
-		b.tamper(t, `update events set payload = '`+kept+`' where campaign_id = 'a' and seq = 2`)
-		b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-		if c := b.campaign(t, "a"); c.State() != outbox.StateCurrent {
+		b.Tamper(t, `update events set payload = '`+kept+`' where campaign_id = 'a' and seq = 2`)
+		b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent {
 			t.Errorf("after a verify that could be made campaign a is %s", c.State())
 		}
 	}
@@ -72,11 +73,11 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 // An event that one projection refuses when it is folded says nothing about the others.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, ledger))
-	b.mustAppend(t, opened("a", 10), noted("a"))
-	b.drain(t)
-	run := b.mustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
-	result := b.result(t, run, "a")
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
+	b.Drain(t)
+	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+	result := b.RunResult(t, run, "a")
 	i := slices.IndexFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "trail" })
 	result.Outcome, result.Error = outbox.OutcomeFailed, "event 2 cannot be folded: no seat"
 	result.Projections[i].Error, result.Projections[i].ErrorSeq, result.Projections[i].Seq = "no seat", 2, 1
@@ -108,23 +109,23 @@ func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T
 // rows were wrong.
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, trail, ledger))
-	b.mustAppend(t, opened("a", 10), noted("a"))
-	b.drain(t)
-	b.mustPause(t, "ledger", "a")
-	b.mustAppend(t, noted("a"))
-	b.drain(t)
+	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
+	b.Drain(t)
+	b.MustPause(t, "ledger", "a")
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.Drain(t)
 	rebuild := outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
-	run := b.mustRun(t, rebuild)
+	run := b.MustRun(t, rebuild)
 	if run.Verdict != "" || run.Counts.NotCompared != 1 || run.Status != outbox.RunCompleted {
 		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
 	}
-	result := b.result(t, run, "a")
+	result := b.RunResult(t, run, "a")
 	if left := result.NotCompared(); len(left) != 1 || left[0].Projection != "ledger" || left[0].FromSeq != 3 || left[0].UntilSeq != 3 {
 		t.Errorf("not compared are %+v", left)
 	}
-	b.meddle(t, `delete from trail where seq = 1`)
-	if run := b.mustRun(t, rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
+	b.Meddle(t, `delete from trail where seq = 1`)
+	if run := b.MustRun(t, rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
 		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
 	}
 }

@@ -126,14 +126,14 @@ func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 		w.waves.Add(-1)
 	}()
 	stop := w.keepLeases(context.WithoutCancel(ctx), claims)
-	parts, applyErr := w.work(ctx, claims)
+	wave, applyErr := w.Apply(ctx, claims)
 	if applyErr != nil && !errors.Is(applyErr, outbox.ErrBusy) && !errors.Is(applyErr, outbox.ErrFull) {
-		parts, applyErr = w.workOneByOne(ctx, claims)
+		wave.parts, applyErr = w.workOneByOne(ctx, claims)
 	}
 	stop()
-	err := w.settle(ctx, parts)
+	err := wave.Settle(ctx)
 	if err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) {
-		err = w.settleOneByOne(ctx, parts)
+		err = w.settleOneByOne(ctx, wave.parts)
 	} else if err == nil {
 		w.troubles.include(claims)
 	}
@@ -147,19 +147,28 @@ func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 	return applyErr
 }
 
-// work loads and applies the claims. Whatever happens, it returns a part for
-// each of them, so that every lease is given back.
-func (w *Worker) work(ctx context.Context, claims []store.Claim) ([]*part, error) {
+// Wave is claims that were applied and are still to be settled.
+type Wave struct {
+	worker *Worker
+	parts  []*part
+}
+
+// Settle ends the wave; see store.Store.Settle.
+func (v *Wave) Settle(ctx context.Context) error { return v.worker.settle(ctx, v.parts) }
+
+// Apply loads and applies the claims. Whatever happens, it returns a wave of all of
+// them, so that every lease is given back.
+func (w *Worker) Apply(ctx context.Context, claims []store.Claim) (*Wave, error) {
 	parts := make([]*part, len(claims))
 	for i, c := range claims {
 		parts[i] = &part{claim: c, result: store.Result{Claim: c, Applied: c.First - 1}}
 	}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
 	if err != nil {
-		return parts, err
+		return &Wave{w, parts}, err
 	}
 	defer w.lookAhead(context.WithoutCancel(ctx), claims)()
-	return parts, w.apply(ctx, parts, auditOnly)
+	return &Wave{w, parts}, w.apply(ctx, parts, auditOnly)
 }
 
 // apply runs the parts in one projections transaction. Where statements can

@@ -12,6 +12,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
@@ -23,23 +24,23 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	const each = 3
 	for _, campaigns := range []int{1, 10, 300} {
 		for _, rows := range []int{7, 1000} {
-			now := newClock()
-			b := open(t, define(t, ledger), at(now), batchSize(rows))
+			now := enginetest.NewClock()
+			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.BatchSize(rows))
 			var events []outbox.Event
 			for i := range campaigns {
-				events = append(events, notes(fmt.Sprintf("c%03d", i), each)...)
+				events = append(events, enginetest.Notes(fmt.Sprintf("c%03d", i), each)...)
 			}
-			b.mustAppend(t, events...)
-			passes, db := 0, b.journal
-			for b.pass(t) {
+			b.MustAppend(t, events...)
+			passes, db := 0, b.JournalDB
+			for b.MustPass(t) {
 				passes++
-				held := column[int](t, db, `select (select count(*) from campaigns where lease_owner <> '' or processing > 0) + (select count(*) from projection_apply_outbox where status = 'processing')`)
+				held := enginetest.Column[int](t, db, `select (select count(*) from campaigns where lease_owner <> '' or processing > 0) + (select count(*) from projection_apply_outbox where status = 'processing')`)
 				if held[0] > 0 {
 					t.Fatalf("%d campaigns, waves of %d: %d leases and rows are held after wave %d", campaigns, rows, held[0], passes)
 				}
 			}
 			// Nothing waits for a lease to end: the clock has not moved.
-			if done := column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]; done != campaigns {
+			if done := enginetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]; done != campaigns {
 				t.Fatalf("%d campaigns, waves of %d: %d campaigns are applied to their end", campaigns, rows, done)
 			}
 			if most := campaigns*each/min(rows, 256) + campaigns + 1; passes > most {
@@ -55,31 +56,31 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
 	appended := func() time.Time { return time.Now().Add(-time.Hour) }
-	b := open(t, define(t, accounts), batchSize(2), func(o *store.Options, c *worker.Config) { o.Now, c.Metrics = appended, m })
-	b.mustAppend(t, opened("a", 5), opened("b", 5), spent("a", 9), spent("b", 1))
-	for b.pass(t) {
+	b := open(t, enginetest.Define(t, enginetest.Accounts), enginetest.BatchSize(2), func(o *store.Options, c *worker.Config) { o.Now, c.Metrics = appended, m })
+	b.MustAppend(t, enginetest.Opened("a", 5), enginetest.Opened("b", 5), enginetest.Spent("a", 9), enginetest.Spent("b", 1))
+	for b.MustPass(t) {
 	}
 	var got dto.Metric
 	if err := m.AppliedAfter.Write(&got); err != nil {
 		t.Fatal(err)
 	}
 	h := got.GetHistogram()
-	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+patience.Seconds() {
+	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+enginetest.Patience.Seconds() {
 		t.Errorf("%d events waited for %v s", n, mean)
 	}
 }
 
 func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), batchSize(100), polling(time.Hour))
-	b.mustAppend(t, notes("a", 4_000)...)
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(100), enginetest.Polling(time.Hour))
+	b.MustAppend(t, enginetest.Notes("a", 4_000)...)
 	for i := range 100 {
-		b.mustAppend(t, notes(fmt.Sprint("c", i), 10)...)
+		b.MustAppend(t, enginetest.Notes(fmt.Sprint("c", i), 10)...)
 	}
-	b.start(t)
-	b.mustWait(t, "a", 4_000)
+	b.Start(t)
+	b.MustWait(t, "a", 4_000)
 	for i := range 100 {
-		b.mustWait(t, fmt.Sprint("c", i), 10)
+		b.MustWait(t, fmt.Sprint("c", i), 10)
 	}
 }
 
@@ -87,99 +88,99 @@ func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 // that nothing but being woken moves it.
 func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, accounts), polling(time.Hour), maxAttempts(2),
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
 		func(o *store.Options, _ *worker.Config) { o.Retry.Base, o.Retry.Max = time.Hour, time.Hour })
-	b.OnWork(b.worker.Wake)
-	b.start(t)
-	mended, ctx := b.projections, t.Context()
+	b.OnWork(b.Worker.Wake)
+	b.Start(t)
+	mended, ctx := b.ProjectionsDB, t.Context()
 
-	b.mustAppend(t, opened("a", 1))
-	b.mustWait(t, "a", 1)
+	b.MustAppend(t, enginetest.Opened("a", 1))
+	b.MustWait(t, "a", 1)
 
-	b.mustAppend(t, spent("a", 2), noted("a"))
-	eventually(t, "the event fails", func() bool { return b.row(t, "a", 2).Row.Status == outbox.Failed })
-	if _, err := b.RetryRow(ctx, operator, "a", 2); err != nil {
+	b.MustAppend(t, enginetest.Spent("a", 2), enginetest.Noted("a"))
+	enginetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Failed })
+	if _, err := b.RetryRow(ctx, enginetest.Operator, "a", 2); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a retried event is tried at once", func() bool { return b.row(t, "a", 2).Row.Status == outbox.Dead })
+	enginetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Dead })
 
-	mustExec(t, mended, `update accounts set balance = 100`)
-	b.mustRequeue(t, "a", 2)
-	b.mustWait(t, "a", 3)
+	enginetest.MustExec(t, mended, `update accounts set balance = 100`)
+	b.MustRequeue(t, "a", 2)
+	b.MustWait(t, "a", 3)
 
-	if _, err := b.PauseCampaign(ctx, operator, "a"); err != nil {
+	if _, err := b.PauseCampaign(ctx, enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.mustAppend(t, noted("a"), noted("b"))
-	b.mustWait(t, "b", 1)
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
+	b.MustWait(t, "b", 1)
 	if applied, err := b.AppliedSeq(ctx, "a"); err != nil || applied != 3 {
 		t.Errorf("a paused campaign went on to %d (%v)", applied, err)
 	}
-	if _, err := b.ResumeCampaign(ctx, operator, "a"); err != nil {
+	if _, err := b.ResumeCampaign(ctx, enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.mustWait(t, "a", 4)
-	b.mustHaveApplied(t, "a", 4)
+	b.MustWait(t, "a", 4)
+	b.MustHaveApplied(t, "a", 4)
 }
 
 func TestRun_isWokenByARepairedGap(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), polling(time.Hour))
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	var deaf atomic.Bool
 	b.OnWork(func() {
 		if !deaf.Load() {
-			b.worker.Wake()
+			b.Worker.Wake()
 		}
 	})
-	b.start(t)
-	b.mustAppend(t, notes("a", 2)...)
-	b.mustWait(t, "a", 2)
-	if _, err := b.PauseCampaign(t.Context(), operator, "a"); err != nil {
+	b.Start(t)
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.MustWait(t, "a", 2)
+	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	b.mustAppend(t, notes("a", 3)...)
-	loseRows(t, b, "a", 3, 5)
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	enginetest.LoseRows(t, b.Engine, "a", 3, 5)
 	deaf.Store(true) // or the worker finds the gap, and repairs it, before the operator does
-	if _, err := b.ResumeCampaign(t.Context(), operator, "a"); err != nil {
+	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
 	deaf.Store(false)
-	if repaired, err := b.ReplayCampaign(t.Context(), operator, "a"); err != nil || repaired.Inserted != 3 && repaired.Inserted != 0 { // the self-check may have been first
+	if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 && repaired.Inserted != 0 { // the self-check may have been first
 		t.Fatalf("repaired %+v (%v), want 3 rows inserted", repaired, err)
 	}
-	b.mustWait(t, "a", 5)
-	b.mustHaveApplied(t, "a", 5)
+	b.MustWait(t, "a", 5)
+	b.MustHaveApplied(t, "a", 5)
 }
 
 func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger, accounts), polling(time.Hour),
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour),
 		func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
-	b.mustAppend(t, opened("a", 1), spent("a", 2), noted("a"))
-	b.start(t)
-	eventually(t, "the event fails", func() bool { return b.row(t, "a", 2).Row.AttemptCount > 0 })
-	mustExec(t, b.projections, `update accounts set balance = 100`)
-	b.mustWait(t, "a", 3)
-	b.mustHaveApplied(t, "a", 3)
+	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
+	b.Start(t)
+	enginetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 0 })
+	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 100`)
+	b.MustWait(t, "a", 3)
+	b.MustHaveApplied(t, "a", 3)
 }
 
 func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), polling(time.Hour))
-	b.mustAppend(t, notes("a", 3)...)
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	died := store.Worker{ID: "died", Build: "test"}
 	if _, err := b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	b.start(t)
-	b.mustWait(t, "a", 3)
-	b.mustHaveApplied(t, "a", 3)
+	b.Start(t)
+	b.MustWait(t, "a", 3)
+	b.MustHaveApplied(t, "a", 3)
 }
 
 func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), polling(time.Hour))
-	b.mustAppend(t, notes("a", 2)...)
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -196,18 +197,18 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
 	}
-	_, err = b.runs.Start(t.Context(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
+	_, err = b.Runs.Start(t.Context(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, ok, err := b.runs.Claim(t.Context(), store.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
+	held, ok, err := b.Runs.Claim(t.Context(), store.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
 	if err != nil || !ok {
 		t.Fatalf("claimed a run: %v, %v", ok, err)
 	}
-	b.start(t)
-	b.mustWait(t, "a", 2)
-	b.mustHaveApplied(t, "a", 2)
-	run, err := b.runs.Get(t.Context(), held.Run.ID)
+	b.Start(t)
+	b.MustWait(t, "a", 2)
+	b.MustHaveApplied(t, "a", 2)
+	run, err := b.Runs.Get(t.Context(), held.Run.ID)
 	if err != nil || run.Lease != nil && run.Lease.Owner == "gone" && run.Lease.ExpiresAt.After(time.Now()) {
 		t.Errorf("the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	}
@@ -224,20 +225,20 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 
 func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 	t.Parallel()
-	b := open(t, define(t, ledger), batchSize(50))
-	b.OnWork(b.worker.Wake)
+	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(50))
+	b.OnWork(b.Worker.Wake)
 	for i := range 50 {
-		b.mustAppend(t, notes(fmt.Sprint("c", i), 40)...)
+		b.MustAppend(t, enginetest.Notes(fmt.Sprint("c", i), 40)...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var appending sync.WaitGroup
 	appending.Go(func() {
 		for ctx.Err() == nil {
-			b.mustAppend(t, notes("load", 5)...)
+			b.MustAppend(t, enginetest.Notes("load", 5)...)
 		}
 	})
-	stop := b.start(t)
-	b.mustWait(t, "c0", 5)
+	stop := b.Start(t)
+	b.MustWait(t, "c0", 5)
 	stop()
 	cancel()
 	appending.Wait()
@@ -247,40 +248,40 @@ func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 	if err != nil || len(instances) != 1 {
 		t.Fatalf("instances %+v (%v), want one", instances, err)
 	}
-	if me := instances[0]; me.ID != b.worker.ID() || me.StoppedAt == nil || me.Applied == 0 || me.Failed+me.Fenced != 0 || me.Rates != (outbox.Throughput{}) {
+	if me := instances[0]; me.ID != b.Worker.ID() || me.StoppedAt == nil || me.Applied == 0 || me.Failed+me.Fenced != 0 || me.Rates != (outbox.Throughput{}) {
 		t.Errorf("the instance says %+v, want it stopped after applying, without failures", me)
 	}
-	b.mustBeSound(t)
-	b.drain(t)
+	b.MustBeSound(t)
+	b.Drain(t)
 	for i := range 50 {
-		b.mustHaveApplied(t, fmt.Sprint("c", i), 40)
+		b.MustHaveApplied(t, fmt.Sprint("c", i), 40)
 	}
 }
 
 func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 	t.Parallel()
 	for _, m := range outbox.Modes {
-		b := open(t, define(t, ledger), mode(m))
-		b.mustAppend(t, notes("a", 5)...)
+		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m))
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		if m == outbox.ModeInline {
-			if err := b.worker.ApplyInline(t.Context(), "a"); err != nil {
+			if err := b.Worker.ApplyInline(t.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 3 { // the work, and the heartbeats that tell of it
 			takeSteps(t, b)
 		}
-		before := b.lastWritten(t)
+		before := b.LastWritten(t)
 		for range 5 {
 			takeSteps(t, b)
 		}
-		mustEqual(t, "an idle worker, "+string(m), before, b.lastWritten(t))
+		enginetest.MustEqual(t, "an idle worker, "+string(m), before, b.LastWritten(t))
 	}
 }
 
 func takeSteps(t *testing.T, b *bench) {
 	t.Helper()
-	for _, step := range append(b.worker.TimedSteps(), b.operations.Step) {
+	for _, step := range append(b.Worker.TimedSteps(), b.Operations.Step) {
 		for more := true; more; {
 			var err error
 			if more, err = step(t.Context()); err != nil {

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outb
 		return outbox.RunPreview{}, err
 	}
 	var p outbox.RunPreview
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		if err := t.knownCampaigns(r); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package worker_test
+package enginetest
 
 import (
 	"bufio"
@@ -30,8 +30,8 @@ type prober = func(args []string) (string, error)
 
 var probes sync.Map // of probers, by key
 
-// onProbe makes probe(key, …) call f until the test ends.
-func onProbe(tb testing.TB, key string, f prober) {
+// OnProbe makes probe(key, …) call f until the test ends.
+func OnProbe(tb testing.TB, key string, f prober) {
 	tb.Helper()
 	if _, taken := probes.LoadOrStore(key, f); taken {
 		tb.Fatalf("probe %q is taken", key)

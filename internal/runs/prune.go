@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		more = true
-		err = s.write(ctx, func(t *rtx) error {
+		err = s.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			for _, outcome := range prunable {
 				b.Exec(nil, pruneResults, id, outcome, pruneChunk)
@@ -91,7 +91,7 @@ func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
 // runToPrune is the oldest run of a kind that has results to delete; 0 when
 // there is none.
 func (s *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		found = 0
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {
@@ -117,7 +117,7 @@ func (s *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64
 
 // oldestKept is the oldest run of a kind whose results are all kept; 0 when
 // there are no older ones.
-func (t *rtx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
+func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	n := 0
 	err = t.Each(func(row sqldb.Row) error {
 		n++

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -106,7 +106,7 @@ where id = $1`
 
 // existingRun reads a run, locked for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
-func (t *rtx) existingRun(id int64) (r *runRow, err error) {
+func (t *tx) existingRun(id int64) (r *runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err = scanRunRow(row)
 		return err
@@ -129,7 +129,7 @@ set status = $2, started_at = $3, updated_at = $4, finished_at = $5,
 where id = $1`
 
 // saveRun writes the row of a run that this transaction has locked.
-func (t *rtx) saveRun(r *runRow, now int64) error {
+func (t *tx) saveRun(r *runRow, now int64) error {
 	r.UpdatedAt = sqldb.At(now)
 	digests, err := digestsText(r.Digests)
 	if err != nil {
@@ -166,7 +166,7 @@ func microsOrNil(when *time.Time) any {
 
 // endRun gives an active run its end: nobody holds it any more, and its scope
 // is free.
-func (t *rtx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
 	r.owner, r.expires, r.pace = "", 0, 0
@@ -187,7 +187,7 @@ func (t *rtx) endRun(r *runRow, status outbox.RunStatus, reason string, now int6
 // digestsOfRun gives a run over one campaign the digests of its result. Where
 // nothing was compared, since the live rows are of another event, it has no
 // verdict.
-func (t *rtx) digestsOfRun(r *runRow) error {
+func (t *tx) digestsOfRun(r *runRow) error {
 	if r.CampaignID == "" {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (s *Runs) steer() {
 // Run reads a run. A missing one is outbox.ErrNotFound.
 func (s *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		r, err := t.existingRun(id)
 		if err == nil {
 			run = r.view(s.Core.Now())
@@ -270,7 +270,7 @@ func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox
 	if err != nil {
 		return page, err
 	}
-	err = s.read(ctx, func(t *rtx) (err error) {
+	err = s.read(ctx, func(t *tx) (err error) {
 		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
 		return err
 	})
@@ -293,7 +293,7 @@ limit $1`
 // ActiveRuns lists the runs that have not ended, oldest first, at most 50.
 func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 	runs, now := []outbox.Run{}, s.Core.Now()
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)
 			if err == nil {
@@ -311,7 +311,7 @@ func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 // RunTallies counts the runs there are by kind and status.
 func (s *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var n outbox.RunTally
 			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)

@@ -7,13 +7,14 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // RunConfig says how a process works on runs. Runs, Set, Worker and Failure are
 // required; other zero values are the defaults.
 type RunConfig struct {
-	Runs         *store.Runs
+	Runs         *runs.Runs
 	Set          *projection.Set
 	Worker       store.Worker // who claims
 	Logger       *slog.Logger

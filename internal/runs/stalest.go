@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []
 	}
 	var found []candidate
 	looked := 0
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var c candidate
 			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)

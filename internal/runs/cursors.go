@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
@@ -67,8 +68,8 @@ order by seq desc`
 // their order. One that was never set aside has no cursor of its own: it stands
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
 func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
-	var row *CampaignRow
-	err := s.read(ctx, func(t *rtx) (err error) {
+	var row *store.CampaignRow
+	err := s.read(ctx, func(t *tx) (err error) {
 		row, err = t.ExistingCampaign(campaign)
 		return err
 	})
@@ -80,7 +81,7 @@ func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pro
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]readmodel.Version)
-	err = s.readModel(ctx, func(t *rtx) error {
+	err = s.readModel(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = readmodel.ScanWatermark(row)
@@ -122,7 +123,7 @@ func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pro
 	for i := range cursors {
 		one[i] = &cursors[i]
 	}
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		if err := t.ageCursors(one, func(int) string { return campaign }, s.Core.Now()); err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ limit 1`
 // campaign. Where all follow, which is the rule, it asks one question.
 func (s *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
-	err := s.readModel(ctx, func(t *rtx) (err error) {
+	err := s.readModel(ctx, func(t *tx) (err error) {
 		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
@@ -165,7 +166,7 @@ where campaign_id = $1
 
 // ageCursors fills in how old the first event is that each cursor lacks.
 // campaignOf names the campaign of each.
-func (t *rtx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
+func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
 	var b sqldb.Batch
 	for i, c := range cursors {
 		if c.LagEvents == 0 {
@@ -185,7 +186,7 @@ func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehin
 
 // tellFates fills in the runs that those of the cursors depend on which are
 // behind. campaignOf names the campaign of each.
-func (t *rtx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
+func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
 	var of []*outbox.Cursor
 	for i, c := range cursors {
@@ -246,7 +247,7 @@ func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loa
 		return page, err
 	}
 	versions := make(map[string]readmodel.Version)
-	err = s.readModel(ctx, func(t *rtx) error {
+	err = s.readModel(ctx, func(t *tx) error {
 		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
 			return err
 		}
@@ -288,7 +289,7 @@ where campaign_id = $1
 order by seq desc`
 
 // failuresOf fills in where the projection stands failed in each campaign.
-func (t *rtx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
+func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		b.Each(func(row sqldb.Row) error {
@@ -304,7 +305,7 @@ func (t *rtx) failuresOf(projection string, cursors []outbox.CampaignCursor) err
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
 func (s *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
-	return s.read(ctx, func(t *rtx) error {
+	return s.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
@@ -372,7 +373,7 @@ func (s *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Projecti
 		return nil, err
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = s.readModel(ctx, func(t *rtx) error {
+	err = s.readModel(ctx, func(t *tx) error {
 		versions, failures, blocked := make(map[string]readmodel.Version), make(map[string]int64), make(map[string]int64)
 		var b sqldb.Batch
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // RunLease is the right to work on a run until the lease ends. Every call with
@@ -39,7 +40,7 @@ order by id
 limit $2`
 
 // claimable reads the runs that nobody holds, oldest first.
-func (t *rtx) claimable(now int64) (runs []*runRow, err error) {
+func (t *tx) claimable(now int64) (runs []*runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		r, err := scanRunRow(row)
 		runs = append(runs, r)
@@ -90,13 +91,13 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 //
 // A run that was taken up before goes on: Run.Events.Done of the lease are the
 // events of the campaigns that have their result.
-func (s *Runs) Claim(ctx context.Context, w Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
+func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
 	if idle, err := s.noRunFor(ctx, versions); err != nil || idle {
 		return RunLease{}, false, err
 	}
 	var claimed RunLease
 	ok := false
-	err := s.write(ctx, func(t *rtx) error {
+	err := s.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
@@ -134,7 +135,7 @@ func (s *Runs) Claim(ctx context.Context, w Worker, versions map[string]string, 
 // idle worker no write lock.
 func (s *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		now := s.Core.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
@@ -151,7 +152,7 @@ func (s *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, 
 }
 
 // takeUp gives a worker the run.
-func (t *rtx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error {
+func (t *tx) takeUp(r *runRow, w store.Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)
 		r.StartedAt = &when
@@ -168,7 +169,7 @@ func (t *rtx) takeUp(r *runRow, w Worker, lease time.Duration, now int64) error 
 }
 
 // totalRun counts what the run is over, as it is now.
-func (t *rtx) totalRun(r *runRow) error {
+func (t *tx) totalRun(r *runRow) error {
 	if r.All {
 		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
 		return err
@@ -194,7 +195,7 @@ func (t *rtx) totalRun(r *runRow) error {
 }
 
 // heldRun reads the run of a lease, locked for a change in this transaction.
-func (t *rtx) heldRun(l RunLease) (*runRow, error) {
+func (t *tx) heldRun(l RunLease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
 		return nil, outbox.ErrLeaseLost
@@ -246,7 +247,7 @@ func (s *Runs) Scope(ctx context.Context, l RunLease, after string, limit int) (
 		scope = append(scope, c)
 		return err
 	}
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -282,7 +283,7 @@ func (s *Runs) Scope(ctx context.Context, l RunLease, after string, limit int) (
 // Only a run that is cancelling is cancelled.
 func (s *Runs) Finish(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.write(ctx, func(t *rtx) error {
+	err := s.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
@@ -329,7 +330,7 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 // ReleaseRun gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
 func (s *Runs) Release(ctx context.Context, l RunLease) error {
-	err := s.write(ctx, func(t *rtx) error {
+	err := s.write(ctx, func(t *tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -362,7 +363,7 @@ where id in (
 // run out now instead of at their time; an empty owner stands for all. Should
 // the worker live after all, the epoch keeps it from doing harm.
 func (s *Runs) EndLeases(ctx context.Context, owner string) error {
-	err := s.write(ctx, func(t *rtx) error {
+	err := s.write(ctx, func(t *tx) error {
 		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.Core.Now(), owner)
 		return err
 	})

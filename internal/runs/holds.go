@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/store"
 )
 
 // PauseProjection stops a projection, for one campaign or, where none is
@@ -43,9 +44,9 @@ type holding struct {
 
 func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
 	everywhere func(*readmodel.Database, *readmodel.HoldOrder) error, inOne func(*readmodel.ApplyTx, *readmodel.HoldOrder) error) (outbox.ProjectionHold, error) {
-	a := &Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
+	a := &store.Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
 	a.Before = a.Asked
-	hold, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.ProjectionHold, error) {
+	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
 		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, By: o.By.Name, Reason: o.Reason, Now: now}}
 		_, err := loadedAs(projection, loaded)
 		if err == nil {
@@ -79,7 +80,7 @@ func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action
 
 // sinceReplays moves the time of a resume behind every replay that was started
 // before it, whatever their clocks said: each was tried before it.
-func (t *rtx) sinceReplays(h *holding) error {
+func (t *tx) sinceReplays(h *holding) error {
 	var last int64
 	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
 	h.Now = max(h.Now, last+1)
@@ -89,7 +90,7 @@ func (t *rtx) sinceReplays(h *holding) error {
 // catchUp starts the replay that brings a resumed projection level. While
 // another run has it, or a part of it, the replay waits for the end of that one,
 // see endRun.
-func (s *Runs) catchUp(t *rtx, h *holding) error {
+func (s *Runs) catchUp(t *tx, h *holding) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (s *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
-	err = s.readModel(ctx, func(t *rtx) error {
+	err = s.readModel(ctx, func(t *tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []
 }
 
 // tellRuns fills in the runs that those which are behind depend on.
-func (t *rtx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+func (t *tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
 	fates, err := t.fates(sample)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ where active = 1
 
 // holders reads the active runs of the projections of all; one without any is
 // left out.
-func (t *rtx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
+func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
 	var b sqldb.Batch
 	for _, c := range all {
@@ -155,7 +155,7 @@ func (h *scopeHolders) fateOf(campaign string) fate {
 }
 
 // fates tells of each that is behind what becomes of it.
-func (t *rtx) fates(all []behindCursor) ([]fate, error) {
+func (t *tx) fates(all []behindCursor) ([]fate, error) {
 	fates := make([]fate, len(all))
 	holders, err := t.holders(all)
 	if err != nil || len(holders) == 0 {
@@ -187,7 +187,7 @@ func (s *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
 	if err != nil || len(behind) == 0 {
 		return n, err
 	}
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		holders, err := t.holders(behind)
 		for _, c := range behind {
 			switch f := holders[c.projection].fateOf(c.campaign); {

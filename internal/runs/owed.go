@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // checkBehind looks again every owedPoll, for owedWait at the most.
@@ -42,7 +43,7 @@ limit $2`
 // behind lists what is behind, ordered by projection, at most asideWindow of
 // each.
 func (s *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
-	err = s.readModel(ctx, func(t *rtx) error {
+	err = s.readModel(ctx, func(t *tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
@@ -79,7 +80,7 @@ where active = 1
 
 // alone leaves those that no active run has: what one has is looked at again when
 // that run ends.
-func (t *rtx) alone(all []behindCursor) (alone []behindCursor, err error) {
+func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
 	taken, of := make(map[string]bool), ""
 	for i, c := range all {
 		if i == 0 || c.projection != of {
@@ -116,7 +117,7 @@ limit 1`
 // without anybody asking for it: no replay was started since they were resumed.
 // After one that was, a person decides, unless it ended because the projection
 // has another version now.
-func (t *rtx) untried(all []behindCursor) (untried []behindCursor, err error) {
+func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
 	versions := make([]string, len(all))
 	var b sqldb.Batch
@@ -158,7 +159,7 @@ func (t *rtx) untried(all []behindCursor) (untried []behindCursor, err error) {
 }
 
 // owed lists what is behind and is to be replayed.
-func (t *rtx) owed(behind []behindCursor) ([]behindCursor, error) {
+func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 	if len(behind) == 0 {
 		return nil, nil
 	}
@@ -172,7 +173,7 @@ func (t *rtx) owed(behind []behindCursor) ([]behindCursor, error) {
 // admitOwed puts replays into the queue of what is behind and was not replayed
 // since, in a transaction that has locked the admission of runs. It returns how
 // many those are.
-func (s *Runs) admitOwed(t *rtx, now int64) (replays int, err error) {
+func (s *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 	if s.Core.Mode() == outbox.ModeShadow || s.Core.ReadOnly() {
 		return 0, nil
 	}
@@ -194,7 +195,7 @@ func (s *Runs) admitOwed(t *rtx, now int64) (replays int, err error) {
 
 // admitReplay puts a replay of one projection into the queue. More campaigns than
 // a run names are all of them, or where other runs have some, the first ones.
-func (s *Runs) admitReplay(t *rtx, owed []behindCursor, now int64) error {
+func (s *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
@@ -224,8 +225,8 @@ var byItself = outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system"
 
 // recordReplay leaves the audit record of a replay that started by itself. It has
 // no key and no request: those are of the act that it follows from.
-func (t *rtx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
-	a := &Act{Order: byItself, Action: outbox.ActRunStart, Before: askedOfRun(order)}
+func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
+	a := &store.Act{Order: byItself, Action: outbox.ActRunStart, Before: askedOfRun(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }
@@ -238,7 +239,7 @@ func (s *Runs) startOwed(ctx context.Context) error {
 		return err
 	}
 	var owed []behindCursor
-	err = s.read(ctx, func(t *rtx) (err error) {
+	err = s.read(ctx, func(t *tx) (err error) {
 		owed, err = t.owed(behind)
 		return err
 	})
@@ -246,7 +247,7 @@ func (s *Runs) startOwed(ctx context.Context) error {
 		return err
 	}
 	replays := 0
-	err = s.write(ctx, func(t *rtx) error {
+	err = s.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
@@ -262,7 +263,7 @@ func (s *Runs) startOwed(ctx context.Context) error {
 // endRun is t.endRun in a transaction that has locked the admission of runs. It
 // also starts the replays that the run has blocked; while the projections are
 // away Reconcile does so later.
-func (s *Runs) endRun(t *rtx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (s *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
@@ -281,7 +282,7 @@ func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error
 	if err != nil || len(behind) == 0 {
 		return nil, err
 	}
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		found, err = t.alone(behind)
 		if err != nil || len(found) == 0 {
 			return err
@@ -304,7 +305,7 @@ func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error
 
 // checkBehind finds what no run catches up. One that is being resumed has no run
 // for a moment, so a finding counts when it stays.
-func (s *Runs) checkBehind(ctx context.Context, report *CheckReport) error {
+func (s *Runs) checkBehind(ctx context.Context, report *store.CheckReport) error {
 	found, err := s.behindAlone(ctx)
 	deadline := time.NewTimer(owedWait)
 	defer deadline.Stop()

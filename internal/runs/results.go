@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[
 	if err != nil {
 		return page, err
 	}
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		if _, err := t.existingRun(f.RunID); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ from run_results
 where run_id = $1
   and campaign_id = $2`
 
-func (t *rtx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
+func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
 		result, err = scanResult(row)
@@ -113,7 +113,7 @@ func (t *rtx) runResult(id int64, campaign string) (result outbox.RunResult, fou
 // one it is outbox.ErrNotFound.
 func (s *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
-	err := s.read(ctx, func(t *rtx) error {
+	err := s.read(ctx, func(t *tx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (out
 	if err != nil {
 		return page, err
 	}
-	err = s.read(ctx, func(t *rtx) error {
+	err = s.read(ctx, func(t *tx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // Runs starts, leases, reports and ends runs; it knows which projections do not
@@ -14,14 +15,14 @@ import (
 //
 // It is safe for concurrent use, by several processes too.
 type Runs struct {
-	Core    *Store
+	Core    *store.Store
 	Started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
 }
 
 // NewRuns is called once for a store, before it is used. From then on its summaries
 // tell what is held back, a check finds what no run catches up, and a reconcile
 // starts what is owed.
-func NewRuns(core *Store) *Runs {
+func NewRuns(core *store.Store) *Runs {
 	s := &Runs{Core: core, Started: loop.NewSignal(RunLoops)}
 	core.OnSummary(s.prepareHeld)
 	core.OnCheck("projections that are behind", s.checkBehind)
@@ -32,39 +33,39 @@ func NewRuns(core *Store) *Runs {
 
 // prepareHeld adds to a summary what is held back. It reads the projections before
 // the journal, as Behind does; nil tells of an error.
-func (s *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*Tx, *outbox.Summary) error {
+func (s *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
 	sum.Held, behind, _ = s.held(ctx)
-	return func(t *Tx, sum *outbox.Summary) error { return (&rtx{t}).tellRuns(sum.Held, behind) }
+	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).tellRuns(sum.Held, behind) }
 }
 
 // tx is a transaction on either database.
-type rtx struct{ *Tx }
+type tx struct{ *store.Tx }
 
-func (s *Runs) read(ctx context.Context, fn func(*rtx) error) error {
-	return s.Core.Journal().Read(ctx, func(t *Tx) error { return fn(&rtx{t}) })
+func (s *Runs) read(ctx context.Context, fn func(*tx) error) error {
+	return s.Core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Runs) write(ctx context.Context, fn func(*rtx) error) error {
-	return s.Core.Journal().Write(ctx, func(t *Tx) error { return fn(&rtx{t}) })
+func (s *Runs) write(ctx context.Context, fn func(*tx) error) error {
+	return s.Core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // readModel reads the projections.
-func (s *Runs) readModel(ctx context.Context, fn func(*rtx) error) error {
-	return s.Core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&rtx{&Tx{t}}) })
+func (s *Runs) readModel(ctx context.Context, fn func(*tx) error) error {
+	return s.Core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
 }
 
 // perform is Perform with a transaction of this package.
-func performRun[R any](ctx context.Context, s *Runs, a *Act, change func(*rtx, int64) (R, error)) (R, error) {
-	return Perform(ctx, s.Core, a, func(t *Tx, now int64) (R, error) { return change(&rtx{t}, now) })
+func perform[R any](ctx context.Context, s *Runs, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, s.Core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
 // ClaimCampaigns takes the leases of campaigns for the run of a lease; see
 // Store.ClaimForRun. A process that does not hold the run any more gets
 // outbox.ErrLeaseLost.
-func (s *Runs) ClaimCampaigns(ctx context.Context, l RunLease, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
-	return s.Core.ClaimForRun(ctx, func(t *Tx) error {
-		_, err := (&rtx{t}).heldRun(l)
+func (s *Runs) ClaimCampaigns(ctx context.Context, l RunLease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
+	return s.Core.ClaimForRun(ctx, func(t *store.Tx) error {
+		_, err := (&tx{t}).heldRun(l)
 		return err
 	}, w, campaigns, lease)
 }

@@ -10,7 +10,7 @@ import (
 
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"outboxweb/internal/runs"
 )
 
 const (
@@ -42,7 +42,7 @@ func (w *RunWorker) Work(ctx context.Context) {
 			loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 		})
 	}
-	for range store.RunLoops {
+	for range runs.RunLoops {
 		run("runs", loop.Every(w.PollInterval), w.Runs.Started, w.Step)
 	}
 	if w.VerifyEvery > 0 && w.mode() != outbox.ModeShadow {
@@ -62,7 +62,7 @@ func (w *RunWorker) Step(ctx context.Context) (bool, error) {
 	return true, w.runner(lease).run(ctx)
 }
 
-func (w *RunWorker) runner(lease store.RunLease) *runner {
+func (w *RunWorker) runner(lease runs.RunLease) *runner {
 	return &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults),
 		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
@@ -79,7 +79,7 @@ func (w *RunWorker) versions() map[string]string {
 // runner works on one run.
 type runner struct {
 	worker  *RunWorker
-	lease   store.RunLease
+	lease   runs.RunLease
 	rate    *allowance // of the run; nil when it has no limit
 	results chan outbox.RunResult
 
@@ -118,7 +118,7 @@ func (r *runner) run(ctx context.Context) error {
 
 // work hands the campaigns of the scope to folders, which work side by side.
 func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
-	groups := make(chan []store.RunCampaign)
+	groups := make(chan []runs.RunCampaign)
 	var folders sync.WaitGroup
 	var once sync.Once
 	var fault error
@@ -142,7 +142,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 }
 
 // feed reads the scope in pages and divides it into groups.
-func (r *runner) feed(ctx context.Context, groups chan<- []store.RunCampaign) error {
+func (r *runner) feed(ctx context.Context, groups chan<- []runs.RunCampaign) error {
 	after := ""
 	for {
 		page, err := r.worker.Runs.Scope(ctx, r.lease, after, 500)
@@ -167,7 +167,7 @@ func (r *runner) feed(ctx context.Context, groups chan<- []store.RunCampaign) er
 }
 
 // fold works groups off with a folder of its own.
-func (r *runner) fold(ctx context.Context, groups <-chan []store.RunCampaign) error {
+func (r *runner) fold(ctx context.Context, groups <-chan []runs.RunCampaign) error {
 	var f *Folder
 	defer func() {
 		if f != nil {
@@ -196,21 +196,21 @@ func (r *runner) fold(ctx context.Context, groups <-chan []store.RunCampaign) er
 }
 
 // group does what the run is there for in some campaigns.
-func (r *runner) group(ctx context.Context, f *Folder, group []store.RunCampaign) error {
+func (r *runner) group(ctx context.Context, f *Folder, group []runs.RunCampaign) error {
 	switch r.lease.Run.Kind {
 	case outbox.RunRebuild:
 		return r.rebuild(ctx, f, group)
 	case outbox.RunReplay:
-		return r.each(group, func(c store.RunCampaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
+		return r.each(group, func(c runs.RunCampaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
 	default:
-		return r.each(group, func(c store.RunCampaign) (outbox.RunResult, error) {
+		return r.each(group, func(c runs.RunCampaign) (outbox.RunResult, error) {
 			return f.Verify(ctx, c.CampaignID, r.lease.Run.UntilSeq, r.lease.Run.Projections...)
 		})
 	}
 }
 
 // each does one campaign after the other.
-func (r *runner) each(group []store.RunCampaign, do func(store.RunCampaign) (outbox.RunResult, error)) error {
+func (r *runner) each(group []runs.RunCampaign, do func(runs.RunCampaign) (outbox.RunResult, error)) error {
 	for _, c := range group {
 		result, err := do(c)
 		if err != nil {
@@ -222,7 +222,7 @@ func (r *runner) each(group []store.RunCampaign, do func(store.RunCampaign) (out
 }
 
 // tell passes on what became of a campaign.
-func (r *runner) tell(c store.RunCampaign, result outbox.RunResult) {
+func (r *runner) tell(c runs.RunCampaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
@@ -308,7 +308,7 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 	rate := r.reported.rate
 	r.lines = nil
 	r.mu.Unlock()
-	status, err := r.worker.Runs.Report(ctx, r.lease, store.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
+	status, err := r.worker.Runs.Report(ctx, r.lease, runs.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
 	if err != nil {
 		r.mu.Lock()
 		r.lines = append(lines, r.lines...)

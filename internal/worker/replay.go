@@ -8,13 +8,14 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // replay gives the campaign's unapplied events their rows back and brings
 // projections level that were set aside, except those that an operator has
 // paused.
-func (r *runner) replay(ctx context.Context, f *Folder, c store.RunCampaign) (outbox.RunResult, error) {
+func (r *runner) replay(ctx context.Context, f *Folder, c runs.RunCampaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
 	if _, err := r.worker.Runs.Core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
@@ -63,7 +64,7 @@ func lags(s readmodel.Stand) bool {
 // catchUp folds the events that a projection has missed onto its rows and swaps
 // them in. When it refuses an event again it goes as far as the one before. One
 // that is not to be brought level any more is errMoved.
-func (r *runner) catchUp(ctx context.Context, f *Folder, c store.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
+func (r *runner) catchUp(ctx context.Context, f *Folder, c runs.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
 	m := &remake{scope: c, names: []string{name}}
 	mark, err := m.look(ctx, f)

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -42,7 +42,7 @@ values ($1, $2, $3, $4)`
 // was compared with the rows as they are now counts as a verification.
 func (s *Runs) Report(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
-	err := s.write(ctx, func(t *rtx) error {
+	err := s.write(ctx, func(t *tx) error {
 		now := s.Core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
@@ -67,7 +67,7 @@ func (s *Runs) Report(ctx context.Context, l RunLease, rep RunReport) (outbox.Ru
 }
 
 // saveResults writes results, counts them, and notes what they verify.
-func (t *rtx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
+func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
 	before := make([]string, len(results))
 	var looks, saves sqldb.Batch
 	var verified []outbox.Verification
@@ -96,10 +96,10 @@ func (t *rtx) saveResults(r *runRow, results []outbox.RunResult, now int64) erro
 		r.count(before[i], -1)
 		r.count(results[i].Outcome, 1)
 	}
-	return t.noteVerifications(verified)
+	return t.NoteVerifications(verified)
 }
 
-func (t *rtx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
+func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
 	var b sqldb.Batch
 	for _, line := range lines {
 		when := now

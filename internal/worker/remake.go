@@ -11,13 +11,14 @@ import (
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // remake is new rows of some projections of one campaign on their way: folded
 // in scratch tables, to take the place of the live ones.
 type remake struct {
-	scope  store.RunCampaign
+	scope  runs.RunCampaign
 	names  []string // of the run, in load order
 	fold   *Fold
 	stands map[string]readmodel.Stand // as they were when it was planned
@@ -33,7 +34,7 @@ type remake struct {
 // rebuild folds some campaigns and puts the rows in the place of the live ones,
 // campaign by campaign. The fold is made beside live applying; only its last
 // events, and the swap, are done under the campaigns' leases.
-func (r *runner) rebuild(ctx context.Context, f *Folder, group []store.RunCampaign) error {
+func (r *runner) rebuild(ctx context.Context, f *Folder, group []runs.RunCampaign) error {
 	var remakes []*remake
 	for _, c := range group {
 		m, err := r.plan(ctx, f, c)
@@ -60,7 +61,7 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []store.RunCampai
 }
 
 // plan folds a campaign as far as its live rows are now.
-func (r *runner) plan(ctx context.Context, f *Folder, c store.RunCampaign) (*remake, error) {
+func (r *runner) plan(ctx context.Context, f *Folder, c runs.RunCampaign) (*remake, error) {
 	m := &remake{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
 	mark, err := m.look(ctx, f)
 	if err != nil {

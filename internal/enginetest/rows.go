@@ -1,4 +1,4 @@
-package worker_test
+package enginetest
 
 import (
 	"database/sql"
@@ -16,17 +16,18 @@ import (
 
 // postgres reports whether the bench's databases are on PostgreSQL; in its run
 // there may be others beside them.
-func (b *bench) postgres() bool { return dialectOf(b.pair) == "postgres" }
+func (b *Engine) OnPostgres() bool { return DialectOf(b.Pair) == "postgres" }
 
-// dialectOf is the dialect of the pair's projections.
-func dialectOf(p dbtest.Pair) string {
+// DialectOf is the dialect of the pair's projections.
+func DialectOf(p dbtest.Pair) string {
 	if strings.HasPrefix(p.Projections, "sqlite:") {
 		return "sqlite"
 	}
 	return "postgres"
 }
 
-func mustExec(tb testing.TB, db *sql.DB, statements ...string) {
+// MustExec runs statements past the store.
+func MustExec(tb testing.TB, db *sql.DB, statements ...string) {
 	tb.Helper()
 	for _, statement := range statements {
 		if _, err := db.Exec(statement); err != nil {
@@ -35,8 +36,8 @@ func mustExec(tb testing.TB, db *sql.DB, statements ...string) {
 	}
 }
 
-// column reads the first column of a query's answer.
-func column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
+// Column reads the first column of a query's answer.
+func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	tb.Helper()
 	rows, err := db.Query(query, args...)
 	if err != nil {
@@ -57,24 +58,24 @@ func column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	return all
 }
 
-// tamper changes the journal as only somebody with the database in hand can.
-func (b *bench) tamper(tb testing.TB, statements ...string) {
+// Tamper changes the journal as only somebody with the database in hand can.
+func (b *Engine) Tamper(tb testing.TB, statements ...string) {
 	tb.Helper()
 	of := ""
-	if b.postgres() {
+	if b.OnPostgres() {
 		of = ` on events`
 	}
-	mustExec(tb, b.journal, `drop trigger if exists events_refuse_update`+of, `drop trigger if exists events_refuse_delete`+of)
-	mustExec(tb, b.journal, statements...)
+	MustExec(tb, b.JournalDB, `drop trigger if exists events_refuse_update`+of, `drop trigger if exists events_refuse_delete`+of)
+	MustExec(tb, b.JournalDB, statements...)
 }
 
-// dump is the whole content of both databases but the tables named, and the
+// Dump is the whole content of both databases but the tables named, and the
 // samples of how things stood, which go by the clock.
-func (b *bench) dump(tb testing.TB, except ...string) string {
+func (b *Engine) Dump(tb testing.TB, except ...string) string {
 	tb.Helper()
 	except = append(except, "samples", "campaign_samples")
 	var out strings.Builder
-	for _, db := range []*sql.DB{b.journal, b.projections} {
+	for _, db := range []*sql.DB{b.JournalDB, b.ProjectionsDB} {
 		for _, table := range dbtest.Tables(tb, db) {
 			if slices.Contains(except, table) {
 				continue
@@ -89,20 +90,21 @@ func (b *bench) dump(tb testing.TB, except ...string) string {
 }
 
 // rowsOf is the rows of a table as texts, in order.
-func (b *bench) rowsOf(tb testing.TB, db *sql.DB, table string) []string {
+func (b *Engine) rowsOf(tb testing.TB, db *sql.DB, table string) []string {
 	tb.Helper()
 	row := `cast(t as text)`
-	if !b.postgres() {
+	if !b.OnPostgres() {
 		var quoted []string
-		for _, name := range column[string](tb, db, `select name from pragma_table_info($1) order by cid`, table) {
+		for _, name := range Column[string](tb, db, `select name from pragma_table_info($1) order by cid`, table) {
 			quoted = append(quoted, `quote("`+name+`")`)
 		}
 		row = `concat_ws(' ', ` + strings.Join(quoted, ", ") + `)`
 	}
-	return column[string](tb, db, `select `+row+` from "`+table+`" as t order by 1`)
+	return Column[string](tb, db, `select `+row+` from "`+table+`" as t order by 1`)
 }
 
-func mustEqual(tb testing.TB, what, before, after string) {
+// MustEqual fails with the lines that differ.
+func MustEqual(tb testing.TB, what, before, after string) {
 	tb.Helper()
 	if before == after {
 		return
@@ -111,27 +113,27 @@ func mustEqual(tb testing.TB, what, before, after string) {
 	tb.Errorf("%s changed something (-before +after):\n%.4000s", what, diff)
 }
 
-// lastWritten is what changes with every write to either database: on SQLite
+// LastWritten is what changes with every write to either database: on SQLite
 // what it and the file system say of the files, on PostgreSQL the youngest
 // transaction and the number of rows in each table. A worker on PostgreSQL keeps
 // its heartbeat up, and the table of those is left out there.
-func (b *bench) lastWritten(tb testing.TB) string {
+func (b *Engine) LastWritten(tb testing.TB) string {
 	tb.Helper()
 	var out strings.Builder
-	if b.postgres() {
-		for _, db := range []*sql.DB{b.journal, b.projections} {
+	if b.OnPostgres() {
+		for _, db := range []*sql.DB{b.JournalDB, b.ProjectionsDB} {
 			for _, table := range dbtest.Tables(tb, db) {
 				if table == "instances" {
 					continue
 				}
-				fmt.Fprintln(&out, table, column[string](tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
+				fmt.Fprintln(&out, table, Column[string](tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
 			}
 		}
 		return out.String()
 	}
-	fmt.Fprintln(&out, column[int](tb, b.journal, `pragma data_version`), column[int](tb, b.projections, `pragma data_version`))
+	fmt.Fprintln(&out, Column[int](tb, b.JournalDB, `pragma data_version`), Column[int](tb, b.ProjectionsDB, `pragma data_version`))
 	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
-		info, err := os.Stat(filepath.Join(b.pair.Dir, name))
+		info, err := os.Stat(filepath.Join(b.Pair.Dir, name))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -140,9 +142,9 @@ func (b *bench) lastWritten(tb testing.TB) string {
 	return out.String()
 }
 
-// loseRows takes away rows of a campaign whose head they are, and lets the
+// LoseRows takes away rows of a campaign whose head they are, and lets the
 // campaign's row know, as in a database restored from an older copy.
-func loseRows(tb testing.TB, b *bench, campaign string, first, last int) {
+func LoseRows(tb testing.TB, b *Engine, campaign string, first, last int) {
 	tb.Helper()
 	for _, statement := range []string{
 		`delete from projection_apply_outbox where campaign_id = $1 and seq between $2 and $3`,
@@ -153,7 +155,7 @@ set pending = pending - (cast($3 as bigint) - cast($2 as bigint) + 1),
   head_next_attempt_at = (select min(next_attempt_at) from projection_apply_outbox where campaign_id = $1)
 where campaign_id = $1`,
 	} {
-		if _, err := b.journal.Exec(statement, campaign, first, last); err != nil {
+		if _, err := b.JournalDB.Exec(statement, campaign, first, last); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // StartRun has workers do a run over a scope of the loaded projections. It is
@@ -23,11 +24,11 @@ import (
 func (s *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := askedOfRun(order)
-	a := &Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
+	a := &store.Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
-	run, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.Run, error) {
+	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		run, err := s.admitRun(t, o, order, loaded, now)
 		if err == nil {
 			started(a, run)
@@ -41,7 +42,7 @@ func (s *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder,
 }
 
 // started notes what the record of a run_start says of its run.
-func started(a *Act, run outbox.Run) {
+func started(a *store.Act, run outbox.Run) {
 	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
@@ -62,7 +63,7 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
-func (s *Runs) admitRun(t *rtx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (s *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
@@ -145,7 +146,7 @@ const selectHighWater = `select high_water_seq from campaigns where campaign_id 
 
 // knownCampaigns refuses a run over campaigns that are not there, or up to an
 // event that is not.
-func (t *rtx) knownCampaigns(r *runRow) error {
+func (t *tx) knownCampaigns(r *runRow) error {
 	highest := make([]int64, len(r.CampaignIDs))
 	var b sqldb.Batch
 	for i, id := range r.CampaignIDs {
@@ -157,7 +158,7 @@ func (t *rtx) knownCampaigns(r *runRow) error {
 	}
 	for i, high := range highest {
 		if high < 0 {
-			return UnknownCampaign(r.CampaignIDs[i])
+			return store.UnknownCampaign(r.CampaignIDs[i])
 		}
 		if r.UntilSeq > high {
 			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %d events", r.UntilSeq, r.CampaignIDs[i], high)
@@ -170,7 +171,7 @@ func (t *rtx) knownCampaigns(r *runRow) error {
 // campaigns and one over a single campaign have no row in common over which
 // two transactions could meet, so that an index cannot tell them apart. On
 // SQLite one transaction writes at a time anyway.
-func (t *rtx) lockAdmission() error {
+func (t *tx) lockAdmission() error {
 	if err := t.Lock(lockRuns, ""); err != nil {
 		return fmt.Errorf("wait for the admission of other runs: %w", err)
 	}
@@ -196,7 +197,7 @@ limit 1`
 
 // refuseInTheWay refuses a run while another that is active has a part of its
 // scope.
-func (t *rtx) refuseInTheWay(r *runRow, now int64) error {
+func (t *tx) refuseInTheWay(r *runRow, now int64) error {
 	other, err := t.runInTheWay(r)
 	if err != nil || other == nil {
 		return err
@@ -205,7 +206,7 @@ func (t *rtx) refuseInTheWay(r *runRow, now int64) error {
 }
 
 // runInTheWay is the oldest active run that has a part of the scope, or nil.
-func (t *rtx) runInTheWay(r *runRow) (*runRow, error) {
+func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
 	collect := func(row sqldb.Row) error {
 		var id int64
@@ -252,7 +253,7 @@ values ($1, $2, $3, 1)
 on conflict (projection, campaign_id) where active = 1 do nothing`
 )
 
-func (t *rtx) insertRun(r *runRow, now int64) error {
+func (t *tx) insertRun(r *runRow, now int64) error {
 	var texts [3]string
 	for i, v := range []any{r.CampaignIDs, r.Projections, r.Versions} {
 		text, err := json.Marshal(v)
@@ -291,7 +292,7 @@ func (t *rtx) insertRun(r *runRow, now int64) error {
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or is being cancelled already, is outbox.ErrConflict.
 func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *rtx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case !r.Status.Active():
 			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
@@ -327,7 +328,7 @@ group by outcome`
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
 func (s *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *rtx, r *runRow, now int64) error {
+	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
 			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
 		}
@@ -367,7 +368,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 }
 
 // countRun sets what is done from the results.
-func (t *rtx) countRun(r *runRow) error {
+func (t *tx) countRun(r *runRow) error {
 	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
@@ -401,13 +402,13 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*rtx, *runRow, int64) error) (outbox.Run, error) {
+func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := s.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
-	a := &Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
-	run, err := performRun(ctx, s, a, func(t *rtx, now int64) (outbox.Run, error) {
+	a := &store.Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
+	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err
 		}

@@ -1,0 +1,238 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/worker"
+)
+
+// Infos are the loaded projections as a caller of the store names them.
+func (b *Engine) Infos() []outbox.ProjectionInfo {
+	var infos []outbox.ProjectionInfo
+	for _, p := range b.Set.Projections() {
+		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
+	}
+	return infos
+}
+
+func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+	tb.Helper()
+	run, err := b.Runs.Start(context.Background(), Operator, order, b.Infos())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+// MustRun starts a run and works until there is none left.
+func (b *Engine) MustRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+	tb.Helper()
+	run := b.MustStartRun(tb, order)
+	b.StepRuns(tb)
+	return b.MustReadRun(tb, run.ID)
+}
+
+func (b *Engine) StepRuns(tb testing.TB) {
+	tb.Helper()
+	for {
+		more, err := b.RunWorker.Step(context.Background())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+func (b *Engine) MustReadRun(tb testing.TB, id int64) outbox.Run {
+	tb.Helper()
+	run, err := b.Runs.Get(context.Background(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+func (b *Engine) Skip(campaign string, seq int64) error {
+	o := Operator
+	o.Confirm = outbox.SkipPhrase(campaign, seq)
+	_, err := b.SkipEvent(context.Background(), o, campaign, seq)
+	return err
+}
+
+func (b *Engine) MustSkip(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	if err := b.Skip(campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (b *Engine) MustUnskip(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	if _, err := b.UnskipEvent(context.Background(), Operator, campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Failures are the open failures as "campaign projection seq attempts".
+func Failures(t *testing.T, b *Engine) []string {
+	t.Helper()
+	return Column[string](t, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, seq, attempts) from failures where status = 'open' order by id`)
+}
+
+func MustHaveBalances(t *testing.T, b *Engine, want ...string) {
+	t.Helper()
+	if got := Column[string](t, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`); !slices.Equal(got, want) {
+		t.Errorf("balances %q, want %q", got, want)
+	}
+}
+
+func CalledFrom(name string) bool {
+	callers := make([]uintptr, 8)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, name) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// Terminate ends the server's side of connections of the program to the bench's
+// database, and returns how many.
+func (b *Engine) Terminate(tb testing.TB, which string) int {
+	tb.Helper()
+	return len(Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid) from `+Programs+` and `+which))
+}
+
+const (
+	// Programs are the connections of the program to this database.
+	Programs = `pg_stat_activity where datname = current_database() and application_name = 'outboxweb'`
+	// Listening is the one on which a process waits for hints.
+	Listening = `query like 'listen %'`
+)
+
+// Disconnect takes all connections away, and returns when they are gone.
+func (b *Engine) Disconnect(tb testing.TB) {
+	tb.Helper()
+	if gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, Patience.Milliseconds()); len(gone) == 0 {
+		tb.Error("there was no connection to take away")
+	}
+}
+
+// logged is a log that calls f with each message.
+type logged struct {
+	slog.Handler
+	f func(message string)
+}
+
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.f(r.Message)
+	return nil
+}
+
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func Logging(f func(message string)) Option {
+	return func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(logged{slog.DiscardHandler, f}) }
+}
+
+// UntilStuck applies what can be applied, however long heads wait for their next
+// attempts.
+func UntilStuck(tb RapidTB, b *Engine, now *Clock) {
+	for range 8 {
+		b.Drain(tb)
+		now.Advance(time.Hour)
+	}
+}
+
+// LenientAccounts is set aside for a campaign that it cannot follow.
+var LenientAccounts = strings.ReplaceAll(Accounts, "on-failure: block", "on-failure: quarantine")
+
+// Trail writes down every application of every event, like a ledger, with keys
+// that a fold makes again.
+const Trail = `-- projection: trail
+-- tables: trail
+
+-- schema
+create table trail (campaign_id text not null, place bigint not null, seq bigint not null, primary key (campaign_id, place));
+
+-- on: *
+insert into trail (campaign_id, place, seq)
+select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
+`
+
+// FinishClaims is the rest of a wave after its claim. What is to happen between
+// applying and settling does.
+func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between ...func()) error {
+	wave, err := b.Worker.Apply(ctx, claims)
+	for _, happen := range between {
+		happen()
+	}
+	return errors.Join(err, wave.Settle(ctx))
+}
+
+func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
+	tb.Helper()
+	h, err := b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+func (b *Engine) MustResume(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
+	tb.Helper()
+	h, err := b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+func (b *Engine) SetAsideCursors(tb testing.TB) []string {
+	tb.Helper()
+	return Column[string](tb, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors order by campaign_id, projection`)
+}
+
+func (b *Engine) MustHaveCursors(tb testing.TB, want ...string) {
+	tb.Helper()
+	if diff := cmp.Diff(want, b.SetAsideCursors(tb)); diff != "" {
+		tb.Errorf("cursors (-want +got):\n%s", diff)
+	}
+}
+
+func (b *Engine) RunResult(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
+	tb.Helper()
+	r, err := b.Runs.ResultOf(context.Background(), run.ID, campaign)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (b *Engine) Meddle(tb testing.TB, statement string) {
+	tb.Helper()
+	if _, err := b.ProjectionsDB.ExecContext(context.Background(), statement); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+var Everything = outbox.RunOrder{Kind: outbox.RunVerify, All: true}

@@ -1,0 +1,80 @@
+package enginetest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"modernc.org/sqlite"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/store"
+)
+
+// Main runs the tests of a package on both databases; see dbtest.Main. differs
+// matches those on which PostgreSQL does something in its own way.
+func Main(m *testing.M, differs string) int {
+	if askedByServer() {
+		return askTest()
+	}
+	sqlite.MustRegisterScalarFunction("probe", -1, probeOnSQLite)
+	sqlite.RegisterConnectionHook(arrange)
+	for name, value := range map[string]string{"rapid.steps": "25", "rapid.nofailfile": "true", "rapid.shrinktime": "5s"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	code := dbtest.Main(m, differs, prepare)
+	onPostgres.close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+// prepare fills the pair that every test gets a copy of.
+func prepare(p dbtest.Pair) error {
+	if dbtest.Postgres() { // where opening the two stores of a history takes several times as long
+		dbtest.Checks(10)
+	} else {
+		dbtest.Checks(40)
+	}
+	s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
+	if err != nil {
+		return err
+	}
+	if err := s.Close(); err != nil || !dbtest.Postgres() {
+		return err
+	}
+	return onPostgres.open(p.Projections)
+}
+
+const (
+	// Hurried is part of the path of databases that must not wait for locks.
+	Hurried = "hurried"
+	// Cramped is part of the path of databases that must stay small.
+	Cramped      = "cramped"
+	crampedPages = 100
+	CrampedBytes = crampedPages * 4096
+)
+
+// arrange is called for every new connection, and makes contention and full
+// disks show within the test's patience where the path asks for it.
+func arrange(c sqlite.ExecQuerierContext, dsn string) error {
+	pragma := ""
+	switch {
+	case strings.Contains(dsn, Hurried):
+		pragma = "pragma busy_timeout = 50"
+	case strings.Contains(dsn, Cramped):
+		pragma = fmt.Sprintf("pragma max_page_count = %d", crampedPages)
+	default:
+		return nil
+	}
+	_, err := c.ExecContext(context.Background(), pragma, nil)
+	return err
+}

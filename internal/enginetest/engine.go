@@ -1,0 +1,394 @@
+// Package enginetest puts a store, its rooms and a worker on databases of a test's
+// own, for the tests of packages that work on them together. It is used under its
+// Main.
+package enginetest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/operations"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+	"outboxweb/internal/worker"
+)
+
+// Ledger writes down every application of every event, so that repeats and
+// reorders show.
+const Ledger = `-- projection: ledger
+-- tables: ledger_applied, ledger_history
+
+-- schema
+create table ledger_applied (campaign_id text not null, seq bigint not null, times bigint not null, primary key (campaign_id, seq));
+
+-- schema @sqlite
+create table ledger_history (id integer primary key, campaign_id text not null, seq bigint not null);
+
+-- schema @postgres
+create table ledger_history (id bigint generated always as identity primary key, campaign_id text not null, seq bigint not null);
+
+-- on: *
+insert into ledger_applied (campaign_id, seq, times) values (:campaign_id, :seq, 1)
+on conflict (campaign_id, seq) do update set times = ledger_applied.times + 1;
+insert into ledger_history (campaign_id, seq) values (:campaign_id, :seq);
+`
+
+// Accounts fails on an event that spends more than there is, until somebody
+// mends the balance.
+const Accounts = `-- projection: accounts
+-- tables: accounts
+-- on-failure: block
+
+-- schema
+create table accounts (campaign_id text primary key, balance bigint not null check (balance >= 0), spent bigint not null default 0);
+
+-- on: opened
+insert into accounts (campaign_id, balance) values (:campaign_id, :payload.balance!);
+
+-- on: spent
+update accounts set spent = spent + 1 where campaign_id = :campaign_id;
+update accounts set balance = balance - :payload.amount! where campaign_id = :campaign_id;
+`
+
+// Probing calls the test's probe of the event's key on every event of type
+// probed, after it has written something. It does not mind being told twice.
+const Probing = `-- projection: probing
+-- tables: probing
+
+-- schema
+create table probing (campaign_id text not null, seq bigint not null, answer text, primary key (campaign_id, seq));
+
+-- on: probed
+insert into probing (campaign_id, seq) values (:campaign_id, :seq) on conflict do nothing;
+update probing set answer = probe(:payload.key!, :campaign_id, cast(:seq as text)) where campaign_id = :campaign_id and seq = :seq;
+`
+
+// Opened is an event that gives a campaign of accounts its balance.
+func Opened(campaign string, balance int) outbox.Event {
+	return EventOf(campaign, "opened", fmt.Sprintf(`{"balance":%d}`, balance))
+}
+
+// Spent is an event that accounts fail at which have less.
+func Spent(campaign string, amount int) outbox.Event {
+	return EventOf(campaign, "spent", fmt.Sprintf(`{"amount":%d}`, amount))
+}
+
+// Probed is an event that calls the probe of a key.
+func Probed(campaign, key string) outbox.Event {
+	return EventOf(campaign, "probed", fmt.Sprintf(`{"key":%q}`, key))
+}
+
+// Noted is an event that no more than the ledger writes down.
+func Noted(campaign string) outbox.Event { return EventOf(campaign, "noted", `{}`) }
+
+// EventOf is an event of a type.
+func EventOf(campaign, eventType, payload string) outbox.Event {
+	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
+}
+
+// Notes are n events of one campaign.
+func Notes(campaign string, n int) []outbox.Event {
+	return slices.Repeat([]outbox.Event{Noted(campaign)}, n)
+}
+
+// Define writes each definition to a file of one directory and returns it as
+// the sources of a set.
+func Define(tb testing.TB, definitions ...string) []string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for i, text := range definitions {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.sql", i)), []byte(text), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return []string{dir}
+}
+
+// Clock is a time that only the test moves.
+type Clock struct{ *storetest.Clock }
+
+// NewClock makes a clock that stands still.
+func NewClock() *Clock { return &Clock{storetest.NewClock()} }
+
+// Option adjusts the store and the worker of an engine.
+type Option = func(*store.Options, *worker.Config)
+
+// At makes the store tell the test's time.
+func At(c *Clock) Option {
+	return func(o *store.Options, _ *worker.Config) { o.Now = c.Now }
+}
+
+// MaxAttempts lets rows fail so often.
+func MaxAttempts(n int) Option {
+	return func(o *store.Options, _ *worker.Config) { o.Retry.MaxAttempts = n }
+}
+
+// BatchSize bounds the waves, in rows.
+func BatchSize(rows int) Option {
+	return func(_ *store.Options, c *worker.Config) { c.BatchSize = rows }
+}
+
+// InMode is the mode of the worker and of its store.
+func InMode(m outbox.Mode) Option {
+	return func(_ *store.Options, c *worker.Config) { c.Mode = m }
+}
+
+// Polling sets how long the worker sleeps unless it is woken.
+func Polling(d time.Duration) Option {
+	return func(_ *store.Options, c *worker.Config) { c.PollInterval = d }
+}
+
+// Overtime is the time of an event in tests of one that exceeds it. Everything
+// else in them has to end within it, on a machine that is busy with something
+// else.
+const Overtime = 2 * time.Second
+
+// CuttingOffAfter is the time that an event may take.
+func CuttingOffAfter(d time.Duration) Option {
+	return func(o *store.Options, _ *worker.Config) { o.EventTimeout = d }
+}
+
+// Waves sets how many waves a worker works on at a time.
+func Waves(n int) Option {
+	return func(o *store.Options, c *worker.Config) { o.Concurrency, c.Concurrency = n, n }
+}
+
+// Leasing sets how long the worker's leases last.
+func Leasing(d time.Duration) Option {
+	return func(_ *store.Options, c *worker.Config) { c.Lease = d }
+}
+
+// Bench is a store with a worker on it, and connections of somebody else to
+// its databases.
+type Engine struct {
+	*store.Store
+	*readmodel.Database
+	Operations               *operations.Operations
+	Runs                     *runs.Runs
+	RunWorker                *worker.RunWorker
+	Worker                   *worker.Worker
+	Set                      *projection.Set
+	Sources                  []string
+	Pair                     dbtest.Pair
+	JournalDB, ProjectionsDB *sql.DB
+}
+
+// Open makes a store on databases of its own, and a worker that is not
+// running.
+func Open(tb testing.TB, sources []string, options ...Option) *Engine {
+	tb.Helper()
+	return OpenPair(tb, dbtest.New(tb), sources, options...)
+}
+
+// OpenPair is Open on given databases.
+func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
+	tb.Helper()
+	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: Patience}
+	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
+	for _, change := range options {
+		change(&o, &c)
+	}
+	o.Mode = c.Mode
+	set, err := projection.Load(DialectOf(p), sources...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := store.Open(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	if err := worker.Install(tb.Context(), s, set); err != nil {
+		tb.Fatal(err)
+	}
+	c.Store, c.Set = s, set
+	b := &Engine{Store: s, Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.NewRuns(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
+		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
+	w := b.Worker
+	b.RunWorker = worker.NewRunWorker(worker.RunConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
+		Applying: w.Applying, Failure: w.Failure})
+	w.Beside = append(w.Beside, b.RunWorker.Work)
+	if w.Mode != outbox.ModeShadow {
+		w.Beside = append(w.Beside, func(ctx context.Context) { b.Operations.Work(ctx, w.PollInterval, w.Logger) })
+	}
+	return b
+}
+
+// Beside is another process on the same databases.
+func (b *Engine) Beside(tb testing.TB, options ...Option) *Engine {
+	tb.Helper()
+	return OpenPair(tb, b.Pair, b.Sources, options...)
+}
+
+// Drain works until nothing is due.
+func (b *Engine) Drain(tb testing.TB) {
+	tb.Helper()
+	for b.MustPass(tb) {
+	}
+}
+
+// pass works off one wave and reports whether there was anything to do.
+func (b *Engine) MustPass(tb testing.TB) bool {
+	tb.Helper()
+	more, err := b.Worker.Pass(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return more
+}
+
+// Start runs the worker until stop is called or the test ends.
+func (b *Engine) Start(tb testing.TB) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Worker.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("run: %v", err)
+		}
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+// MustAppend appends events, 500 at a time.
+func (b *Engine) MustAppend(tb testing.TB, events ...outbox.Event) {
+	tb.Helper()
+	for chunk := range slices.Chunk(events, 500) {
+		if _, err := b.Append(context.Background(), store.Append{Events: chunk}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// claim takes a wave for the bench's worker.
+func (b *Engine) MustClaim(tb testing.TB) []store.Claim {
+	tb.Helper()
+	claims, err := b.Claim(context.Background(), b.Worker.Name(), store.ClaimLimits{Rows: 1000, Lease: LeaseTime})
+	if err == nil && len(claims) == 0 {
+		claims, err = b.ClaimSuspect(context.Background(), b.Worker.Name(), LeaseTime)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return claims
+}
+
+// LeaseTime is how long the leases last that tests take themselves.
+const LeaseTime = 30 * time.Second
+
+// MustBeSound fails when check finds something.
+func (b *Engine) MustBeSound(tb testing.TB) {
+	tb.Helper()
+	report, err := b.Check(context.Background(), func(int64, int64) {})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		tb.Errorf("check: %+v", v)
+	}
+	if report.Checked["skipped"] > 0 {
+		tb.Errorf("check skipped %d campaigns", report.Checked["skipped"])
+	}
+}
+
+// MustHaveApplied makes sure that the ledger has seen events 1 to last of the
+// campaign, each once and in order, and nothing else.
+func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
+	tb.Helper()
+	want := make([]int, last)
+	for i := range want {
+		want[i] = i + 1
+	}
+	history := Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
+	if diff := cmp.Diff(want, history); diff != "" {
+		tb.Errorf("campaign %q was not applied as 1 to %d (-want +got):\n%s", campaign, last, diff)
+	}
+	if again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
+		tb.Errorf("campaign %q: events %v were applied more than once", campaign, again)
+	}
+	if applied, err := b.AppliedSeq(context.Background(), campaign); err != nil || applied != int64(last) {
+		tb.Errorf("the watermark of campaign %q is %d (%v), want %d", campaign, applied, err, last)
+	}
+}
+
+// MustCampaign reads a campaign.
+func (b *Engine) MustCampaign(tb testing.TB, id string) outbox.Campaign {
+	tb.Helper()
+	c, err := b.Campaign(context.Background(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// MustRow reads a row.
+func (b *Engine) MustRow(tb testing.TB, campaign string, seq int64) outbox.RowDetail {
+	tb.Helper()
+	row, err := b.Row(context.Background(), campaign, seq)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return row
+}
+
+// MustStand compares a row's status and attempts.
+func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status outbox.Status, attempts int) {
+	tb.Helper()
+	r := b.MustRow(tb, campaign, seq)
+	if r.Row.Status != status || r.Row.AttemptCount != attempts || len(r.Attempts) != attempts {
+		tb.Errorf("campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
+			campaign, seq, r.Row.Status, r.Row.AttemptCount, len(r.Attempts), status, attempts, r.Row.LastError)
+	}
+}
+
+// MustWait waits until the projections have the event.
+func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	if _, err := b.WaitApplied(ctx, campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Patience is how long tests wait for what must happen.
+const Patience = storetest.Patience
+
+// Eventually waits for a condition.
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	storetest.Eventually(tb, what, holds)
+}
+
+// Operator is who acts.
+var Operator = outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
+
+// MustRequeue requeues a dead row.
+func (b *Engine) MustRequeue(tb testing.TB, campaign string, seq int64) {
+	tb.Helper()
+	if _, err := b.RequeueRow(context.Background(), Operator, campaign, seq); err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,176 @@
+package enginetest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// RapidTB lets the helpers of this package fail one run of a property rather
+// than the whole test.
+type RapidTB struct {
+	testing.TB
+	R *rapid.T
+}
+
+func (p RapidTB) Cleanup(f func())                  { p.R.Cleanup(f) }
+func (p RapidTB) Error(args ...any)                 { p.R.Error(args...) }
+func (p RapidTB) Errorf(format string, args ...any) { p.R.Errorf(format, args...) }
+func (p RapidTB) Fatal(args ...any)                 { p.R.Fatal(args...) }
+func (p RapidTB) Fatalf(format string, args ...any) { p.R.Fatalf(format, args...) }
+
+func (p RapidTB) TempDir() string {
+	dir, err := os.MkdirTemp(p.TB.TempDir(), "")
+	if err != nil {
+		p.Fatal(err)
+	}
+	return dir
+}
+
+// Troubled is a system of two processes to which anything may happen, with
+// what it must come to in the end.
+type Troubled struct {
+	TB       RapidTB
+	Clock    *Clock
+	Engines  []*Engine
+	Appended map[string]int
+	Asleep   []Sleeper
+}
+
+// Sleeper is a wave whose process stopped after its claim.
+type Sleeper struct {
+	Engine *Engine
+	Claims []store.Claim
+}
+
+var TroubledCampaigns = []string{"a", "b", "c"}
+
+func NewTroubled(tb RapidTB, sources []string) *Troubled {
+	s := &Troubled{TB: tb, Clock: NewClock(), Appended: make(map[string]int)}
+	a := Open(tb, sources, At(s.Clock), BatchSize(8), MaxAttempts(3))
+	s.Engines = []*Engine{a, a.Beside(tb, At(s.Clock), BatchSize(8), MaxAttempts(3))}
+	for _, campaign := range TroubledCampaigns {
+		a.MustAppend(tb, Opened(campaign, 1))
+		s.Appended[campaign] = 1
+	}
+	return s
+}
+
+func (s *Troubled) Either(t *rapid.T) *Engine {
+	return s.Engines[rapid.IntRange(0, 1).Draw(t, "process")]
+}
+
+func (s *Troubled) Campaign(t *rapid.T) string {
+	return rapid.SampledFrom(TroubledCampaigns).Draw(t, "campaign")
+}
+
+func (s *Troubled) Append(t *rapid.T) {
+	campaign, n := s.Campaign(t), rapid.IntRange(1, 6).Draw(t, "events")
+	events := Notes(campaign, n)
+	if rapid.IntRange(0, 3).Draw(t, "poison") == 0 {
+		events[n-1] = Spent(campaign, 2)
+	}
+	s.Either(t).MustAppend(s.TB, events...)
+	s.Appended[campaign] += n
+}
+
+func (s *Troubled) Pass(t *rapid.T) { s.Either(t).MustPass(s.TB) }
+
+func (s *Troubled) Advance(t *rapid.T) {
+	s.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, LeaseTime + time.Second}).Draw(t, "time"))
+}
+
+func (s *Troubled) DieAfterClaim(t *rapid.T) { s.Either(t).MustClaim(s.TB) }
+
+func (s *Troubled) DieAfterApply(t *rapid.T) {
+	b := s.Either(t)
+	if _, err := b.Worker.Apply(context.Background(), b.MustClaim(s.TB)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Troubled) SleepAfterClaim(t *rapid.T) {
+	b := s.Either(t)
+	s.Asleep = append(s.Asleep, Sleeper{b, b.MustClaim(s.TB)})
+}
+
+func (s *Troubled) Wake(t *rapid.T) {
+	if len(s.Asleep) == 0 {
+		t.Skip("nobody sleeps")
+	}
+	i := rapid.IntRange(0, len(s.Asleep)-1).Draw(t, "sleeper")
+	w := s.Asleep[i]
+	s.Asleep = slices.Delete(s.Asleep, i, i+1)
+	if err := w.Engine.FinishClaims(context.Background(), w.Claims); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Troubled) Requeue(t *rapid.T) {
+	if _, err := s.Either(t).RequeueDead(context.Background(), Operator, outbox.RequeueFilter{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Troubled) PauseOrResume(t *rapid.T) {
+	b, campaign := s.Either(t), s.Campaign(t)
+	act := b.PauseCampaign
+	if b.MustCampaign(s.TB, campaign).Paused != nil {
+		act = b.ResumeCampaign
+	}
+	if _, err := act(context.Background(), Operator, campaign); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Troubled) Reconcile(t *rapid.T) {
+	if repaired, err := s.Either(t).Reconcile(context.Background()); err != nil || repaired.Inserted > 0 || repaired.Diverged > 0 {
+		t.Fatalf("reconciled %+v (%v), with no event lost and none changed", repaired, err)
+	}
+}
+
+// Invariants hold after every step.
+func (s *Troubled) Invariants(t *rapid.T) {
+	db := s.Engines[0].ProjectionsDB
+	for _, broken := range []struct{ what, query string }{
+		{"applied more than once", `select campaign_id || ' ' || seq from ledger_applied where times <> 1`},
+		{"applied out of order", `select campaign_id || ' ' || seq from (
+  select campaign_id, seq, row_number() over (partition by campaign_id order by id) as n from ledger_history
+) as numbered where seq <> n`},
+		{"applied without the watermark", `select campaign_id || ' ' || seq from ledger_applied join projection_watermarks using (campaign_id) where seq > applied_seq`},
+	} {
+		if found := Column[string](s.TB, db, broken.query); len(found) > 0 {
+			t.Fatalf("%s: %q", broken.what, found)
+		}
+	}
+}
+
+// Settle ends all trouble: causes are mended, dead rows requeued, campaigns
+// resumed, and nobody dies any more.
+func (s *Troubled) Settle() {
+	b, mend := s.Engines[0], s.Engines[0].ProjectionsDB
+	for _, campaign := range TroubledCampaigns {
+		if b.MustCampaign(s.TB, campaign).Paused == nil {
+			continue
+		}
+		if _, err := b.ResumeCampaign(context.Background(), Operator, campaign); err != nil {
+			s.TB.Fatal(err)
+		}
+	}
+	for range 3 { // leases end, heads that died of their processes are requeued
+		s.Clock.Advance(time.Hour)
+		MustExec(s.TB, mend, `update accounts set balance = 1000`)
+		if _, err := b.RequeueDead(context.Background(), Operator, outbox.RequeueFilter{}); err != nil {
+			s.TB.Fatal(err)
+		}
+		b.Drain(s.TB)
+		s.Engines[1].Drain(s.TB)
+	}
+}

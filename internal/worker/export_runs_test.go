@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/store"
+)
+
+// Versions are those of the worker's projections.
+func (w *RunWorker) Versions() map[string]string { return w.versions() }
+
+// DieInRun takes up a run and rebuilds its first campaign as far as the stage:
+// until it is folded, until its lease is taken and all is folded, or until the
+// rows are swapped. Then the process is gone; what it would have done next is
+// returned, for one that only slept. Nil means that there is no run.
+func (w *RunWorker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
+	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
+	if err != nil || !ok {
+		return nil, err
+	}
+	r := w.runner(lease)
+	scope, err := w.Runs.Scope(ctx, lease, "", 1)
+	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
+		return func() error { return nil }, err
+	}
+	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.plan(ctx, f, scope[0])
+	if err != nil || m.ended || stage == 0 {
+		return f.Close, err
+	}
+	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.Worker.ID)}
+	claims, err := w.Runs.ClaimCampaigns(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
+	if err != nil || len(claims) == 0 {
+		return f.Close, err
+	}
+	if err := m.finish(ctx, f, claims[0]); err != nil || m.ended {
+		return f.Close, err
+	}
+	swap := func() error {
+		_, err := f.scratch.Swap(ctx, []readmodel.Swap{m.swap})
+		return err
+	}
+	if stage == 1 {
+		return func() error { return errors.Join(swap(), f.Close()) }, nil
+	}
+	return func() error {
+		_, err := w.Runs.Core.ReleaseForRun(ctx, who, claims)
+		return errors.Join(err, f.Close())
+	}, swap()
+}
+
+// CatchUp takes up a run and brings a projection level in one campaign, as a
+// replay does. What is to happen between folding and taking the lease does.
+func (w *RunWorker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
+	p := outbox.ProjectionResult{Projection: name}
+	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
+	if err != nil || !ok {
+		return p, errors.Join(err, errors.New("there is no run"))
+	}
+	r := w.runner(lease)
+	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	m := &remake{scope: runs.RunCampaign{CampaignID: campaign}, names: []string{name}}
+	mark, err := m.look(ctx, f)
+	if err == nil {
+		err = m.resume(ctx, f, mark.AppliedSeq)
+	}
+	if err != nil {
+		return p, err
+	}
+	between()
+	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
+}
+
+// VerifyNext is the step that verifies in the background.
+func (w *RunWorker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
