@@ -8,8 +8,8 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
-	"outboxweb/internal/worker"
 )
 
 // checkCmd tests the invariants.
@@ -90,7 +90,7 @@ func printCheck(a *app, r store.CheckReport) error {
 // checkFolds folds every campaign up to what is applied and compares the rows
 // with the live ones.
 func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r *store.CheckReport) error {
-	f, err := worker.NewFolder(ctx, st.Store, set)
+	f, err := runs.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 
 // checkFold compares one campaign. Campaigns that are diverged are reported by
 // the store already; those without anything applied have nothing to compare.
-func checkFold(ctx context.Context, f *worker.Folder, c outbox.Campaign, r *store.CheckReport) error {
+func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *store.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
 	}

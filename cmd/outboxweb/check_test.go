@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -49,7 +50,7 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := worker.Install(t.Context(), s, set); err != nil {
+	if err := runs.Install(t.Context(), s, set); err != nil {
 		t.Fatal(err)
 	}
 	var events []outbox.Event

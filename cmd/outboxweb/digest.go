@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/runs"
 )
 
 // digestCmd prints the digests of one campaign.
@@ -75,7 +75,7 @@ func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set)
 	if *c.Until > campaign.HighWaterSeq {
 		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
 	}
-	f, err := worker.NewFolder(ctx, st.Store, set)
+	f, err := runs.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return digests{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/runs"
 )
 
 // try prints what applying a row's event would do. An event that would fail is
@@ -23,7 +23,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := worker.DryRun(ctx, st.Store, set, c.Campaign, seq, c.Next)
+	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, seq, c.Next)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	f, err := worker.NewFolder(ctx, st.Store, set)
+	f, err := runs.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 // rebuildTrial is a dry run of a rebuild under way.
 type rebuildTrial struct {
 	app         *app
-	folder      *worker.Folder
+	folder      *runs.Folder
 	projections []string
 	quiet       bool
 

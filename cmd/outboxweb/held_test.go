@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -49,7 +50,7 @@ insert into P (campaign_id, seq) values (:campaign_id, :seq);
 	}
 	d.st = wire(opened)
 	t.Cleanup(func() { d.st.Close() })
-	if err := worker.Install(t.Context(), d.st.Store, d.set); err != nil {
+	if err := runs.Install(t.Context(), d.st.Store, d.set); err != nil {
 		t.Fatal(err)
 	}
 	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox})

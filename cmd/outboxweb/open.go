@@ -44,13 +44,13 @@ type engine struct {
 
 // wire puts the rooms around a store that nobody uses yet.
 func wire(st *store.Store) *engine {
-	return &engine{Store: st, operations: operations.New(st), runs: runs.NewRuns(st), publishing: publishing.NewProgress(st)}
+	return &engine{Store: st, operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
 }
 
 // workOnRuns has a worker's process work on runs as well.
-func workOnRuns(w *worker.Worker, st *engine, c worker.RunConfig) {
+func workOnRuns(w *worker.Worker, st *engine, c runs.WorkerConfig) {
 	c.Runs, c.Set, c.Worker, c.Logger, c.Applying, c.Failure = st.runs, w.Set, w.Name(), w.Logger, w.Applying, w.Failure
-	w.Beside = append(w.Beside, worker.NewRunWorker(c).Work)
+	w.Beside = append(w.Beside, runs.NewWorker(c).Work)
 }
 
 func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {
@@ -125,7 +125,7 @@ const installTries = 5
 func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
 	var err error
 	for range installTries {
-		if err = worker.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
+		if err = runs.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
 			break
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
 )
@@ -100,7 +101,7 @@ func BenchmarkPages(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s.Store, set); err != nil {
+	if err := runs.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
 	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))

@@ -18,6 +18,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -47,7 +48,7 @@ func BenchmarkRebuild(b *testing.B) {
 func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 	b.Helper()
 	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
-	workOnRuns(w, s, worker.RunConfig{PollInterval: w.PollInterval})
+	workOnRuns(w, s, runs.WorkerConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -149,7 +150,7 @@ func rebuildable(b *testing.B) (*engine, *projection.Set) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s.Store, set); err != nil {
+	if err := runs.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
 	var batch []outbox.Event
@@ -217,7 +218,7 @@ func bareFold(b *testing.B, s *engine, set *projection.Set) float64 {
 	var folders sync.WaitGroup
 	for half := range 2 {
 		folders.Go(func() {
-			f, err := worker.NewFolder(b.Context(), s.Store, set)
+			f, err := runs.NewFolder(b.Context(), s.Store, set)
 			if err != nil {
 				b.Error(err)
 				return

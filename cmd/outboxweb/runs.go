@@ -13,6 +13,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/worker"
 )
 
@@ -150,7 +151,7 @@ func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 		}
 	}
 	w := worker.New(worker.Config{Store: st.Store, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
-	workOnRuns(w, st, worker.RunConfig{})
+	workOnRuns(w, st, runs.WorkerConfig{})
 	return w.Attend(ctx)
 }
 

@@ -61,7 +61,7 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
 	}
-	_, err = d.st.runs.Report(ctx, l, runs.RunReport{Results: results, EventsDone: 2, Lease: time.Minute,
+	_, err = d.st.runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
 	if err != nil {
 		d.t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/publishing/destination"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
 	"outboxweb/internal/worker"
@@ -291,7 +292,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	}
 	w := worker.New(worker.Config{Store: st.Store, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency, Redact: a.redact})
-	workOnRuns(w, st, worker.RunConfig{PollInterval: c.PollInterval, Lease: c.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
+	workOnRuns(w, st, runs.WorkerConfig{PollInterval: c.PollInterval, Lease: c.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
 	if w.Mode != outbox.ModeShadow {
 		w.Beside = append(w.Beside, func(ctx context.Context) { st.operations.Work(ctx, c.PollInterval, log) })
 	}
@@ -328,7 +329,7 @@ func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr n
 // dryRunner tries events on copies of what the stores have.
 func dryRunner(st *engine, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
-		return worker.DryRun(ctx, st.Store, set, campaign, seq, next)
+		return runs.DryRun(ctx, st.Store, set, campaign, seq, next)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
 	"outboxweb/internal/worker"
 	"outboxweb/web/templates"
 )
@@ -90,7 +91,7 @@ func drainable(b *testing.B) (*engine, *projection.Set) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := worker.Install(b.Context(), s.Store, set); err != nil {
+	if err := runs.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
 	return s, set

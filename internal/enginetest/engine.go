@@ -179,7 +179,7 @@ type Engine struct {
 	*readmodel.Database
 	Operations               *operations.Operations
 	Runs                     *runs.Runs
-	RunWorker                *worker.RunWorker
+	RunWorker                *runs.Worker
 	Worker                   *worker.Worker
 	Set                      *projection.Set
 	Sources                  []string
@@ -212,14 +212,14 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { s.Close() })
-	if err := worker.Install(tb.Context(), s, set); err != nil {
+	if err := runs.Install(tb.Context(), s, set); err != nil {
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	b := &Engine{Store: s, Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.NewRuns(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
+	b := &Engine{Store: s, Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.New(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 	w := b.Worker
-	b.RunWorker = worker.NewRunWorker(worker.RunConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
+	b.RunWorker = runs.NewWorker(runs.WorkerConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
 		Applying: w.Applying, Failure: w.Failure})
 	w.Beside = append(w.Beside, b.RunWorker.Work)
 	if w.Mode != outbox.ModeShadow {

@@ -12,7 +12,7 @@ import (
 )
 
 // claimRun takes up the run that waits, as a worker does.
-func (s *site) claimRun() runs.RunLease {
+func (s *site) claimRun() runs.Lease {
 	s.t.Helper()
 	l, ok, err := s.runs.Claim(context.Background(), testWorker, map[string]string{"campaigns": "v1"}, time.Minute)
 	if err != nil || !ok {
@@ -21,7 +21,7 @@ func (s *site) claimRun() runs.RunLease {
 	return l
 }
 
-func (s *site) finishRun(l runs.RunLease, status outbox.RunStatus, why string) {
+func (s *site) finishRun(l runs.Lease, status outbox.RunStatus, why string) {
 	s.t.Helper()
 	if _, err := s.runs.Finish(context.Background(), l, status, why); err != nil {
 		s.t.Fatal(err)
@@ -51,7 +51,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("run %d is in the way: a verify of projection campaigns of all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
-	_, err := s.runs.Report(context.Background(), l, runs.RunReport{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
+	_, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
 		Lines: []outbox.RunLine{{CampaignID: "c/1", Text: "first"}, {Text: "second"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
 		t.Errorf("a repeated order is answered %s, want %s", again.body, first.body)
 	}
 	l := s.claimRun()
-	if _, err := s.runs.Report(context.Background(), l, runs.RunReport{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute}); err != nil {
+	if _, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	s.finishRun(l, outbox.RunCompleted, "")

@@ -78,7 +78,7 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	s.operations, s.runs = operations.New(s.store), runs.NewRuns(s.store)
+	s.operations, s.runs = operations.New(s.store), runs.New(s.store)
 	c := Config{
 		Store: s.store, Operations: s.operations, Runs: s.runs, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),

@@ -19,7 +19,7 @@ import (
 )
 
 // reportRun says what a worker has done of the run it holds.
-func (s *site) reportRun(l runs.RunLease, rep runs.RunReport) {
+func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 	s.t.Helper()
 	rep.Lease = time.Minute
 	if _, err := s.runs.Report(context.Background(), l, rep); err != nil {
@@ -125,7 +125,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.startRun(`{"kind":"verify","all_campaigns":true,"reason":"looks odd"}`)
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be folded: <b>\u202eboom", Events: 1}
-	s.reportRun(l, runs.RunReport{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50 %" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
 		"test-1", "✕ failed 1", "≠ drift 1", "Look at these first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
@@ -148,7 +148,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	to = s.submit("/runs/1/resume", "reason=mended").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed run 1", "queued")
 	l = s.claimRun()
-	s.reportRun(l, runs.RunReport{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
 	s.get("/runs/1").want(t, 200, "completed", "In 1 of 3 campaigns the live rows are not those of the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
 	s.get("/").want(t, 200, `data-testid="drifted"`).lacks(t, `data-testid="active-runs"`)
@@ -163,7 +163,7 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 	l := s.claimRun()
 	partly := outbox.RunResult{CampaignID: "c/1", Outcome: outbox.OutcomeNotCompared, Seq: 3, Events: 3, Projections: []outbox.ProjectionResult{
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
-	s.reportRun(l, runs.RunReport{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
 	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign are those of the journal. 1 campaign was not compared in full", "‖ not compared in full 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
@@ -190,7 +190,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Fold: []byte("3")}}},
 		{Table: "campaigns", Kind: outbox.RowRemoved, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}},
 	}
-	s.reportRun(l, runs.RunReport{Results: []outbox.RunResult{result}})
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{result}})
 	s.finishRun(l, outbox.RunCompleted, "")
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "The live rows are not those of the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row added, 25 changed, 1 removed", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,

@@ -79,7 +79,7 @@ func (s *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []o
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := s.Core.Require(o, 0); err != nil {
+	if err := s.core.Require(o, 0); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
@@ -111,8 +111,8 @@ func (s *Runs) soundRun(r *runRow) error {
 		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
 		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
-	case r.Kind != outbox.RunVerify && s.Core.Mode() == outbox.ModeShadow:
-		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.Core.Mode(), r.Kind)
+	case r.Kind != outbox.RunVerify && s.core.Mode() == outbox.ModeShadow:
+		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.core.Mode(), r.Kind)
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run
 			r.CancelledBy = o.By.Name
 		}
 		if r.Status == outbox.RunQueued || !r.held(now) {
-			if err := s.Core.EndRunClaims(t.Tx, id, now); err != nil {
+			if err := s.core.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
 			return s.endRun(t, r, outbox.RunCancelled, "", now)
@@ -416,7 +416,7 @@ func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Acti
 		if err != nil {
 			return outbox.Run{}, err
 		}
-		if err := s.Core.Require(o, 0); err != nil {
+		if err := s.core.Require(o, 0); err != nil {
 			return outbox.Run{}, err
 		}
 		a.Before = map[string]any{"run_id": id, "status": r.Status}
@@ -427,7 +427,7 @@ func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Acti
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, s.Core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
+		return outbox.Run{}, s.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
 		s.steer()

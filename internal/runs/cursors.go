@@ -124,7 +124,7 @@ func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pro
 		one[i] = &cursors[i]
 	}
 	err = s.read(ctx, func(t *tx) error {
-		if err := t.ageCursors(one, func(int) string { return campaign }, s.Core.Now()); err != nil {
+		if err := t.ageCursors(one, func(int) string { return campaign }, s.core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(one, func(int) string { return campaign }, versions)
@@ -322,7 +322,7 @@ func (s *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions
 			return err
 		}
 		campaignOf := func(i int) string { return cursors[i].CampaignID }
-		if err := t.ageCursors(all, campaignOf, s.Core.Now()); err != nil {
+		if err := t.ageCursors(all, campaignOf, s.core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(all, campaignOf, versions)
@@ -368,7 +368,7 @@ group by f.projection`
 // behind in or holds up, its open failures, and whether its rows were built by another
 // version of its definition.
 func (s *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
-	summary, err := s.Core.Summary(ctx)
+	summary, err := s.core.Summary(ctx)
 	if err != nil {
 		return nil, err
 	}

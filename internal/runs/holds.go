@@ -50,7 +50,7 @@ func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action
 		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, By: o.By.Name, Reason: o.Reason, Now: now}}
 		_, err := loadedAs(projection, loaded)
 		if err == nil {
-			err = s.Core.Require(o, 0)
+			err = s.core.Require(o, 0)
 		}
 		if err == nil {
 			err = t.lockAdmission() // of the replay, before campaigns are locked
@@ -62,9 +62,9 @@ func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action
 			return h.ProjectionHold, err
 		}
 		if campaign == "" {
-			err = everywhere(s.Core.ReadModel(), &h.HoldOrder)
+			err = everywhere(s.core.ReadModel(), &h.HoldOrder)
 		} else if _, err = t.ExistingCampaign(campaign); err == nil {
-			err = s.Core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return inOne(a, &h.HoldOrder) })
+			err = s.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return inOne(a, &h.HoldOrder) })
 		}
 		if err == nil && h.Behind > 0 {
 			err = s.catchUp(t, h)

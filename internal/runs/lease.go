@@ -15,7 +15,7 @@ import (
 // RunLease is the right to work on a run until the lease ends. Every call with
 // a lease whose epoch is no longer the run's is outbox.ErrLeaseLost and
 // changes nothing: the caller drops what it has.
-type RunLease struct {
+type Lease struct {
 	Run   outbox.Run // as it was when it was claimed
 	Owner string
 	Epoch int64 // the fencing number
@@ -91,25 +91,25 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 //
 // A run that was taken up before goes on: Run.Events.Done of the lease are the
 // events of the campaigns that have their result.
-func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (RunLease, bool, error) {
+func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
 	if idle, err := s.noRunFor(ctx, versions); err != nil || idle {
-		return RunLease{}, false, err
+		return Lease{}, false, err
 	}
-	var claimed RunLease
+	var claimed Lease
 	ok := false
 	err := s.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.Core.Now()
+		now := s.core.Now()
 		runs, err := t.claimable(now)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
-			switch is, status, reason := r.judge(versions, s.Core.Mode(), now); is {
+			switch is, status, reason := r.judge(versions, s.core.Mode(), now); is {
 			case runEnds:
-				if err := s.Core.EndRunClaims(t.Tx, r.ID, now); err != nil {
+				if err := s.core.EndRunClaims(t.Tx, r.ID, now); err != nil {
 					return err
 				}
 				if err := s.endRun(t, r, status, reason, now); err != nil {
@@ -119,14 +119,14 @@ func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]st
 				if err := t.takeUp(r, w, lease, now); err != nil {
 					return err
 				}
-				claimed, ok = RunLease{Run: r.view(now), Owner: r.owner, Epoch: r.epoch}, true
+				claimed, ok = Lease{Run: r.view(now), Owner: r.owner, Epoch: r.epoch}, true
 				return nil
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return RunLease{}, false, fmt.Errorf("claim a run: %w", err)
+		return Lease{}, false, fmt.Errorf("claim a run: %w", err)
 	}
 	return claimed, ok, nil
 }
@@ -136,10 +136,10 @@ func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]st
 func (s *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
 	err := s.read(ctx, func(t *tx) error {
-		now := s.Core.Now()
+		now := s.core.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
-			if is, _, _ := r.judge(versions, s.Core.Mode(), now); is != runWaits {
+			if is, _, _ := r.judge(versions, s.core.Mode(), now); is != runWaits {
 				idle = false
 			}
 		}
@@ -195,7 +195,7 @@ func (t *tx) totalRun(r *runRow) error {
 }
 
 // heldRun reads the run of a lease, locked for a change in this transaction.
-func (t *tx) heldRun(l RunLease) (*runRow, error) {
+func (t *tx) heldRun(l Lease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
 		return nil, outbox.ErrLeaseLost
@@ -204,7 +204,7 @@ func (t *tx) heldRun(l RunLease) (*runRow, error) {
 }
 
 // RunCampaign is a campaign that a run has still to do.
-type RunCampaign struct {
+type Campaign struct {
 	CampaignID   string
 	HighWaterSeq int64
 	// AppliedSeq is how far the journal database knows it to be applied. The
@@ -239,10 +239,10 @@ where c.campaign_id = $2
 // RunScope lists campaigns of the run's scope that have no result in it yet,
 // in the order of their ids from the one after on, at most limit. Campaigns
 // that came to be after the run began are among them when it is over all.
-func (s *Runs) Scope(ctx context.Context, l RunLease, after string, limit int) ([]RunCampaign, error) {
-	var scope []RunCampaign
+func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
+	var scope []Campaign
 	collect := func(row sqldb.Row) error {
-		var c RunCampaign
+		var c Campaign
 		err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq)
 		scope = append(scope, c)
 		return err
@@ -281,13 +281,13 @@ func (s *Runs) Scope(ctx context.Context, l RunLease, after string, limit int) (
 // or interrupted; why is a sentence that a failed and an interrupted one need.
 // A run in which a campaign failed is failed even if it is called completed.
 // Only a run that is cancelling is cancelled.
-func (s *Runs) Finish(ctx context.Context, l RunLease, status outbox.RunStatus, why string) (outbox.Run, error) {
+func (s *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
 	err := s.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.Core.Now()
+		now := s.core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -329,7 +329,7 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 
 // ReleaseRun gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
-func (s *Runs) Release(ctx context.Context, l RunLease) error {
+func (s *Runs) Release(ctx context.Context, l Lease) error {
 	err := s.write(ctx, func(t *tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
@@ -337,7 +337,7 @@ func (s *Runs) Release(ctx context.Context, l RunLease) error {
 		}
 		r.owner, r.expires, r.pace = "", 0, 0
 		r.Attempts--
-		return t.saveRun(r, s.Core.Now())
+		return t.saveRun(r, s.core.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
@@ -364,7 +364,7 @@ where id in (
 // the worker live after all, the epoch keeps it from doing harm.
 func (s *Runs) EndLeases(ctx context.Context, owner string) error {
 	err := s.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.Core.Now(), owner)
+		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.core.Now(), owner)
 		return err
 	})
 	if err != nil {

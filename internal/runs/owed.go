@@ -174,7 +174,7 @@ func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 // since, in a transaction that has locked the admission of runs. It returns how
 // many those are.
 func (s *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
-	if s.Core.Mode() == outbox.ModeShadow || s.Core.ReadOnly() {
+	if s.core.Mode() == outbox.ModeShadow || s.core.ReadOnly() {
 		return 0, nil
 	}
 	behind, err := s.behind(context.Background())
@@ -235,7 +235,7 @@ func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) erro
 // writes nothing.
 func (s *Runs) startOwed(ctx context.Context) error {
 	behind, err := s.behind(ctx)
-	if err != nil || len(behind) == 0 || s.Core.Mode() == outbox.ModeShadow {
+	if err != nil || len(behind) == 0 || s.core.Mode() == outbox.ModeShadow {
 		return err
 	}
 	var owed []behindCursor
@@ -251,7 +251,7 @@ func (s *Runs) startOwed(ctx context.Context) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		replays, err = s.admitOwed(t, s.Core.Now())
+		replays, err = s.admitOwed(t, s.core.Now())
 		return err
 	})
 	if replays > 0 {
@@ -268,7 +268,7 @@ func (s *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, 
 		return err
 	}
 	_, err := s.admitOwed(t, now)
-	if s.Core.ReadModel().Away(err) && t.Err() == nil {
+	if s.core.ReadModel().Away(err) && t.Err() == nil {
 		return nil
 	}
 	return err

@@ -36,7 +36,7 @@ func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outb
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
-			run := other.view(s.Core.Now())
+			run := other.view(s.core.Now())
 			p.InTheWay = &run
 		}
 		return nil

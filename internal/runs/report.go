@@ -11,7 +11,7 @@ import (
 )
 
 // RunReport is what a worker has to say about the run it holds.
-type RunReport struct {
+type Progress struct {
 	Results []outbox.RunResult // of campaigns done since the last report
 	Lines   []outbox.RunLine   // for the log; without an id, and without a time those of now
 	// EventsDone is how many events of the run's scope are done so far, those
@@ -40,10 +40,10 @@ values ($1, $2, $3, $4)`
 // lease and returns the status of the run, by which a worker learns that it is
 // cancelling. A result of a campaign that has one already takes its place. What
 // was compared with the rows as they are now counts as a verification.
-func (s *Runs) Report(ctx context.Context, l RunLease, rep RunReport) (outbox.RunStatus, error) {
+func (s *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
 	err := s.write(ctx, func(t *tx) error {
-		now := s.Core.Now()
+		now := s.core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err

@@ -222,12 +222,16 @@ func (t *tx) digestsOfRun(r *runRow) error {
 
 // RunLoops is how many runs a process works on at a time, so that a short one
 // need not wait for a long one.
-const RunLoops = 2
+const workerLoops = 2
+
+// Started is raised when a run was started, resumed or cancelled by a caller of this
+// process.
+func (s *Runs) Started() <-chan struct{} { return s.started }
 
 // steer makes this process look for runs now. Others find them when they next look.
 func (s *Runs) steer() {
-	for range RunLoops {
-		s.Started.Raise()
+	for range workerLoops {
+		s.started.Raise()
 	}
 }
 
@@ -237,7 +241,7 @@ func (s *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
 	err := s.read(ctx, func(t *tx) error {
 		r, err := t.existingRun(id)
 		if err == nil {
-			run = r.view(s.Core.Now())
+			run = r.view(s.core.Now())
 		}
 		return err
 	})
@@ -262,7 +266,7 @@ limit $5`)
 func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
 	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
 	l := &sqldb.List[outbox.Run]{
-		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.Core.Now()), Down: true,
+		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
@@ -292,7 +296,7 @@ limit $1`
 
 // ActiveRuns lists the runs that have not ended, oldest first, at most 50.
 func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
-	runs, now := []outbox.Run{}, s.Core.Now()
+	runs, now := []outbox.Run{}, s.core.Now()
 	err := s.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)

@@ -1,3 +1,8 @@
+// Package runs folds the journal again: to verify that live rows are those of their
+// events, to rebuild them beside the live ones and swap them in, and to replay what
+// does not follow. It holds what runs are in the journal database, the processes that
+// work on them, and the pauses of projections, after which a replay is owed. Its
+// tables are those whose names begin with run.
 package runs
 
 import (
@@ -15,15 +20,15 @@ import (
 //
 // It is safe for concurrent use, by several processes too.
 type Runs struct {
-	Core    *store.Store
-	Started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
+	core    *store.Store
+	started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
 }
 
 // NewRuns is called once for a store, before it is used. From then on its summaries
 // tell what is held back, a check finds what no run catches up, and a reconcile
 // starts what is owed.
-func NewRuns(core *store.Store) *Runs {
-	s := &Runs{Core: core, Started: loop.NewSignal(RunLoops)}
+func New(core *store.Store) *Runs {
+	s := &Runs{core: core, started: loop.NewSignal(workerLoops)}
 	core.OnSummary(s.prepareHeld)
 	core.OnCheck("projections that are behind", s.checkBehind)
 	core.OnReconcile(s.startOwed)
@@ -43,28 +48,28 @@ func (s *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store
 type tx struct{ *store.Tx }
 
 func (s *Runs) read(ctx context.Context, fn func(*tx) error) error {
-	return s.Core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+	return s.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 func (s *Runs) write(ctx context.Context, fn func(*tx) error) error {
-	return s.Core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // readModel reads the projections.
 func (s *Runs) readModel(ctx context.Context, fn func(*tx) error) error {
-	return s.Core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+	return s.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
 }
 
 // perform is Perform with a transaction of this package.
 func perform[R any](ctx context.Context, s *Runs, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, s.Core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
 // ClaimCampaigns takes the leases of campaigns for the run of a lease; see
 // Store.ClaimForRun. A process that does not hold the run any more gets
 // outbox.ErrLeaseLost.
-func (s *Runs) ClaimCampaigns(ctx context.Context, l RunLease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
-	return s.Core.ClaimForRun(ctx, func(t *store.Tx) error {
+func (s *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
+	return s.core.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).heldRun(l)
 		return err
 	}, w, campaigns, lease)

@@ -28,9 +28,9 @@ limit $2`
 // among them. The caller keeps next and gives it as after the next time, so
 // that each call costs the same however many campaigns there are; it is empty
 // at the end, from where one goes on at the beginning.
-func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []RunCampaign, next string, err error) {
+func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []Campaign, next string, err error) {
 	type candidate struct {
-		RunCampaign
+		Campaign
 		at int64
 	}
 	var found []candidate
@@ -55,7 +55,7 @@ func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.at, b.at) })
 	for _, c := range found[:min(max(0, limit), len(found))] {
-		stalest = append(stalest, c.RunCampaign)
+		stalest = append(stalest, c.Campaign)
 	}
 	return stalest, next, nil
 }

@@ -14,7 +14,7 @@ import (
 func quiet(int64, int64) {}
 
 // arrange puts around a restored store what has leases of its own.
-func arrange(s *store.Store) { runs.NewRuns(s) }
+func arrange(s *store.Store) { runs.New(s) }
 
 // restore copies a backup to a new place, at the fixture's time.
 func (f *fixture) restore(from, to string) error {

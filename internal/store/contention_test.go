@@ -445,7 +445,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 				}
 				results = append(results, r)
 			}
-			if _, err = s.runs.Report(s.ctx, l, runs.RunReport{Results: results, Lease: lease}); err == nil {
+			if _, err = s.runs.Report(s.ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
 				_, err = s.runs.Finish(s.ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
 			}
 			return unless(err, outbox.ErrLeaseLost)

@@ -58,7 +58,7 @@ func (f *fixture) active() []outbox.Run {
 	return runs
 }
 
-func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.RunLease {
+func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
 	f.tb.Helper()
 	versions := map[string]string{}
 	for _, p := range loaded {

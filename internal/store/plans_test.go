@@ -591,7 +591,7 @@ func (f *fixture) useRuns(must func(...error)) {
 	must(err)
 	known := result("known", outbox.OutcomeMatch, 1)
 	known.Projections = []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}
-	_, err = f.runs.Report(f.ctx, l, runs.RunReport{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
+	_, err = f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
 	must(err, f.runs.Release(f.ctx, l), f.runs.EndLeases(f.ctx, "nobody"))
 	_, err = f.runs.Finish(f.ctx, f.claimRun(two), outbox.RunFailed, "boom")
 	must(err)

@@ -236,7 +236,7 @@ func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 	told := func() (yes bool) {
 		for {
 			select {
-			case <-f.runs.Started:
+			case <-f.runs.Started():
 				yes = true
 			default:
 				return yes
@@ -298,7 +298,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	if run, err = cancel(lost.ID); err != nil || run.Status != outbox.RunCancelled {
 		t.Errorf("a run that nobody holds became %+v, %v", run, err)
 	}
-	if _, err := f.runs.Report(f.ctx, former, runs.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.runs.Report(f.ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("its former holder got %v", err)
 	}
 

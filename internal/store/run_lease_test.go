@@ -100,7 +100,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 		t.Errorf("lease is %+v, want the events of what is done and no more", next)
 	}
 	f.unchanged(func() {
-		_, err := f.runs.Report(f.ctx, l, runs.RunReport{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
+		_, err := f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
 		_, err2 := f.runs.Finish(f.ctx, l, outbox.RunCompleted, "")
 		_, err3 := f.runs.Scope(f.ctx, l, "", 10)
 		for _, err := range []error{err, err2, err3, f.runs.Release(f.ctx, l)} {
@@ -118,7 +118,7 @@ func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
 	former := f.claimRun(one)
 	f.clock.advance(lease)
 	f.claimRun(one)
-	if _, err := f.runs.Report(f.ctx, former, runs.RunReport{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.runs.Report(f.ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("with its former epoch the worker got %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	f := open(t)
 	waiting := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
-	claim := func(versions map[string]string) (runs.RunLease, bool) {
+	claim := func(versions map[string]string) (runs.Lease, bool) {
 		l, ok, err := f.runs.Claim(f.ctx, two, versions, lease)
 		if err != nil {
 			t.Fatal(err)

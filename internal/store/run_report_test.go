@@ -28,7 +28,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
 	long := strings.Repeat("é", 40_000) + "\x00\xff"
-	status, err := f.runs.Report(f.ctx, l, runs.RunReport{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
+	status, err := f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
 		Lines: []outbox.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
 	if err != nil || status != outbox.RunRunning {
 		t.Fatal(status, err)

@@ -20,7 +20,7 @@ var (
 )
 
 // holds makes a process the one that works on a run, which is made up.
-func (f *fixture) holds(id int64, process string) runs.RunLease {
+func (f *fixture) holds(id int64, process string) runs.Lease {
 	f.tb.Helper()
 	override, next := "", ""
 	if dbtest.Postgres() {
@@ -30,7 +30,7 @@ func (f *fixture) holds(id int64, process string) runs.RunLease {
 insert into runs (id, kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, lease_owner, lease_epoch)
 %s values (%d, 'rebuild', 'running', '[]', 1, '[]', '{}', '', 'ana', 'cli', '', 1, 1, '%s', 1)
 on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, id, process, next))
-	return runs.RunLease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
+	return runs.Lease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
 }
 
 // claimForRun claims campaigns that must all be had.

@@ -35,7 +35,7 @@ func (f *fixture) startRun(order outbox.RunOrder) outbox.Run {
 }
 
 // claimRun claims when a run must be there.
-func (f *fixture) claimRun(w store.Worker) runs.RunLease {
+func (f *fixture) claimRun(w store.Worker) runs.Lease {
 	f.tb.Helper()
 	l, ok, err := f.runs.Claim(f.ctx, w, versionsRuns, lease)
 	if err != nil || !ok {
@@ -60,16 +60,16 @@ func (f *fixture) run(id int64) outbox.Run {
 	return run
 }
 
-func (f *fixture) report(l runs.RunLease, done int64, results ...outbox.RunResult) outbox.RunStatus {
+func (f *fixture) report(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
 	f.tb.Helper()
-	status, err := f.runs.Report(f.ctx, l, runs.RunReport{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: lease})
+	status, err := f.runs.Report(f.ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: lease})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
 	return status
 }
 
-func (f *fixture) finish(l runs.RunLease, status outbox.RunStatus, why string) outbox.Run {
+func (f *fixture) finish(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
 	f.tb.Helper()
 	run, err := f.runs.Finish(f.ctx, l, status, why)
 	if err != nil {

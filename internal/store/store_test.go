@@ -84,7 +84,7 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 func openPair(tb testing.TB, p dbtest.Pair, c clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	s := storetest.OpenPair(tb, p, c.Clock, change...)
-	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: runs.NewRuns(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
+	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: runs.New(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
 }
 
 // release closes everything before the test's end, for tests that open many.

@@ -1,4 +1,4 @@
-package worker_test
+package runs_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/runs"
 )
 
 // The report that is missed is the last one.
@@ -377,7 +377,7 @@ func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = worker.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
+	if _, err = runs.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -399,7 +399,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := worker.DryRun(t.Context(), b.Store, set, "a", 2, 0)
+		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
 		if err != nil || d.Applied != c.applied || !slices.Equal(d.OtherTables, c.want) || (d.TablesText() != "") != (len(c.want) > 0) {
 			t.Errorf("tried %+v (%v), want other tables %v", d, err, c.want)
 		}

@@ -1,4 +1,4 @@
-package worker_test
+package runs_test
 
 import (
 	"strings"
@@ -6,13 +6,13 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/runs"
 )
 
 // try asks what a rebuild of a campaign would do.
 func (b *bench) try(tb testing.TB, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
-	f, err := worker.NewFolder(tb.Context(), b.Store, b.Set)
+	f, err := runs.NewFolder(tb.Context(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package worker_test
+package runs_test
 
 import (
 	"context"
@@ -132,7 +132,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	}
 }
 
-// invariants hold after every step: each trail has the events 1 to the
+// Invariants hold after every step: each trail has the events 1 to the
 // watermark, each once and in order, and never less than a reader saw before.
 func (s *remade) Invariants(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
@@ -152,7 +152,7 @@ func (s *remade) Invariants(t *rapid.T) {
 	}
 }
 
-// settle ends all trouble but what is wrong with events.
+// Settle ends all trouble but what is wrong with events.
 func (s *remade) Settle() {
 	for _, campaign := range append([]string{""}, enginetest.TroubledCampaigns...) {
 		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos())

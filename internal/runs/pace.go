@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -37,7 +37,7 @@ const (
 )
 
 // giveWay waits as long as a run that has worked for some time should rest.
-func (w *RunWorker) giveWay(ctx context.Context, worked time.Duration) error {
+func (w *Worker) giveWay(ctx context.Context, worked time.Duration) error {
 	until := time.Now().Add(min(restShare*worked, restLimit))
 	for now := time.Now(); w.Applying(now) && now.Before(until); now = time.Now() {
 		if err := wait(ctx, min(restLook, until.Sub(now))); err != nil {
@@ -85,7 +85,7 @@ func (r *runner) pace(ctx context.Context, d *Fold, events int64, worked time.Du
 }
 
 // rest is the pace of a fold that belongs to no run.
-func (w *RunWorker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
+func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
 	if err := w.giveWay(ctx, worked); err != nil || w.rate == nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
 )
 
 const (
@@ -34,7 +33,7 @@ var (
 // Work works on runs, verifies in the background and prunes old results until ctx
 // ends; then it lets what is under way end, or another process go on with it.
 // Faults of the databases are logged and tried again.
-func (w *RunWorker) Work(ctx context.Context) {
+func (w *Worker) Work(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	run := func(name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
@@ -42,8 +41,8 @@ func (w *RunWorker) Work(ctx context.Context) {
 			loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 		})
 	}
-	for range runs.RunLoops {
-		run("runs", loop.Every(w.PollInterval), w.Runs.Started, w.Step)
+	for range workerLoops {
+		run("runs", loop.Every(w.PollInterval), w.Runs.started, w.Step)
 	}
 	if w.VerifyEvery > 0 && w.mode() != outbox.ModeShadow {
 		run("verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext()))
@@ -54,7 +53,7 @@ func (w *RunWorker) Work(ctx context.Context) {
 // Step takes up one run, if there is any, and works on it to its end, or
 // until ctx ends; another process goes on with it then. It is safe for
 // concurrent use.
-func (w *RunWorker) Step(ctx context.Context) (bool, error) {
+func (w *Worker) Step(ctx context.Context) (bool, error) {
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return false, err
@@ -62,13 +61,13 @@ func (w *RunWorker) Step(ctx context.Context) (bool, error) {
 	return true, w.runner(lease).run(ctx)
 }
 
-func (w *RunWorker) runner(lease runs.RunLease) *runner {
+func (w *Worker) runner(lease Lease) *runner {
 	return &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults),
 		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
 
 // versions are those of the loaded projections, by name.
-func (w *RunWorker) versions() map[string]string {
+func (w *Worker) versions() map[string]string {
 	versions := make(map[string]string)
 	for _, p := range w.Set.Projections() {
 		versions[p.Name] = p.Version
@@ -78,8 +77,8 @@ func (w *RunWorker) versions() map[string]string {
 
 // runner works on one run.
 type runner struct {
-	worker  *RunWorker
-	lease   runs.RunLease
+	worker  *Worker
+	lease   Lease
 	rate    *allowance // of the run; nil when it has no limit
 	results chan outbox.RunResult
 
@@ -118,7 +117,7 @@ func (r *runner) run(ctx context.Context) error {
 
 // work hands the campaigns of the scope to folders, which work side by side.
 func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
-	groups := make(chan []runs.RunCampaign)
+	groups := make(chan []Campaign)
 	var folders sync.WaitGroup
 	var once sync.Once
 	var fault error
@@ -142,7 +141,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 }
 
 // feed reads the scope in pages and divides it into groups.
-func (r *runner) feed(ctx context.Context, groups chan<- []runs.RunCampaign) error {
+func (r *runner) feed(ctx context.Context, groups chan<- []Campaign) error {
 	after := ""
 	for {
 		page, err := r.worker.Runs.Scope(ctx, r.lease, after, 500)
@@ -167,7 +166,7 @@ func (r *runner) feed(ctx context.Context, groups chan<- []runs.RunCampaign) err
 }
 
 // fold works groups off with a folder of its own.
-func (r *runner) fold(ctx context.Context, groups <-chan []runs.RunCampaign) error {
+func (r *runner) fold(ctx context.Context, groups <-chan []Campaign) error {
 	var f *Folder
 	defer func() {
 		if f != nil {
@@ -180,7 +179,7 @@ func (r *runner) fold(ctx context.Context, groups <-chan []runs.RunCampaign) err
 		}
 		if f == nil {
 			var err error
-			if f, err = NewFolder(ctx, r.worker.Runs.Core, r.worker.Set); err != nil {
+			if f, err = NewFolder(ctx, r.worker.Runs.core, r.worker.Set); err != nil {
 				return err
 			}
 			f.pace = r.pace
@@ -196,21 +195,21 @@ func (r *runner) fold(ctx context.Context, groups <-chan []runs.RunCampaign) err
 }
 
 // group does what the run is there for in some campaigns.
-func (r *runner) group(ctx context.Context, f *Folder, group []runs.RunCampaign) error {
+func (r *runner) group(ctx context.Context, f *Folder, group []Campaign) error {
 	switch r.lease.Run.Kind {
 	case outbox.RunRebuild:
 		return r.rebuild(ctx, f, group)
 	case outbox.RunReplay:
-		return r.each(group, func(c runs.RunCampaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
+		return r.each(group, func(c Campaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
 	default:
-		return r.each(group, func(c runs.RunCampaign) (outbox.RunResult, error) {
+		return r.each(group, func(c Campaign) (outbox.RunResult, error) {
 			return f.Verify(ctx, c.CampaignID, r.lease.Run.UntilSeq, r.lease.Run.Projections...)
 		})
 	}
 }
 
 // each does one campaign after the other.
-func (r *runner) each(group []runs.RunCampaign, do func(runs.RunCampaign) (outbox.RunResult, error)) error {
+func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, error)) error {
 	for _, c := range group {
 		result, err := do(c)
 		if err != nil {
@@ -222,7 +221,7 @@ func (r *runner) each(group []runs.RunCampaign, do func(runs.RunCampaign) (outbo
 }
 
 // tell passes on what became of a campaign.
-func (r *runner) tell(c runs.RunCampaign, result outbox.RunResult) {
+func (r *runner) tell(c Campaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
@@ -308,7 +307,7 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 	rate := r.reported.rate
 	r.lines = nil
 	r.mu.Unlock()
-	status, err := r.worker.Runs.Report(ctx, r.lease, runs.RunReport{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
+	status, err := r.worker.Runs.Report(ctx, r.lease, Progress{Results: results, Lines: lines, EventsDone: events, EventsPerSecond: rate, Lease: r.worker.Lease})
 	if err != nil {
 		r.mu.Lock()
 		r.lines = append(lines, r.lines...)
@@ -329,7 +328,7 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 		return r.finish(ctx, outbox.RunCancelled, "")
 	case stopping:
 		return s.Release(ctx, r.lease)
-	case s.Core.ReadModel().Away(err):
+	case s.core.ReadModel().Away(err):
 		return errors.Join(outbox.ErrBusy, err, s.Release(ctx, r.lease))
 	case err != nil:
 		r.log("", "%v", err)
@@ -352,7 +351,7 @@ func (r *runner) markBuilt(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range run.Projections {
-		if err := r.worker.Runs.Core.ReadModel().MarkBuilt(ctx, name, run.Versions[name]); err != nil {
+		if err := r.worker.Runs.core.ReadModel().MarkBuilt(ctx, name, run.Versions[name]); err != nil {
 			return err
 		}
 	}

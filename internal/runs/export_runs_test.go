@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -6,18 +6,17 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // Versions are those of the worker's projections.
-func (w *RunWorker) Versions() map[string]string { return w.versions() }
+func (w *Worker) Versions() map[string]string { return w.versions() }
 
 // DieInRun takes up a run and rebuilds its first campaign as far as the stage:
 // until it is folded, until its lease is taken and all is folded, or until the
 // rows are swapped. Then the process is gone; what it would have done next is
 // returned, for one that only slept. Nil means that there is no run.
-func (w *RunWorker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
+func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return nil, err
@@ -27,7 +26,7 @@ func (w *RunWorker) DieInRun(ctx context.Context, stage int) (next func() error,
 	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
 		return func() error { return nil }, err
 	}
-	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
+	f, err := NewFolder(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -51,26 +50,26 @@ func (w *RunWorker) DieInRun(ctx context.Context, stage int) (next func() error,
 		return func() error { return errors.Join(swap(), f.Close()) }, nil
 	}
 	return func() error {
-		_, err := w.Runs.Core.ReleaseForRun(ctx, who, claims)
+		_, err := w.Runs.core.ReleaseForRun(ctx, who, claims)
 		return errors.Join(err, f.Close())
 	}, swap()
 }
 
 // CatchUp takes up a run and brings a projection level in one campaign, as a
 // replay does. What is to happen between folding and taking the lease does.
-func (w *RunWorker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
+func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
 	p := outbox.ProjectionResult{Projection: name}
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return p, errors.Join(err, errors.New("there is no run"))
 	}
 	r := w.runner(lease)
-	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
+	f, err := NewFolder(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return p, err
 	}
 	defer f.Close()
-	m := &remake{scope: runs.RunCampaign{CampaignID: campaign}, names: []string{name}}
+	m := &remake{scope: Campaign{CampaignID: campaign}, names: []string{name}}
 	mark, err := m.look(ctx, f)
 	if err == nil {
 		err = m.resume(ctx, f, mark.AppliedSeq)
@@ -83,4 +82,4 @@ func (w *RunWorker) CatchUp(ctx context.Context, campaign, name string, between 
 }
 
 // VerifyNext is the step that verifies in the background.
-func (w *RunWorker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
+func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }

@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const verifyChoice = 500
 // all of them. What differs is noted for the pages, the metrics and the log; it
 // is an operator's to mend, and so is what cannot be verified. A campaign that
 // keeps changing is come back to after the others.
-func (w *RunWorker) verifyNext() func(context.Context) (bool, error) {
+func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 	after := ""
 	tried := make(map[string]bool) // in vain
 	return func(ctx context.Context) (bool, error) {
@@ -37,7 +37,7 @@ func (w *RunWorker) verifyNext() func(context.Context) (bool, error) {
 		}
 		all, err := w.verifyOne(ctx, id)
 		if err == nil && len(all) > 0 {
-			return false, w.Runs.Core.NoteVerifications(ctx, all)
+			return false, w.Runs.core.NoteVerifications(ctx, all)
 		}
 		if len(tried) >= 100*verifyChoice {
 			clear(tried)
@@ -47,8 +47,8 @@ func (w *RunWorker) verifyNext() func(context.Context) (bool, error) {
 	}
 }
 
-func (w *RunWorker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
-	f, err := NewFolder(ctx, w.Runs.Core, w.Set)
+func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
+	f, err := NewFolder(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // remake is new rows of some projections of one campaign on their way: folded
 // in scratch tables, to take the place of the live ones.
 type remake struct {
-	scope  runs.RunCampaign
+	scope  Campaign
 	names  []string // of the run, in load order
 	fold   *Fold
 	stands map[string]readmodel.Stand // as they were when it was planned
@@ -34,7 +33,7 @@ type remake struct {
 // rebuild folds some campaigns and puts the rows in the place of the live ones,
 // campaign by campaign. The fold is made beside live applying; only its last
 // events, and the swap, are done under the campaigns' leases.
-func (r *runner) rebuild(ctx context.Context, f *Folder, group []runs.RunCampaign) error {
+func (r *runner) rebuild(ctx context.Context, f *Folder, group []Campaign) error {
 	var remakes []*remake
 	for _, c := range group {
 		m, err := r.plan(ctx, f, c)
@@ -61,7 +60,7 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []runs.RunCampaig
 }
 
 // plan folds a campaign as far as its live rows are now.
-func (r *runner) plan(ctx context.Context, f *Folder, c runs.RunCampaign) (*remake, error) {
+func (r *runner) plan(ctx context.Context, f *Folder, c Campaign) (*remake, error) {
 	m := &remake{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
 	mark, err := m.look(ctx, f)
 	if err != nil {
@@ -181,13 +180,13 @@ func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClai
 		return err
 	}
 	stop := loop.Keep(w.Lease, w.Logger, func() error {
-		_, err := w.Runs.Core.RenewForRun(finish, who, claims, w.Lease)
+		_, err := w.Runs.core.RenewForRun(finish, who, claims, w.Lease)
 		return err
 	})
 	defer func() {
 		stop()
 		err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error {
-			_, err := w.Runs.Core.ReleaseForRun(finish, who, claims)
+			_, err := w.Runs.core.ReleaseForRun(finish, who, claims)
 			return err
 		}))
 	}()

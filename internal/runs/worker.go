@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"log/slog"
@@ -7,14 +7,13 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // RunConfig says how a process works on runs. Runs, Set, Worker and Failure are
 // required; other zero values are the defaults.
-type RunConfig struct {
-	Runs         *runs.Runs
+type WorkerConfig struct {
+	Runs         *Runs
 	Set          *projection.Set
 	Worker       store.Worker // who claims
 	Logger       *slog.Logger
@@ -34,8 +33,8 @@ type RunConfig struct {
 
 // RunWorker works on runs: it folds the journal again to verify, rebuild or catch up.
 // Several may, in one process or in many; leases spread runs and campaigns over them.
-type RunWorker struct {
-	RunConfig
+type Worker struct {
+	WorkerConfig
 	rate *allowance // nil when there is no limit
 }
 
@@ -43,7 +42,7 @@ type RunWorker struct {
 const pruneInterval = time.Hour
 
 // NewRunWorker makes a worker. Work starts it.
-func NewRunWorker(c RunConfig) *RunWorker {
+func NewWorker(c WorkerConfig) *Worker {
 	if c.PollInterval <= 0 {
 		c.PollInterval = 2 * time.Second
 	}
@@ -59,11 +58,11 @@ func NewRunWorker(c RunConfig) *RunWorker {
 	if c.Applying == nil {
 		c.Applying = func(time.Time) bool { return false }
 	}
-	w := &RunWorker{RunConfig: c}
+	w := &Worker{WorkerConfig: c}
 	if c.Rate > 0 {
 		w.rate = newAllowance(c.Rate)
 	}
 	return w
 }
 
-func (w *RunWorker) mode() outbox.Mode { return w.Runs.Core.Mode() }
+func (w *Worker) mode() outbox.Mode { return w.Runs.core.Mode() }

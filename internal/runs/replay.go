@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -8,16 +8,15 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 )
 
 // replay gives the campaign's unapplied events their rows back and brings
 // projections level that were set aside, except those that an operator has
 // paused.
-func (r *runner) replay(ctx context.Context, f *Folder, c runs.RunCampaign) (outbox.RunResult, error) {
+func (r *runner) replay(ctx context.Context, f *Folder, c Campaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
-	if _, err := r.worker.Runs.Core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
+	if _, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
 	}
 	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
@@ -64,7 +63,7 @@ func lags(s readmodel.Stand) bool {
 // catchUp folds the events that a projection has missed onto its rows and swaps
 // them in. When it refuses an event again it goes as far as the one before. One
 // that is not to be brought level any more is errMoved.
-func (r *runner) catchUp(ctx context.Context, f *Folder, c runs.RunCampaign, name string) (p outbox.ProjectionResult, err error) {
+func (r *runner) catchUp(ctx context.Context, f *Folder, c Campaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
 	m := &remake{scope: c, names: []string{name}}
 	mark, err := m.look(ctx, f)
@@ -142,7 +141,7 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 }
 
 // land folds what was applied meanwhile and swaps the projection's rows in.
-func (m *remake) land(ctx context.Context, w *RunWorker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {

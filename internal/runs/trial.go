@@ -1,4 +1,4 @@
-package worker
+package runs
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 )
 
 // TryRebuild tells what a rebuild of some projections of a campaign, none
@@ -36,7 +35,7 @@ func (f *Folder) TryRebuild(ctx context.Context, campaign string, projections ..
 }
 
 func (f *Folder) tryRebuild(ctx context.Context, campaign string, names []string) (*remake, error) {
-	m := &remake{scope: runs.RunCampaign{CampaignID: campaign}, names: names,
+	m := &remake{scope: Campaign{CampaignID: campaign}, names: names,
 		result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
 	mark, err := m.look(ctx, f)
 	if err != nil {

@@ -1,4 +1,4 @@
-package worker_test
+package runs_test
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/worker"
+	"outboxweb/internal/runs"
 )
 
 // mustMatchJournal makes sure that all live rows are those of a fold, up to the
 // events that projections were told of.
 func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
 	tb.Helper()
-	f, err := worker.NewFolder(context.Background(), b.Store, b.Set)
+	f, err := runs.NewFolder(context.Background(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -500,12 +500,12 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b.Drain(t)
 	before := b.MustRow(t, "a", 2)
-	d, err := worker.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+	d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
 	if err != nil || d.Applied != 0 || d.Failed == nil || d.Failed.Seq != 2 || d.Failed.Projection != "accounts" {
 		t.Errorf("while it fails: %+v (%v)", d, err)
 	}
 	b.Meddle(t, `update accounts set balance = 200 where campaign_id = 'a'`)
-	d, err = worker.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+	d, err = runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
 	if err != nil || d.Failed != nil || d.Applied != 3 || d.UntilSeq != 4 {
 		t.Fatalf("once it is mended: %+v (%v)", d, err)
 	}
@@ -517,7 +517,7 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 		t.Errorf("the row was %+v and is %+v", before.Row, after.Row)
 	}
 	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
-		if _, err := worker.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0); !errors.Is(err, want) {
+		if _, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0); !errors.Is(err, want) {
 			t.Errorf("event %d: %v, want %v", seq, err, want)
 		}
 	}

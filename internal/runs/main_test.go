@@ -1,0 +1,13 @@
+package runs_test
+
+import (
+	"os"
+	"testing"
+
+	"outboxweb/internal/enginetest"
+)
+
+// differs names what several processes do to each other.
+const differs = "^Test(Postgres|Runs_leave|Rebuild_beside)"
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
