@@ -67,7 +67,7 @@ func (b *Engine) MustReadRun(tb testing.TB, id int64) outbox.Run {
 
 func (b *Engine) Skip(campaign string, seq int64) error {
 	o := Operator
-	o.Confirm = outbox.SkipPhrase(campaign, seq)
+	o.Confirm = outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 	_, err := b.SkipEvent(context.Background(), o, campaign, seq)
 	return err
 }

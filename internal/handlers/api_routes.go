@@ -41,7 +41,7 @@ func (s *server) routeSystemAPI() {
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[outbox.Gap]]("the gaps"),
 	})
-	s.apiAct(outbox.ActRepairGaps, "/gaps/repair", s.apiRepairGaps, endpoint{
+	s.apiAct(outbox.ActRepairGaps, s.apiRepairGaps, endpoint{
 		id: "repairGaps", tag: tagSystem,
 		summary: "Every unapplied event of every campaign gets its row back",
 		body:    mayTake[actBody](),
@@ -73,13 +73,13 @@ func (s *server) routeRowsAPI() {
 		query:   queryOf(rowsQuery{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
-	s.apiAct(outbox.ActRequeueMany, "/rows/requeue", s.apiRequeueDead, endpoint{
+	s.apiAct(outbox.ActRequeueMany, s.apiRequeueDead, endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 		body:    mayTake[requeueDeadBody](),
 		answers: gives[outbox.Requeued]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRetryMany, "/rows/retry", s.apiRetryFailed, endpoint{
+	s.apiAct(outbox.ActRetryMany, s.apiRetryFailed, endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Make failed heads due now, in order of next attempt",
 		body:    mayTake[requeueBody](),
@@ -90,19 +90,19 @@ func (s *server) routeRowsAPI() {
 		summary: "One row with its event, its attempts and the acts on it",
 		answers: gives[rowView]("the row"),
 	})
-	s.apiAct(outbox.ActRequeue, "/rows/{campaign}/{seq}/requeue", s.apiRequeueRow, endpoint{
+	s.apiAct(outbox.ActRequeue, s.apiRequeueRow, endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
 		body:    mayTake[confirmedBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRetry, "/rows/{campaign}/{seq}/retry", s.apiRetryRow, endpoint{
+	s.apiAct(outbox.ActRetry, s.apiRetryRow, endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiAct(outbox.ActDeadLetter, "/rows/{campaign}/{seq}/dead-letter", s.apiDeadLetterRow, endpoint{
+	s.apiAct(outbox.ActDeadLetter, s.apiDeadLetterRow, endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not tried again until it is requeued",
 		body:    mayTake[actBody](),
@@ -144,19 +144,19 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	s.apiAct(outbox.ActPause, "/campaigns/{campaign}/pause", s.apiPause, endpoint{
+	s.apiAct(outbox.ActPause, s.apiPause, endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "No worker takes the campaign until it is resumed",
 		body:    mayTake[actBody](),
 		answers: gives[campaignView]("done, and audited"),
 	})
-	s.apiAct(outbox.ActResume, "/campaigns/{campaign}/resume", s.apiResume, endpoint{
+	s.apiAct(outbox.ActResume, s.apiResume, endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Workers may take the campaign again",
 		body:    mayTake[actBody](),
 		answers: gives[campaignView]("done, and audited"),
 	})
-	s.apiAct(outbox.ActReplay, "/campaigns/{campaign}/replay", s.apiReplay, endpoint{
+	s.apiAct(outbox.ActReplay, s.apiReplay, endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Every unapplied event of the campaign gets its row back",
 		body:    mayTake[actBody](),
@@ -178,7 +178,7 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds what the API has of events of the journal.
 func (s *server) routeEventsAPI() {
-	s.apiAct(outbox.ActSkip, "/rows/{campaign}/{seq}/skip", s.apiSkipEvent, endpoint{
+	s.apiAct(outbox.ActSkip, s.apiSkipEvent, endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "The head, failed or dead, is passed over and never applied; what waits behind it is released",
 		body:    takes[skipBody](),
@@ -190,7 +190,7 @@ func (s *server) routeEventsAPI() {
 		query:   queryOf(eventsQuery{}),
 		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
 	})
-	s.apiAct(outbox.ActAppend, "/campaigns/{campaign}/events", s.apiAppend, endpoint{
+	s.apiAct(outbox.ActAppend, s.apiAppend, endpoint{
 		id: "appendEvents", tag: tagEvents,
 		summary: "Append one event, or a batch, all or nothing",
 		details: "A batch has at most 10,000 events, or what --max-events-per-append says, and twice as many tags in all; a body has at most 16 MiB. The first event that is refused is named, and none after it is looked at. Large bodies share memory: where there is no room in time the answer is 503 with Retry-After.",
@@ -220,14 +220,14 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	s.apiAct(outbox.ActUnskip, "/campaigns/{campaign}/events/{seq}/unskip", s.apiUnskipEvent, endpoint{
+	s.apiAct(outbox.ActUnskip, s.apiUnskipEvent, endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "A skip is taken back, as long as no later event has been applied",
 		details: "The event is applied like any other.",
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Skip]("done, and audited"),
 	})
-	s.apiAct(outbox.ActReveal, "/campaigns/{campaign}/events/{seq}/reveal", s.apiReveal, endpoint{
+	s.apiAct(outbox.ActReveal, s.apiReveal, endpoint{
 		id: "revealEvent", tag: tagEvents,
 		summary: "The event with nothing hidden: an act of an admin, which is audited and needs a reason",
 		details: "Every reading leaves a record of its own.",
@@ -255,7 +255,7 @@ func (s *server) routeFailuresAPI() {
 		summary: "The errors that failed and dead rows have in common, by fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
-	s.apiAct(outbox.ActNoteErrors, "/failures/groups/note", s.apiNoteGroup, endpoint{
+	s.apiAct(outbox.ActNoteErrors, s.apiNoteGroup, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
 		summary: "Pin a note to an error that rows have in common",
 		body:    takes[noteBody](),
@@ -297,7 +297,7 @@ func (s *server) routeTokensAPI() {
 		summary: "Tokens of machines, the valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),
 	})
-	s.apiAct(outbox.ActTokenRevoke, "/tokens/{token}/revoke", s.apiRevokeToken, endpoint{
+	s.apiAct(outbox.ActTokenRevoke, s.apiRevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Make a token worthless at once; for admins",
 		body:    mayTake[actBody](),

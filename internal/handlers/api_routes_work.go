@@ -14,7 +14,7 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operationsQuery{}),
 		answers: gives[outbox.Page[outbox.Operation]]("a page of operations"),
 	})
-	s.apiAct(outbox.ActOperationStart, "/operations", s.apiStartOperation, endpoint{
+	s.apiAct(outbox.ActOperationStart, s.apiStartOperation, endpoint{
 		id: "startOperation", tag: tagOperations,
 		summary: "Requeue dead rows as an operation: frozen, in waves, watched",
 		body:    takes[operationBody](),
@@ -37,13 +37,13 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operationRowsQuery{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
-	s.apiAct(outbox.ActOperationCancel, "/operations/{operation}/cancel", s.apiCancelOperation, endpoint{
+	s.apiAct(outbox.ActOperationCancel, s.apiCancelOperation, endpoint{
 		id: "cancelOperation", tag: tagOperations,
 		summary: "End an operation: rows it has not touched stay dead, those under way go on",
 		body:    mayTake[operationActBody](),
 		answers: gives[outbox.Operation]("done, and audited"),
 	})
-	s.apiAct(outbox.ActOperationAcknowledge, "/operations/{operation}/acknowledge", s.apiAcknowledgeOperation, endpoint{
+	s.apiAct(outbox.ActOperationAcknowledge, s.apiAcknowledgeOperation, endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
 		summary: "Note that somebody has seen how an operation ended",
 		body:    mayTake[operationActBody](),
@@ -59,7 +59,7 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(runsQuery{}),
 		answers: gives[outbox.Page[outbox.Run]]("a page of runs"),
 	})
-	s.apiAct(outbox.ActRunStart, "/runs", s.apiStartRun, endpoint{
+	s.apiAct(outbox.ActRunStart, s.apiStartRun, endpoint{
 		id: "startRun", tag: tagRuns,
 		summary: "Start a replay, a verify or a rebuild; 409 names the run in the way",
 		body:    takes[runBody](),
@@ -70,13 +70,13 @@ func (s *server) routeRunsAPI() {
 		summary: "One run: how far it is and what came of it",
 		answers: gives[outbox.Run]("the run"),
 	})
-	s.apiAct(outbox.ActRunCancel, "/runs/{run}/cancel", s.apiCancelRun, endpoint{
+	s.apiAct(outbox.ActRunCancel, s.apiCancelRun, endpoint{
 		id: "cancelRun", tag: tagRuns,
 		summary: "End a run: what it has done stays, everything else is as it was",
 		body:    mayTake[runActBody](),
 		answers: gives[outbox.Run]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRunResume, "/runs/{run}/resume", s.apiResumeRun, endpoint{
+	s.apiAct(outbox.ActRunResume, s.apiResumeRun, endpoint{
 		id: "resumeRun", tag: tagRuns,
 		summary: "Let an interrupted or failed run go on where it stopped",
 		body:    mayTake[runActBody](),
@@ -124,13 +124,13 @@ func (s *server) routeProjectionsAPI() {
 		query:   queryOf(cursorsQuery{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
-	s.apiAct(outbox.ActProjectionPause, "/projections/{name}/pause", s.apiPauseProjection, endpoint{
+	s.apiAct(outbox.ActProjectionPause, s.apiPauseProjection, endpoint{
 		id: "pauseProjection", tag: tagProjections,
 		summary: "Stop a projection for a campaign, or for all; the others go on",
 		body:    mayTake[holdBody](),
 		answers: gives[outbox.ProjectionHold]("what came of it"),
 	})
-	s.apiAct(outbox.ActProjectionResume, "/projections/{name}/resume", s.apiResumeProjection, endpoint{
+	s.apiAct(outbox.ActProjectionResume, s.apiResumeProjection, endpoint{
 		id: "resumeProjection", tag: tagProjections,
 		summary: "Let a paused projection go on; where events were applied meanwhile it is behind until a replay",
 		body:    mayTake[holdBody](),
@@ -156,37 +156,37 @@ func (s *server) routePublishersAPI() {
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.PublisherHistory]("the history; steps before the first sample have no point"),
 	})
-	s.apiAct(outbox.ActPublisherPause, "/publishers/{topic}/{publisher}/pause", s.apiPausePublisher, endpoint{
+	s.apiAct(outbox.ActPublisherPause, s.apiPausePublisher, endpoint{
 		id: "pausePublisher", tag: tagPublishers,
 		summary: "Stop a publisher until it is resumed; a batch in flight ends first",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherResume, "/publishers/{topic}/{publisher}/resume", s.apiResumePublisher, endpoint{
+	s.apiAct(outbox.ActPublisherResume, s.apiResumePublisher, endpoint{
 		id: "resumePublisher", tag: tagPublishers,
 		summary: "Let a publisher that is paused or has failed go on at once, with no errors counted",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherReset, "/publishers/{topic}/{publisher}/reset", s.apiResetPublisher, endpoint{
+	s.apiAct(outbox.ActPublisherReset, s.apiResetPublisher, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Forget a publisher's errors; a pause stays",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherSkip, "/publishers/{topic}/{publisher}/skip", s.apiSkipPublisherEvent, endpoint{
+	s.apiAct(outbox.ActPublisherSkip, s.apiSkipPublisherEvent, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
 		summary: "Pass over the event that a publisher cannot deliver",
 		body:    takes[publisherSkipBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherTest, "/publishers/{topic}/{publisher}/test", s.apiTestPublisher, endpoint{
+	s.apiAct(outbox.ActPublisherTest, s.apiTestPublisher, endpoint{
 		id: "testPublisher", tag: tagPublishers,
 		summary: "Send a made-up event to a publisher's destination",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.TestDelivery]("what came of it, also when it was not delivered"),
 	})
-	s.apiAdd(route{method: http.MethodPost, pattern: "/publishers/{topic}/{publisher}/seek", role: outbox.RoleViewer, action: outbox.ActPublisherSeek},
+	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActPublisherSeek},
 		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the act's role itself, unless it only asks what would be
 			id: "seekPublisher", tag: tagPublishers,
 			summary: "Let a publisher go on elsewhere in the journal, repeating or skipping events",

@@ -210,7 +210,7 @@ func (t route) refuses() []refusal {
 }
 
 // keyed reports whether a route of the API takes an Idempotency-Key.
-func (t route) keyed() bool { return t.action != "" && t.action != outbox.ActReveal }
+func (t route) keyed() bool { return t.action != "" && t.action.Effect() != outbox.ShowsHidden }
 
 // checkQuery refuses what a request to the API asks for and does not get: a
 // filter that is misspelt would select everything. Pages pass over parameters

@@ -145,7 +145,7 @@ func (g *guarded) fill() *guarded {
 	g.seed("c-3", poison)
 	g.seed("c-6", poison)
 	g.work()
-	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.SkipPhrase("c-3", 1)))
+	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
 	g.work()
 	g.seed("c-4", "a", "b")
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)

@@ -17,13 +17,13 @@ func (s *server) routePublishers() {
 	const pair = "/publishers/{topic}/{publisher}"
 	s.get("/publishers", s.publishersPage)
 	s.get(pair, s.publisherPage)
-	s.formAct(outbox.ActPublisherPause, pair+"/pause", s.pausePublisherForm)
-	s.formAct(outbox.ActPublisherResume, pair+"/resume", s.resumePublisherForm)
-	s.formAct(outbox.ActPublisherReset, pair+"/reset", s.resetPublisherForm)
-	s.formAct(outbox.ActPublisherSkip, pair+"/skip", s.skipPublisherForm)
-	s.formAct(outbox.ActPublisherTest, pair+"/test", s.testPublisherForm)
+	s.formAct(outbox.ActPublisherPause, s.pausePublisherForm)
+	s.formAct(outbox.ActPublisherResume, s.resumePublisherForm)
+	s.formAct(outbox.ActPublisherReset, s.resetPublisherForm)
+	s.formAct(outbox.ActPublisherSkip, s.skipPublisherForm)
+	s.formAct(outbox.ActPublisherTest, s.testPublisherForm)
 	s.get(pair+"/seek", s.seekPage)
-	s.formAct(outbox.ActPublisherSeek, pair+"/seek", s.seekForm)
+	s.formAct(outbox.ActPublisherSeek, s.seekForm)
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {

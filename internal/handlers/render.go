@@ -104,8 +104,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 // since is a sentence, in ASCII, about what has become of an act; empty while its
 // outcome stands, and when that cannot be read.
 func (s *server) since(ctx context.Context, act outbox.Act) string {
-	switch act.Action {
-	case outbox.ActRequeue, outbox.ActRetry, outbox.ActUnskip:
+	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		if err == nil && (d.Row.Status == outbox.Dead || d.Row.Status == outbox.Failed) && d.Row.UpdatedAt.After(act.At) {
 			return "It has failed again since."
@@ -119,7 +118,7 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 		return ""
 	}
 	for _, a := range latest.Items {
-		if a.ID > act.ID && a.Seq == act.Seq && a.Action != outbox.ActReveal {
+		if a.ID > act.ID && a.Seq == act.Seq && a.Action.Effect() != outbox.ShowsHidden {
 			return "Something else was done about it since."
 		}
 	}

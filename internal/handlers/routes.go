@@ -42,7 +42,12 @@ func (s *server) view(role outbox.Role, pattern string, h http.Handler) {
 func (s *server) get(pattern string, h handler) { s.view(outbox.RoleViewer, pattern, s.handle(h)) }
 
 // formAct adds an act that a page's form asks for.
-func (s *server) formAct(action outbox.Action, pattern string, h handler) {
+func (s *server) formAct(action outbox.Action, h handler) {
+	s.formActAt(action, action.Info().Path, h)
+}
+
+// formActAt is formAct at another address than that of the API.
+func (s *server) formActAt(action outbox.Action, pattern string, h handler) {
 	s.add(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.form(h)))
 }
 
@@ -63,8 +68,8 @@ func (s *server) apiGet(pattern string, h handler, e endpoint) {
 }
 
 // apiAct adds an act of the API.
-func (s *server) apiAct(action outbox.Action, pattern string, h handler, e endpoint) {
-	s.apiAdd(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
+func (s *server) apiAct(action outbox.Action, h handler, e endpoint) {
+	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
 
 // apiQuestion adds a question to the API that is too long for an address.

@@ -11,7 +11,7 @@ import (
 // is made on the command line alone, so that its text passes no browser.
 func (s *server) routeTokens() {
 	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage))
-	s.formAct(outbox.ActTokenRevoke, "/tokens/{token}/revoke", s.revokeTokenForm)
+	s.formAct(outbox.ActTokenRevoke, s.revokeTokenForm)
 }
 
 func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {

@@ -193,7 +193,7 @@ func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	groups := groupsOf(chosen)
 	p.GroupsTotal = int64(len(groups))
 	p.Groups = slices.Clone(groups[:min(len(groups), previewNames)])
-	p.Confirm = outbox.RequeuePhrase(p.Rows, p.Released)
+	p.Confirm = outbox.ActOperationStart.Phrase(outbox.Reach{Rows: p.Rows, Released: p.Released})
 	return p
 }
 
@@ -292,7 +292,7 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}
-	return store.ConfirmRequeue(o, is.Rows, is.Released)
+	return outbox.ActOperationStart.Confirm(o.Confirm, outbox.Reach{Rows: is.Rows, Released: is.Released})
 }
 
 func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {

@@ -1,15 +1,14 @@
 package outbox
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
 
-// Action is what an act does, as audit records, filters and metrics name it.
+// Action is what an act does, as audit records, filters and routes name it.
 type Action string
 
-// The actions. Whoever adds one says in actionRoles who may.
+// The actions. What is known of each stands in the table below.
 const (
 	ActRequeue              Action = "requeue"
 	ActRequeueMany          Action = "requeue_many"
@@ -40,54 +39,100 @@ const (
 	ActReveal               Action = "reveal"
 	ActTokenCreate          Action = "token_create"
 	ActTokenRevoke          Action = "token_revoke"
-	ActAppend               Action = "append" // has a role, but no audit record: the journal is one
+	ActAppend               Action = "append"
 )
 
-// actionRoles is the least role for each action: an operator repairs, an admin
-// also passes over events, shows what is hidden, and lets others in.
-var actionRoles = map[Action]Role{
-	ActRequeue:              RoleOperator,
-	ActRequeueMany:          RoleOperator,
-	ActRetry:                RoleOperator,
-	ActRetryMany:            RoleOperator,
-	ActDeadLetter:           RoleOperator,
-	ActPause:                RoleOperator,
-	ActResume:               RoleOperator,
-	ActReplay:               RoleOperator,
-	ActRepairGaps:           RoleOperator,
-	ActNoteErrors:           RoleOperator,
-	ActSkip:                 RoleAdmin,
-	ActUnskip:               RoleAdmin,
-	ActOperationStart:       RoleOperator,
-	ActOperationCancel:      RoleOperator,
-	ActOperationAcknowledge: RoleOperator,
-	ActProjectionPause:      RoleOperator,
-	ActProjectionResume:     RoleOperator,
-	ActRunStart:             RoleOperator,
-	ActRunCancel:            RoleOperator,
-	ActRunResume:            RoleOperator,
-	ActPublisherPause:       RoleOperator,
-	ActPublisherResume:      RoleOperator,
-	ActPublisherReset:       RoleOperator,
-	ActPublisherSeek:        RoleAdmin,
-	ActPublisherSkip:        RoleAdmin,
-	ActPublisherTest:        RoleOperator,
-	ActReveal:               RoleAdmin,
-	ActTokenCreate:          RoleAdmin,
-	ActTokenRevoke:          RoleAdmin,
-	ActAppend:               RoleOperator,
+// ActionInfo is what routes, pages, the audit log, the command line and the
+// OpenAPI document know of an action.
+type ActionInfo struct {
+	Action Action
+	Role   Role   // the least that may
+	Words  string // as a button or a sentence about it begins: "Skip an event"
+	Choice string // in a list to choose from: "skip an event"
+	// Path is where it is asked for by POST, below the base path and below that
+	// of the API, with what it is about in braces; empty where neither does it.
+	Path    string
+	Effect  Effect
+	confirm *confirmation // nil: never asks for a phrase
 }
 
-// Role is the least role that may do it; admin for an action that nobody knows.
-func (a Action) Role() Role {
-	if role, known := actionRoles[a]; known {
-		return role
+// actions are all actions. An operator repairs; an admin also passes over
+// events, shows what is hidden, and lets others in.
+var actions = []ActionInfo{
+	{ActRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow, byRelease},
+	{ActRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows, byRequeue},
+	{ActRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow, nil},
+	{ActRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows, nil},
+	{ActDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget, nil},
+	{ActPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget, nil},
+	{ActResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget, nil},
+	{ActReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget, nil},
+	{ActRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget, nil},
+	{ActNoteErrors, RoleOperator, "Pin a note to an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
+	{ActSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget, bySkip},
+	{ActUnskip, RoleAdmin, "Take back a skip", "take back a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
+	{ActOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows, byRequeue},
+	{ActOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget, nil},
+	{ActOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
+	{ActProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget, nil},
+	{ActProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget, nil},
+	{ActRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, nil},
+	{ActRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
+	{ActRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
+	{ActPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
+	{ActPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
+	{ActPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
+	{ActPublisherSeek, RoleAdmin, "Seek a publisher", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
+	{ActPublisherSkip, RoleAdmin, "Skip an event of a publisher", "skip an event of a publisher", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
+	{ActPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget, nil},
+	{ActReveal, RoleAdmin, "Reveal what is redacted", "show what is hidden", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
+	{ActTokenCreate, RoleAdmin, "Make a token", "create a token", "", ChangesTarget, nil},
+	{ActTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
+	{ActAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
+}
+
+// Effect is what an action changes of what somebody was shown before it.
+type Effect int
+
+// The effects of actions.
+const (
+	ChangesTarget Effect = iota // what its record names
+	TriesRow                    // the row that its record names, which is tried again and may fail again
+	RetriesRows                 // failed rows that its record does not name one by one
+	RequeuesRows                // dead rows that its record does not name one by one
+	ShowsHidden                 // nothing
+	Appends                     // the journal, which is a record by itself: it leaves none in the audit log
+)
+
+var infoOf = func() map[Action]ActionInfo {
+	all := make(map[Action]ActionInfo, len(actions))
+	for _, info := range actions {
+		all[info.Action] = info
 	}
-	return RoleAdmin
+	return all
+}()
+
+// Info is what is known of the action. One that nobody knows is an admin's, and
+// its words are its name.
+func (a Action) Info() ActionInfo {
+	if info, known := infoOf[a]; known {
+		return info
+	}
+	return ActionInfo{Action: a, Role: RoleAdmin, Words: string(a), Choice: string(a)}
 }
 
 // Known reports whether there is such an action.
-func (a Action) Known() bool { _, known := actionRoles[a]; return known }
+func (a Action) Known() bool { _, known := infoOf[a]; return known }
+
+// Role is the least role that may do it; admin for an action that nobody knows.
+func (a Action) Role() Role { return a.Info().Role }
+
+// Words is the action as a person reads it: "Skip an event". An action that
+// nobody knows is its name.
+func (a Action) Words() string { return a.Info().Words }
+
+// Effect is what it changes of what somebody was shown before it.
+func (a Action) Effect() Effect { return a.Info().Effect }
 
 // OnPublisher begins the actions of acts on publishers.
 const OnPublisher = "publisher_"
@@ -96,9 +141,27 @@ const OnPublisher = "publisher_"
 func (a Action) OnPublisher() bool { return strings.HasPrefix(string(a), OnPublisher) }
 
 // Audited reports whether it leaves an audit record.
-func (a Action) Audited() bool { return a.Known() && a != ActAppend }
+func (a Action) Audited() bool { return a.Known() && a.Effect() != Appends }
 
 // AuditedActions are the actions that audit records may name, by name.
 func AuditedActions() []Action {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(actionRoles)), func(a Action) bool { return !a.Audited() })
+	var all []Action
+	for _, info := range actions {
+		if info.Action.Audited() {
+			all = append(all, info.Action)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ActionsThat are the actions with one of the effects, in the order of the table.
+func ActionsThat(effects ...Effect) []Action {
+	var all []Action
+	for _, info := range actions {
+		if slices.Contains(effects, info.Effect) {
+			all = append(all, info.Action)
+		}
+	}
+	return all
 }

@@ -6,50 +6,6 @@ import (
 	"strings"
 )
 
-// actionWords are the actions in a person's words, each as a button or a
-// sentence about it begins.
-var actionWords = map[Action]string{
-	ActRequeue:              "Requeue",
-	ActRequeueMany:          "Requeue dead rows",
-	ActRetry:                "Retry now",
-	ActRetryMany:            "Retry failed rows",
-	ActDeadLetter:           "Dead-letter",
-	ActPause:                "Pause a campaign",
-	ActResume:               "Resume a campaign",
-	ActReplay:               "Replay a campaign",
-	ActRepairGaps:           "Repair gaps",
-	ActNoteErrors:           "Pin a note to an error",
-	ActSkip:                 "Skip an event",
-	ActUnskip:               "Take back a skip",
-	ActOperationStart:       "Requeue in an operation",
-	ActOperationCancel:      "Cancel an operation",
-	ActOperationAcknowledge: "Acknowledge an operation",
-	ActProjectionPause:      "Pause a projection",
-	ActProjectionResume:     "Resume a projection",
-	ActRunStart:             "Start a run",
-	ActRunCancel:            "Cancel a run",
-	ActRunResume:            "Resume a run",
-	ActPublisherPause:       "Pause a publisher",
-	ActPublisherResume:      "Resume a publisher",
-	ActPublisherReset:       "Reset a publisher's errors",
-	ActPublisherSeek:        "Seek a publisher",
-	ActPublisherSkip:        "Skip an event of a publisher",
-	ActPublisherTest:        "Send a test event",
-	ActReveal:               "Reveal what is redacted",
-	ActTokenCreate:          "Make a token",
-	ActTokenRevoke:          "Revoke a token",
-	ActAppend:               "Append events",
-}
-
-// Words is the action as a person reads it: "Skip an event". An action that
-// nobody knows is its name.
-func (a Action) Words() string {
-	if words, known := actionWords[a]; known {
-		return words
-	}
-	return string(a)
-}
-
 // Withheld says which of the actions somebody may not do, and what each would
 // need, in one sentence. It is empty when the identity may do them all.
 func (i Identity) Withheld(actions ...Action) string {

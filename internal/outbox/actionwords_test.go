@@ -1,24 +1,32 @@
 package outbox
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestActionWords_eachActionHasItsOwn(t *testing.T) {
 	t.Parallel()
-	named := map[string]Action{}
-	for a := range actionRoles {
-		words := a.Words()
-		if words == string(a) {
+	named, listed := map[string]Action{}, map[string]Action{}
+	for _, info := range actions {
+		a, words := info.Action, info.Words
+		if words == "" || words == string(a) || info.Choice == "" {
 			t.Errorf("%s has no words", a)
 		}
+		if !slices.Contains(Roles, info.Role) {
+			t.Errorf("%s is for nobody", a)
+		}
+		if other, taken := listed[info.Choice]; taken {
+			t.Errorf("%s and %s are both %q in lists", a, other, info.Choice)
+		}
+		listed[info.Choice] = a
 		if other, taken := named[words]; taken {
 			t.Errorf("%s and %s are both %q", a, other, words)
 		}
 		named[words] = a
 	}
-	for a := range actionWords {
-		if !a.Known() {
-			t.Errorf("%s has words and no role", a)
-		}
+	if len(infoOf) != len(actions) {
+		t.Errorf("%d lines of the table are about %d actions", len(actions), len(infoOf))
 	}
 }
 

@@ -6,39 +6,57 @@ import (
 )
 
 // Acts of wide reach, and acts that nothing takes back, are confirmed with a
-// typed phrase: the same one on a page, over HTTP and on the command line.
+// typed phrase: the same one on a page, over HTTP and on the command line. Which
+// one an action asks for is said in the table of actions.
 
 // ConfirmAbove is the number of rows, requeued or released, above which an act
 // is confirmed.
 const ConfirmAbove = 1000
 
-// Unconfirmed refuses an act until its phrase is given. The text says what the
-// act does.
-func Unconfirmed(phrase, format string, args ...any) *Refusal {
-	return &Refusal{Err: ErrInvalid, Field: "confirm", Confirm: phrase, Detail: fmt.Sprintf(format, args...)}
+// Reach is what an act would do, as far as the phrase that confirms it depends on
+// that.
+type Reach struct {
+	Rows     int64             // requeued
+	Released int64             // rows that wait behind them
+	Skipped  RowKey            // the event that a campaign skips
+	Seek     Seek              // what a publisher repeats and skips
+	Pair     PairName          // of the publisher that skips an event
+	Blames   DeliveryErrorKind // whom its last error blames
 }
 
-// ReleasePhrase confirms a requeue of one row that releases so many; empty when
-// that needs no confirmation.
-func ReleasePhrase(released int64) string {
-	if released <= ConfirmAbove {
-		return ""
+// AsksReason reports whether an act that releases so many rows needs a reason
+// where reasons are asked for from a number of rows on; 0 asks for none.
+func AsksReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
+
+// Phrase is what confirms an act of this reach; empty when nothing has to.
+func (a Action) Phrase(r Reach) string {
+	if c := a.Info().confirm; c != nil {
+		return c.phrase(r)
 	}
-	return fmt.Sprintf("release %d rows", released)
+	return ""
 }
 
-// Confirms reports whether what was typed confirms that so many rows are
-// released. Events keep coming meanwhile, so that it may name a few less.
-func Confirms(typed string, released int64) bool {
-	if ReleasePhrase(released) == "" {
-		return true
+// Confirm refuses an act of this reach unless its phrase was typed. The text
+// says what the act does.
+func (a Action) Confirm(typed string, r Reach) error {
+	phrase := a.Phrase(r)
+	if phrase == "" {
+		return nil
 	}
-	typed = strings.TrimSpace(typed)
-	var shown int64
-	if _, err := fmt.Sscanf(typed, "release %d rows", &shown); err != nil {
-		return false
+	c := a.Info().confirm
+	if typed = strings.TrimSpace(typed); typed == phrase || c.grown != nil && c.grown(typed, r) {
+		return nil
 	}
-	return typed == ReleasePhrase(shown) && shown <= released && GrownAlike(shown, released)
+	return &Refusal{Err: ErrInvalid, Field: "confirm", Confirm: phrase, Detail: c.does(r)}
+}
+
+// confirmation is how an action is confirmed.
+type confirmation struct {
+	phrase func(Reach) string // empty when none is asked for
+	does   func(Reach) string
+	// grown reports whether what was typed was the phrase a moment ago: events
+	// keep coming meanwhile, so that it may name a few less. nil allows for none.
+	grown func(typed string, r Reach) bool
 }
 
 // GrownAlike reports whether a number of rows that a person was shown may have
@@ -46,49 +64,87 @@ func Confirms(typed string, released int64) bool {
 // tenth.
 func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
 
-// RequeuePhrase confirms a requeue of many rows, at once or as an operation;
-// empty when that needs no confirmation.
-func RequeuePhrase(rows, released int64) string {
-	if max(rows, released) <= ConfirmAbove {
-		return ""
-	}
-	return fmt.Sprintf("requeue %d rows", rows)
+// byRelease confirms a requeue of one row that releases many.
+var byRelease = &confirmation{
+	phrase: func(r Reach) string {
+		if r.Released <= ConfirmAbove {
+			return ""
+		}
+		return fmt.Sprintf(releaseRows, r.Released)
+	},
+	does: func(r Reach) string { return fmt.Sprintf("this act releases %d rows", r.Released) },
+	grown: func(typed string, r Reach) bool {
+		var shown int64
+		_, err := fmt.Sscanf(typed, releaseRows, &shown)
+		return err == nil && typed == fmt.Sprintf(releaseRows, shown) && shown > ConfirmAbove && shown <= r.Released && GrownAlike(shown, r.Released)
+	},
 }
 
-// SkipPhrase confirms the skip of an event.
-func SkipPhrase(campaign string, seq int64) string { return fmt.Sprintf("skip %s %d", campaign, seq) }
+const releaseRows = "release %d rows"
 
-// SkipAnyway confirms that a publisher skips an event although its last error
-// blames the destination.
-const SkipAnyway = "skip anyway"
-
-// SeekPhrase confirms a seek that skips events; empty when it skips none.
-func (s Seek) SeekPhrase() string {
-	switch {
-	case s.Skips == 0:
-		return ""
-	case s.Capped:
-		return fmt.Sprintf("skip over %d events", s.Skips)
-	default:
-		return fmt.Sprintf("skip %d events", s.Skips)
-	}
+// byRequeue confirms a requeue of many rows, at once or as an operation.
+var byRequeue = &confirmation{
+	phrase: func(r Reach) string {
+		if max(r.Rows, r.Released) <= ConfirmAbove {
+			return ""
+		}
+		return fmt.Sprintf("requeue %d rows", r.Rows)
+	},
+	does: func(r Reach) string { return fmt.Sprintf("this requeues %d rows and releases %d", r.Rows, r.Released) },
 }
 
-// ConfirmedBy reports whether what was typed confirms the seek. The pair goes on
-// and events keep coming meanwhile, so that the phrase may name a few less than
-// are skipped, or more.
-func (s Seek) ConfirmedBy(typed string) bool {
+// bySkip confirms the skip of an event, always.
+var bySkip = &confirmation{
+	phrase: func(r Reach) string { return fmt.Sprintf("skip %s %d", r.Skipped.CampaignID, r.Skipped.Seq) },
+	does:   func(Reach) string { return "a skipped event is never applied to any projection" },
+}
+
+// bySeek confirms a seek that skips events.
+var bySeek = &confirmation{
+	phrase: func(r Reach) string { return r.Seek.phrase() },
+	does: func(r Reach) string {
+		return fmt.Sprintf("this seek skips %s events, which are then never delivered", AtLeast(r.Seek.Skips, r.Seek.Capped))
+	},
+	grown: func(typed string, r Reach) bool {
+		shown := Seek{Capped: strings.Contains(typed, " over ")}
+		_, err := fmt.Sscanf(typed, shown.phraseForm(), &shown.Skips)
+		return err == nil && typed == shown.phrase() && GrownAlike(shown.Skips, r.Seek.Skips) && (shown.Capped || !r.Seek.Capped)
+	},
+}
+
+// phrase confirms the seek; empty when it skips nothing.
+func (s Seek) phrase() string {
 	if s.Skips == 0 {
-		return true
+		return ""
 	}
-	shown := Seek{Capped: strings.Contains(typed, " over ")}
-	form := "skip %d events"
-	if shown.Capped {
-		form = "skip over %d events"
+	return fmt.Sprintf(s.phraseForm(), s.Skips)
+}
+
+func (s Seek) phraseForm() string {
+	if s.Capped {
+		return "skip over %d events"
 	}
-	typed = strings.TrimSpace(typed)
-	if _, err := fmt.Sscanf(typed, form, &shown.Skips); err != nil || typed != shown.SeekPhrase() {
-		return false
+	return "skip %d events"
+}
+
+// AtLeast writes a number that may have been counted no further: "at least 5000".
+func AtLeast(n int64, capped bool) string {
+	if capped && n > 0 {
+		return fmt.Sprintf("at least %d", n)
 	}
-	return GrownAlike(shown.Skips, s.Skips) && (shown.Capped || !s.Capped)
+	return fmt.Sprint(n)
+}
+
+// byBlame confirms that a publisher skips an event although its last error blames
+// the destination, through which no other event would get either.
+var byBlame = &confirmation{
+	phrase: func(r Reach) string {
+		if r.Blames != DestinationError {
+			return ""
+		}
+		return "skip anyway"
+	},
+	does: func(r Reach) string {
+		return fmt.Sprintf("the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher instead", r.Pair)
+	},
 }

@@ -118,7 +118,7 @@ func (s *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairNa
 // SkipEvent lets a pair go on after the event that could not be delivered, which
 // it then never delivers. Any other position than that event's is
 // outbox.ErrConflict. A reason is required. Where the last error blames the
-// destination the order must be confirmed with outbox.SkipAnyway, since no other
+// destination the order must be confirmed, since no other
 // event would get through either.
 func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
 	asked := publisherOrder{PairName: name, Position: &position}
@@ -131,8 +131,8 @@ func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.Pa
 		if strings.TrimSpace(o.Reason) == "" {
 			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it needs a reason", event.Seq, event.CampaignID, name)
 		}
-		if p.errorKind == outbox.DestinationError && strings.TrimSpace(o.Confirm) != outbox.SkipAnyway {
-			return outbox.Unconfirmed(outbox.SkipAnyway, "the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher instead", name)
+		if err := outbox.ActPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.errorKind}); err != nil {
+			return err
 		}
 		p.moveTo(position)
 		return nil

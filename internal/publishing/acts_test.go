@@ -373,7 +373,7 @@ func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 		})
 	}
 	o := script("known")
-	o.Confirm = outbox.SkipAnyway
+	o.Confirm = "skip anyway"
 	if _, err := f.progress.SkipEvent(f.ctx, o, archive, 2); err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func (h *history) end(kill bool) {
 
 // act lets an operator do something, which may be refused.
 func (h *history) act(do func(f *fixture, o outbox.Order, s *stream) error) {
-	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: outbox.SkipAnyway}
+	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
 	var refusal *outbox.Refusal
 	if err := do(h.some(), o, h.pair()); err != nil && !errors.As(err, &refusal) {
 		h.Error(err)

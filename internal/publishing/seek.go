@@ -20,7 +20,7 @@ const seekLooks = 100_000
 // seen is what the operator was shown; where much more would be repeated or
 // skipped that is outbox.ErrConflict, nil skips the comparison.
 //
-// A seek that skips events needs a reason and Seek.SeekPhrase. A position beyond the head is outbox.ErrInvalid, one where
+// A seek that skips events needs a reason and is confirmed. A position beyond the head is outbox.ErrInvalid, one where
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
@@ -87,25 +87,15 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 func (s *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
 		return outbox.Conflict("publisher %s has changed since you looked: the seek would repeat %s and skip %s events now, not %s and %s%s", seek.PairName,
-			atLeast(seek.Repeats, seek.Capped), atLeast(seek.Skips, seek.Capped), atLeast(seen.Repeats, seen.Capped), atLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
+			outbox.AtLeast(seek.Repeats, seek.Capped), outbox.AtLeast(seek.Skips, seek.Capped), outbox.AtLeast(seen.Repeats, seen.Capped), outbox.AtLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
 	}
 	if seek.Skips == 0 {
 		return s.core.RequireReason(o, 0)
 	}
 	if strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", atLeast(seek.Skips, seek.Capped), seek.PairName)
+		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", outbox.AtLeast(seek.Skips, seek.Capped), seek.PairName)
 	}
-	if !seek.ConfirmedBy(o.Confirm) {
-		return outbox.Unconfirmed(seek.SeekPhrase(), "this seek skips %s events, which are then never delivered", atLeast(seek.Skips, seek.Capped))
-	}
-	return nil
-}
-
-func atLeast(n int64, capped bool) string {
-	if capped && n > 0 {
-		return fmt.Sprintf("at least %d", n)
-	}
-	return fmt.Sprint(n)
+	return outbox.ActPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
 }
 
 // seek is what going on at the target would do to a pair. Up to head no event

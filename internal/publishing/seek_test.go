@@ -51,7 +51,7 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 				}
 			})
 			o := script("moved")
-			o.Confirm = want.SeekPhrase()
+			o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: want})
 			if got, err := f.progress.Seek(f.ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
@@ -196,7 +196,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	if seek, err = f.progress.PreviewSeek(f.ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
-	o.Confirm = seek.SeekPhrase()
+	o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: seek})
 	began := time.Now()
 	if _, err := f.progress.Seek(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
 		t.Error(err)

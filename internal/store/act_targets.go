@@ -40,7 +40,7 @@ func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 // lies there. An act on many rows touched no more than its ranges, even where
 // its record names the campaign that it was asked for. Showing what is hidden
 // touches nothing.
-const selectLastAct = `
+var selectLastAct = `
 select action, actor, at
 from (
   select action, actor, at
@@ -51,7 +51,7 @@ from (
       and (cast($2 as bigint) = 0 or seq in (0, $2))
       and at >= $3
       and outcome = 'done'
-      and action not in ('reveal', 'requeue_many', 'retry_many', 'operation_start')
+      and action not in (` + actionsThat(outbox.ShowsHidden, outbox.RequeuesRows, outbox.RetriesRows) + `)
     order by id desc
     limit 1
   ) as named
@@ -72,14 +72,23 @@ order by at desc
 limit 1`
 
 // An act on all campaigns that changes which rows are dead.
-const selectLastActOnMany = `
+var selectLastActOnMany = `
 select action, actor, at
 from operator_acts
 where campaign_id = ''
   and outcome = 'done'
-  and action in ('requeue_many', 'operation_start')
+  and action in (` + actionsThat(outbox.RequeuesRows) + `)
 order by id desc
 limit 1`
+
+// actionsThat are the actions with one of the effects, as SQL lists them.
+func actionsThat(effects ...outbox.Effect) string {
+	var quoted []string
+	for _, action := range outbox.ActionsThat(effects...) {
+		quoted = append(quoted, "'"+string(action)+"'")
+	}
+	return strings.Join(quoted, ", ")
+}
 
 const selectLastActOn = `
 select action, actor, at

@@ -87,14 +87,11 @@ func (s *Store) Require(o outbox.Order, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
 		return err
 	}
-	if !outbox.Confirms(o.Confirm, released) {
-		return outbox.Unconfirmed(outbox.ReleasePhrase(released), "this act releases %d rows", released)
-	}
-	return nil
+	return outbox.ActRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
 }
 
 func (s *Store) RequireReason(o outbox.Order, released int64) error {
-	if from := s.options.ReasonFrom; from > 0 && max(released, 1) >= from && strings.TrimSpace(o.Reason) == "" {
+	if from := s.options.ReasonFrom; outbox.AsksReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
 			return outbox.Invalid("reason", "every act needs a reason here")
 		}

@@ -92,7 +92,7 @@ func (t *Tx) readActs(h *outbox.EventHistory, c *CampaignRow) error {
 	h.Partial = h.Partial || acts.Ending != sqldb.AtEnd
 	for i := range acts.Items {
 		a := &acts.Items[i]
-		if a.Action == outbox.ActReveal {
+		if a.Action.Effect() == outbox.ShowsHidden {
 			continue
 		}
 		step := outbox.EventStep{Kind: outbox.StepActed, At: a.At, Act: a}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
@@ -142,7 +141,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 		if err := s.RequireReason(o, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
-		if err := ConfirmRequeue(o, result.Requeued, result.Released); err != nil {
+		if err := a.Action.Confirm(o.Confirm, outbox.Reach{Rows: result.Requeued, Released: result.Released}); err != nil {
 			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
@@ -153,15 +152,6 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 		a.After = result
 		return result, nil
 	})
-}
-
-// ConfirmRequeue refuses a requeue of many rows without its phrase.
-func ConfirmRequeue(o outbox.Order, rows, released int64) error {
-	phrase := outbox.RequeuePhrase(rows, released)
-	if phrase != "" && strings.TrimSpace(o.Confirm) != phrase {
-		return outbox.Unconfirmed(phrase, "this requeues %d rows and releases %d", rows, released)
-	}
-	return nil
 }
 
 type rowKey struct {

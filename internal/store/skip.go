@@ -140,7 +140,7 @@ where campaign_id = $1
 
 // SkipEvent lets the watermark of a campaign advance over its head, which has
 // failed or is dead, without ever applying it. It needs a reason and the phrase
-// of outbox.SkipPhrase; without them it is outbox.ErrInvalid. Any other row, or
+// that ActSkip asks for; without them it is outbox.ErrInvalid. Any other row, or
 // one that is not as expected, is outbox.ErrConflict; a missing one is
 // outbox.ErrNotFound.
 //
@@ -186,10 +186,7 @@ func confirmSkip(o outbox.Order, campaign string, seq int64) error {
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "say why the event is skipped; a skip needs a reason")
 	}
-	if phrase := outbox.SkipPhrase(campaign, seq); strings.TrimSpace(o.Confirm) != phrase {
-		return outbox.Unconfirmed(phrase, "a skipped event is never applied to any projection")
-	}
-	return nil
+	return outbox.ActSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 }
 
 // placeOf says where a row stands that is not the one to act on.

@@ -20,7 +20,7 @@ func toSkip(o outbox.Order, campaign string, seq int64) outbox.Order {
 	if o.Reason == "" {
 		o.Reason = "it can never be applied"
 	}
-	o.Confirm = outbox.SkipPhrase(campaign, seq)
+	o.Confirm = outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 	return o
 }
 

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,46 +16,13 @@ type AuditView struct {
 	RemovedBefore time.Time // older records are gone; zero when none are
 }
 
-// actionWords say what an action does, in lists to choose from.
-var actionWords = map[outbox.Action]string{
-	outbox.ActRequeue:              "requeue a row",
-	outbox.ActRequeueMany:          "requeue many rows",
-	outbox.ActRetry:                "retry a row now",
-	outbox.ActRetryMany:            "retry many rows now",
-	outbox.ActDeadLetter:           "dead-letter a row",
-	outbox.ActPause:                "pause a campaign",
-	outbox.ActResume:               "resume a campaign",
-	outbox.ActReplay:               "replay a campaign",
-	outbox.ActRepairGaps:           "repair gaps",
-	outbox.ActNoteErrors:           "note on an error",
-	outbox.ActSkip:                 "skip an event",
-	outbox.ActUnskip:               "take back a skip",
-	outbox.ActOperationStart:       "start an operation",
-	outbox.ActOperationCancel:      "cancel an operation",
-	outbox.ActOperationAcknowledge: "acknowledge an operation",
-	outbox.ActProjectionPause:      "pause a projection",
-	outbox.ActProjectionResume:     "resume a projection",
-	outbox.ActRunStart:             "start a run",
-	outbox.ActRunCancel:            "cancel a run",
-	outbox.ActRunResume:            "resume a run",
-	outbox.ActPublisherPause:       "pause a publisher",
-	outbox.ActPublisherResume:      "resume a publisher",
-	outbox.ActPublisherReset:       "reset a publisher",
-	outbox.ActPublisherSeek:        "move a publisher's position",
-	outbox.ActPublisherSkip:        "skip an event of a publisher",
-	outbox.ActPublisherTest:        "test a publisher",
-	outbox.ActReveal:               "show what is hidden",
-	outbox.ActTokenCreate:          "create a token",
-	outbox.ActTokenRevoke:          "revoke a token",
-}
-
 // option is one of a list to choose from.
 type option struct{ Value, Words string }
 
 func actionOptions() []option {
 	var all []option
 	for _, action := range outbox.AuditedActions() {
-		all = append(all, option{string(action), cmp.Or(actionWords[action], string(action))})
+		all = append(all, option{string(action), action.Info().Choice})
 	}
 	slices.SortFunc(all, func(a, b option) int { return strings.Compare(a.Words, b.Words) })
 	return all

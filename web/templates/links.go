@@ -54,6 +54,18 @@ func (l Links) at(query url.Values, parts ...string) URL {
 	return URL(b.String())
 }
 
+// Act is where POST does an act. About is what its path names in braces, in
+// that order.
+func (l Links) Act(a outbox.Action, about ...string) URL {
+	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			parts[i], about = about[0], about[1:]
+		}
+	}
+	return l.at(nil, parts...)
+}
+
 // values makes a query of name-value pairs, leaving the empty ones out.
 func values(pairs ...string) url.Values {
 	v := url.Values{}
@@ -115,8 +127,6 @@ func (l Links) StuckOf(f outbox.FailureFilter) URL { return l.FailuresOf(f) + "#
 // FailureGroups is the API's list of them.
 func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
 
-func (l Links) NoteGroup() URL { return l.at(nil, "failures", "groups", "note") }
-
 // RetryGroup makes the failed rows of an error due now.
 func (l Links) RetryGroup() URL { return l.at(nil, "failures", "groups", "retry") }
 
@@ -135,9 +145,6 @@ func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
 	return l.at(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
 }
 
-func (l Links) PauseProjection(name string) URL  { return l.at(nil, "projections", name, "pause") }
-func (l Links) ResumeProjection(name string) URL { return l.at(nil, "projections", name, "resume") }
-
 // Instance is where the page of instances tells of one.
 func (l Links) Instance(id string) URL {
 	return l.Instances() + "#" + URL(url.PathEscape(instanceAnchor(id)))
@@ -151,19 +158,6 @@ func rowPath(campaign string, seq int64, more ...string) []string {
 }
 
 func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(campaign, seq)...) }
-
-// RequeueRow is the act; opened as a page it says what the act will do.
-func (l Links) RequeueRow(campaign string, seq int64) URL {
-	return l.at(nil, rowPath(campaign, seq, "requeue")...)
-}
-
-func (l Links) RetryRow(campaign string, seq int64) URL {
-	return l.at(nil, rowPath(campaign, seq, "retry")...)
-}
-
-func (l Links) DeadLetterRow(campaign string, seq int64) URL {
-	return l.at(nil, rowPath(campaign, seq, "dead-letter")...)
-}
 
 // RequeueDead requeues the dead rows of f at once; opened as a page it leads to
 // the operation that does.
@@ -204,12 +198,6 @@ func (l Links) NewOperation(s outbox.Selection) URL {
 // rowName is how forms and addresses name a row.
 func rowName(r outbox.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
 
-func (l Links) CancelOperation(id int64) URL { return l.at(nil, operationPath(id, "cancel")...) }
-
-func (l Links) AcknowledgeOperation(id int64) URL {
-	return l.at(nil, operationPath(id, "acknowledge")...)
-}
-
 // Campaigns is the list of campaigns that match f, from its cursor.
 func (l Links) Campaigns(f outbox.CampaignFilter) URL { return l.at(campaignValues(f), "campaigns") }
 
@@ -241,10 +229,6 @@ func (l Links) Payload(id string, seq int64) URL {
 // Cursors is how far each projection is in a campaign; only the API has it
 // apart from the campaign's page.
 func (l Links) Cursors(id string) URL { return l.at(nil, "campaigns", id, "projections") }
-
-func (l Links) Pause(id string) URL  { return l.at(nil, "campaigns", id, "pause") }
-func (l Links) Resume(id string) URL { return l.at(nil, "campaigns", id, "resume") }
-func (l Links) Replay(id string) URL { return l.at(nil, "campaigns", id, "replay") }
 
 // Audit is the list of acts that match f, from its cursor.
 func (l Links) Audit(f outbox.ActFilter) URL { return l.at(actValues(f), "audit") }

@@ -330,9 +330,9 @@ func operationTwins(p Page, o outbox.Operation) Twins {
 	switch act := operationAct(o); {
 	case act != "" && !p.Offers(act):
 	case act == outbox.ActOperationCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().CancelOperation(o.ID), body), CLI: p.program() + "operations cancel " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActOperationCancel, itoa(o.ID)), body), CLI: p.program() + "operations cancel " + id + " --reason 'why'"}
 	case act == outbox.ActOperationAcknowledge:
-		return Twins{Curl: curlPost(p, p.Links.API().AcknowledgeOperation(o.ID), body), CLI: p.program() + "operations acknowledge " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActOperationAcknowledge, itoa(o.ID)), body), CLI: p.program() + "operations acknowledge " + id + " --reason 'why'"}
 	}
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 }

@@ -114,11 +114,11 @@ func releases(c outbox.Campaign) string {
 // asks reports whether an act that releases so many rows is not offered in a
 // list, but on a page that says what it does.
 func (p Page) asks(released int64) bool {
-	return released > outbox.ConfirmAbove || p.needsReason(released)
+	return outbox.ActRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.needsReason(released)
 }
 
 func (p Page) needsReason(released int64) bool {
-	return p.ReasonFrom > 0 && max(released, 1) >= p.ReasonFrom
+	return outbox.AsksReason(p.ReasonFrom, released)
 }
 
 // releasedByHead is how many rows an act on a campaign's head releases. A retry

@@ -116,9 +116,9 @@ func projectionForms(list []outbox.ProjectionInfo) []string {
 
 func holdAction(p Page, projection string, paused bool) URL {
 	if paused {
-		return p.Links.ResumeProjection(projection)
+		return p.Links.Act(outbox.ActProjectionResume, projection)
 	}
-	return p.Links.PauseProjection(projection)
+	return p.Links.Act(outbox.ActProjectionPause, projection)
 }
 
 // holdSentence says what pausing or resuming a projection came to.
@@ -146,9 +146,9 @@ func holdSentence(a outbox.Act) string {
 
 // holdTwins pause or resume a projection.
 func holdTwins(p Page, projection string, paused bool) Twins {
-	to, command := p.Links.API().PauseProjection(projection), "pause"
+	to, command := p.Links.API().Act(outbox.ActProjectionPause, projection), "pause"
 	if paused {
-		to, command = p.Links.API().ResumeProjection(projection), "resume"
+		to, command = p.Links.API().Act(outbox.ActProjectionResume, projection), "resume"
 	}
 	return Twins{Curl: curlAct(p.Origin, to, nil), CLI: p.program() + "projections " + command + " --reason 'why' -- " + shellQuote(projection)}
 }

@@ -49,22 +49,6 @@ func (l Links) PublisherOver(n outbox.PairName, s outbox.Span) URL {
 	return l.at(values("span", string(s)), publisherPath(n)...)
 }
 
-func (l Links) PausePublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "pause")...) }
-func (l Links) ResumePublisher(n outbox.PairName) URL {
-	return l.at(nil, publisherPath(n, "resume")...)
-}
-func (l Links) ResetPublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "reset")...) }
-func (l Links) TestPublisher(n outbox.PairName) URL  { return l.at(nil, publisherPath(n, "test")...) }
-
-// SkipPublisherEvent passes over the event in a pair's way.
-func (l Links) SkipPublisherEvent(n outbox.PairName) URL {
-	return l.at(nil, publisherPath(n, "skip")...)
-}
-
-// SeekPublisher is the act; opened as a page it asks where to, and says what
-// that would do.
-func (l Links) SeekPublisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n, "seek")...) }
-
 // publisherAnchor is the id of a pair's row in lists.
 func publisherAnchor(n outbox.PairName) string { return "publisher-" + n.String() }
 
@@ -434,9 +418,9 @@ type seekActBody struct {
 
 // publisherTwins are what can be done about a pair now.
 func publisherTwins(p Page, v outbox.Publisher) Twins {
-	to, command := p.Links.API().PausePublisher(v.PairName), "pause"
+	to, command := p.Links.API().Act(outbox.ActPublisherPause, v.PairName.Topic, v.PairName.Publisher), "pause"
 	if resumablePublisher(v) {
-		to, command = p.Links.API().ResumePublisher(v.PairName), "resume"
+		to, command = p.Links.API().Act(outbox.ActPublisherResume, v.PairName.Topic, v.PairName.Publisher), "resume"
 	}
 	return Twins{
 		Curl: curlAct(p.Origin, to, nil),
@@ -446,7 +430,7 @@ func publisherTwins(p Page, v outbox.Publisher) Twins {
 
 // seekTwins are the seek that a page shows.
 func seekTwins(p Page, v SeekView) Twins {
-	body := seekActBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: v.Preview.SeekPhrase()}
+	body := seekActBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})}
 	flag := "--" + v.To
 	switch v.To {
 	case "position":
@@ -465,7 +449,7 @@ func seekTwins(p Page, v SeekView) Twins {
 		cli += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().SeekPublisher(v.PairName))),
+		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().Act(outbox.ActPublisherSeek, v.PairName.Topic, v.PairName.Publisher))),
 		CLI:  cli + " -- " + shellQuote(v.String()),
 	}
 }

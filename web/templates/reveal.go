@@ -23,14 +23,9 @@ func redactedPlaces(e outbox.Event) string {
 // isHidden reports whether a JSON value stands in the place of a hidden one.
 func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
 
-// Reveal is the act that shows what is hidden of an event.
-func (l Links) Reveal(id string, seq int64) URL {
-	return l.at(nil, "campaigns", id, "events", itoa(seq), "reveal")
-}
-
 func revealTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: "curl -s -H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
-		shellQuote(p.Origin+string(p.Links.API().Reveal(e.CampaignID, e.Seq)))}
+		shellQuote(p.Origin+string(p.Links.API().Act(outbox.ActReveal, e.CampaignID, itoa(e.Seq))))}
 }
 
 // revealedPart is a document as it is stored.

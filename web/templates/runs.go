@@ -76,9 +76,6 @@ func (l Links) RunLog(id int64, cursor string) URL {
 	return l.at(values("cursor", cursor), runPath(id, "log")...)
 }
 
-func (l Links) CancelRun(id int64) URL { return l.at(nil, runPath(id, "cancel")...) }
-func (l Links) ResumeRun(id int64) URL { return l.at(nil, runPath(id, "resume")...) }
-
 // NewRun is the page that says what a run would do, and asks whether to start
 // it.
 func (l Links) NewRun(o outbox.RunOrder) URL {
@@ -383,9 +380,9 @@ func runTwins(p Page, r outbox.Run) Twins {
 	switch act := runAct(r); {
 	case act != "" && !p.Offers(act):
 	case act == outbox.ActRunCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().CancelRun(r.ID), `{"reason":"why"}`), CLI: p.program() + "runs cancel " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActRunCancel, itoa(r.ID)), `{"reason":"why"}`), CLI: p.program() + "runs cancel " + id + " --reason 'why'"}
 	case act == outbox.ActRunResume:
-		return Twins{Curl: curlPost(p, p.Links.API().ResumeRun(r.ID), `{"reason":"why"}`), CLI: p.program() + "runs resume " + id + " --reason 'why'"}
+		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActRunResume, itoa(r.ID)), `{"reason":"why"}`), CLI: p.program() + "runs resume " + id + " --reason 'why'"}
 	}
 	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 }

@@ -64,39 +64,39 @@ func curlBody(origin string, u URL, b actBody) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
-	body := actBody{Reason: "why", Confirm: outbox.ReleasePhrase(releasedBy(r)), Expected: expectedOf(r)}
+	body := actBody{Reason: "why", Confirm: outbox.ActRequeue.Phrase(outbox.Reach{Released: releasedBy(r)}), Expected: expectedOf(r)}
 	confirm := ""
 	if body.Confirm != "" {
 		confirm = "--confirm " + shellQuote(body.Confirm) + " "
 	}
 	return Twins{
-		Curl: curlBody(p.Origin, p.Links.API().RequeueRow(r.CampaignID, r.Seq), body),
+		Curl: curlBody(p.Origin, p.Links.API().Act(outbox.ActRequeue, r.CampaignID, itoa(r.Seq)), body),
 		CLI:  p.program() + "requeue --reason 'why' " + confirm + "-- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
 	}
 }
 
 func retryTwins(p Page, r outbox.Row) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().RetryRow(r.CampaignID, r.Seq), expectedOf(r)),
+		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActRetry, r.CampaignID, itoa(r.Seq)), expectedOf(r)),
 		CLI:  p.program() + "retry --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
 func deadLetterTwins(p Page, r outbox.Row) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().DeadLetterRow(r.CampaignID, r.Seq), expectedOf(r)),
+		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActDeadLetter, r.CampaignID, itoa(r.Seq)), expectedOf(r)),
 		CLI:  p.program() + "dead-letter --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
 // campaignTwins replay a campaign, and stop it or let it go on.
 func campaignTwins(p Page, c outbox.Campaign) Twins {
-	to, command := p.Links.API().Pause(c.CampaignID), "pause"
+	to, command := p.Links.API().Act(outbox.ActPause, c.CampaignID), "pause"
 	if c.Paused != nil {
-		to, command = p.Links.API().Resume(c.CampaignID), "resume"
+		to, command = p.Links.API().Act(outbox.ActResume, c.CampaignID), "resume"
 	}
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Replay(c.CampaignID), nil) + "\n" + curlAct(p.Origin, to, nil),
+		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActReplay, c.CampaignID), nil) + "\n" + curlAct(p.Origin, to, nil),
 		CLI: p.program() + "campaigns replay --reason 'why' -- " + shellQuote(c.CampaignID) + "\n" +
 			p.program() + "campaigns " + command + " --reason 'why' -- " + shellQuote(c.CampaignID),
 	}

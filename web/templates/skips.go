@@ -4,15 +4,6 @@ import "outboxweb/internal/outbox"
 
 const skippedGlyph = "»"
 
-// SkipEvent and UnskipEvent are the acts.
-func (l Links) SkipEvent(campaign string, seq int64) URL {
-	return l.at(nil, rowPath(campaign, seq, "skip")...)
-}
-
-func (l Links) UnskipEvent(campaign string, seq int64) URL {
-	return l.at(nil, "campaigns", campaign, "events", itoa(seq), "unskip")
-}
-
 // Skips is the ledger of a campaign, in the API.
 func (l Links) Skips(id string) URL { return l.at(nil, "campaigns", id, "skips") }
 
@@ -62,17 +53,21 @@ func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 	}
 }
 
+func skipPhrase(r outbox.Row) string {
+	return outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
+}
+
 func skipTwins(p Page, r outbox.Row) Twins {
-	phrase := outbox.SkipPhrase(r.CampaignID, r.Seq)
+	phrase := skipPhrase(r)
 	return Twins{
-		Curl: curlBody(p.Origin, p.Links.API().SkipEvent(r.CampaignID, r.Seq), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
+		Curl: curlBody(p.Origin, p.Links.API().Act(outbox.ActSkip, r.CampaignID, itoa(r.Seq)), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
 		CLI:  p.program() + "skip --reason 'why' --confirm " + shellQuote(phrase) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
 	}
 }
 
 func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().UnskipEvent(k.CampaignID, k.Seq), &outbox.Expected{HeadSeq: c.HeadSeq}),
+		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActUnskip, k.CampaignID, itoa(k.Seq)), &outbox.Expected{HeadSeq: c.HeadSeq}),
 		CLI:  p.program() + "unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
 	}
 }

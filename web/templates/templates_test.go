@@ -19,11 +19,11 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 	}
 	l := NewLinks("/ops")
 	for got, want := range map[URL]URL{
-		l.Overview():                         "/ops/",
-		l.API().Summary():                    "/ops/api/v1/summary",
-		l.Row("a/b%?#", 3):                   "/ops/rows/a%2Fb%25%3F%23/3",
-		l.API().RequeueRow("a b", 3):         "/ops/api/v1/rows/a%20b/3/requeue",
-		l.Rows(outbox.RowFilter{Q: "a&b=c"}): "/ops/rows?q=a%26b%3Dc",
+		l.Overview():       "/ops/",
+		l.API().Summary():  "/ops/api/v1/summary",
+		l.Row("a/b%?#", 3): "/ops/rows/a%2Fb%25%3F%23/3",
+		l.API().Act(outbox.ActRequeue, "a b", itoa(3)):            "/ops/api/v1/rows/a%20b/3/requeue",
+		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                      "/ops/rows?q=a%26b%3Dc",
 		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):   "/ops/rows?limit=5&status=dead",
 		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):   "/ops/campaigns",
 		l.CampaignAfter("c", 0):                                   "/ops/campaigns/c?after_seq=0",

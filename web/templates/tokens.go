@@ -9,8 +9,6 @@ import (
 // Tokens is the list of the tokens of machines; RevokeToken takes one back.
 func (l Links) Tokens() URL { return l.at(nil, "tokens") }
 
-func (l Links) RevokeToken(id int64) URL { return l.at(nil, "tokens", itoa(id), "revoke") }
-
 func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
 
 func revokeFormID(t outbox.Token) string { return "revoke-form-" + itoa(t.ID) }
@@ -42,7 +40,7 @@ func tokenClass(state string) string {
 
 func revokeTwins(p Page, t outbox.Token) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().RevokeToken(t.ID), nil),
+		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActTokenRevoke, itoa(t.ID)), nil),
 		CLI:  p.program() + "token revoke --reason 'why' " + itoa(t.ID),
 	}
 }
