@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
 )
 
 // pairParam is the publisher in an address.
@@ -26,6 +27,38 @@ type publisherSkipBody struct {
 	Position int64  `json:"position" validate:"required,min=1"`                 // of the event that is in the way, as error_position has it
 	Reason   string `json:"reason" validate:"text,maxbytes=500" api:"required"` // required
 	Confirm  string `json:"confirm" validate:"text,maxbytes=300"`               // 'skip anyway' where the last error blames the destination
+}
+
+func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
+func (b publisherSkipBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
+
+// asksOfPublisher reads acts on a publisher.
+func (s *server) asksOfPublisher() asking[outbox.PairName] {
+	return asksAlike(s, pairParam, func(name outbox.PairName, _ publisherBody) outbox.PairName { return name }, templates.Links.Publisher)
+}
+
+// publisherEvent is the event in a publisher's way, by its position.
+type publisherEvent struct {
+	publisher outbox.PairName
+	position  int64
+}
+
+// asksOfPublisherSkip reads skips of an event in a publisher's way.
+func (s *server) asksOfPublisherSkip() asking[publisherEvent] {
+	return asksAlike(s,
+		func(r *http.Request) (e publisherEvent, err error) {
+			e.publisher, err = pairParam(r)
+			return e, err
+		},
+		func(e publisherEvent, b publisherSkipBody) publisherEvent {
+			e.position = b.Position
+			return e
+		},
+		func(l templates.Links, e publisherEvent) templates.URL { return l.Publisher(e.publisher) })
+}
+
+func (s *server) skipPublisherEvent(ctx context.Context, o outbox.Order, e publisherEvent) (outbox.Publisher, error) {
+	return s.Publishers.SkipEvent(ctx, o, e.publisher, e.position)
 }
 
 // seekShown is what the caller was shown of a seek.
@@ -108,56 +141,6 @@ func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	return s.writeJSON(w, http.StatusOK, outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
-}
-
-func (s *server) apiPausePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.Pause)
-}
-
-func (s *server) apiResumePublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.Resume)
-}
-
-func (s *server) apiResetPublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.Publishers.Reset)
-}
-
-func (s *server) apiTestPublisher(w http.ResponseWriter, r *http.Request) error {
-	return apiPublisherAct(s, w, r, s.testPublisher)
-}
-
-func apiPublisherAct[R any](s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, outbox.PairName) (R, error)) error {
-	name, err := pairParam(r)
-	if err != nil {
-		return err
-	}
-	var body publisherBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	result, err := act(r.Context(), s.order(r, "api", body.Reason, nil), name)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, result)
-}
-
-func (s *server) apiSkipPublisherEvent(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
-	if err != nil {
-		return err
-	}
-	var body publisherSkipBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	order := s.order(r, "api", body.Reason, nil)
-	order.Confirm = body.Confirm
-	p, err := s.Publishers.SkipEvent(r.Context(), order, name, body.Position)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, p)
 }
 
 // apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that

@@ -90,19 +90,19 @@ func (s *server) routeRowsAPI() {
 		summary: "One row with its event, its attempts and the acts on it",
 		answers: gives[rowView]("the row"),
 	})
-	s.apiAct(outbox.ActRequeue, s.apiRequeueRow, endpoint{
+	addAct(s, outbox.ActRequeue, s.asksOfRow(s.decodeConfirmed), onRow(s.Store.RequeueRow), endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
 		body:    mayTake[confirmedBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRetry, s.apiRetryRow, endpoint{
+	addAct(s, outbox.ActRetry, s.asksOfRow(s.decodeOrder), onRow(s.Store.RetryRow), endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiAct(outbox.ActDeadLetter, s.apiDeadLetterRow, endpoint{
+	addAct(s, outbox.ActDeadLetter, s.asksOfRow(s.decodeOrder), onRow(s.Store.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not tried again until it is requeued",
 		body:    mayTake[actBody](),
@@ -144,19 +144,19 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	s.apiAct(outbox.ActPause, s.apiPause, endpoint{
+	addAct(s, outbox.ActPause, s.asksOfCampaign(), s.pause, endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "No worker takes the campaign until it is resumed",
 		body:    mayTake[actBody](),
 		answers: gives[campaignView]("done, and audited"),
 	})
-	s.apiAct(outbox.ActResume, s.apiResume, endpoint{
+	addAct(s, outbox.ActResume, s.asksOfCampaign(), s.resume, endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Workers may take the campaign again",
 		body:    mayTake[actBody](),
 		answers: gives[campaignView]("done, and audited"),
 	})
-	s.apiAct(outbox.ActReplay, s.apiReplay, endpoint{
+	addAct(s, outbox.ActReplay, s.asksOfCampaign(), s.Store.ReplayCampaign, endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Every unapplied event of the campaign gets its row back",
 		body:    mayTake[actBody](),
@@ -178,7 +178,7 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds what the API has of events of the journal.
 func (s *server) routeEventsAPI() {
-	s.apiAct(outbox.ActSkip, s.apiSkipEvent, endpoint{
+	addAct(s, outbox.ActSkip, s.asksOfRow(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "The head, failed or dead, is passed over and never applied; what waits behind it is released",
 		body:    takes[skipBody](),
@@ -220,7 +220,7 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	s.apiAct(outbox.ActUnskip, s.apiUnskipEvent, endpoint{
+	addAct(s, outbox.ActUnskip, s.asksOfRow(s.decodeOrder), onRow(s.Store.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "A skip is taken back, as long as no later event has been applied",
 		details: "The event is applied like any other.",
@@ -255,7 +255,7 @@ func (s *server) routeFailuresAPI() {
 		summary: "The errors that failed and dead rows have in common, by fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
-	s.apiAct(outbox.ActNoteErrors, s.apiNoteGroup, endpoint{
+	addAct(s, outbox.ActNoteErrors, s.asksOfNote(), s.noteGroup, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
 		summary: "Pin a note to an error that rows have in common",
 		body:    takes[noteBody](),
@@ -297,7 +297,7 @@ func (s *server) routeTokensAPI() {
 		summary: "Tokens of machines, the valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),
 	})
-	s.apiAct(outbox.ActTokenRevoke, s.apiRevokeToken, endpoint{
+	addAct(s, outbox.ActTokenRevoke, s.asksOfToken(), s.Store.RevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Make a token worthless at once; for admins",
 		body:    mayTake[actBody](),

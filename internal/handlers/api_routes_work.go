@@ -37,13 +37,13 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operationRowsQuery{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
-	s.apiAct(outbox.ActOperationCancel, s.apiCancelOperation, endpoint{
+	addAct(s, outbox.ActOperationCancel, s.asksOfOperation(), asSeen(s.Operations.Cancel), endpoint{
 		id: "cancelOperation", tag: tagOperations,
 		summary: "End an operation: rows it has not touched stay dead, those under way go on",
 		body:    mayTake[operationActBody](),
 		answers: gives[outbox.Operation]("done, and audited"),
 	})
-	s.apiAct(outbox.ActOperationAcknowledge, s.apiAcknowledgeOperation, endpoint{
+	addAct(s, outbox.ActOperationAcknowledge, s.asksOfOperation(), asSeen(s.Operations.Acknowledge), endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
 		summary: "Note that somebody has seen how an operation ended",
 		body:    mayTake[operationActBody](),
@@ -70,13 +70,13 @@ func (s *server) routeRunsAPI() {
 		summary: "One run: how far it is and what came of it",
 		answers: gives[outbox.Run]("the run"),
 	})
-	s.apiAct(outbox.ActRunCancel, s.apiCancelRun, endpoint{
+	addAct(s, outbox.ActRunCancel, s.asksOfRun(), s.Runs.Cancel, endpoint{
 		id: "cancelRun", tag: tagRuns,
 		summary: "End a run: what it has done stays, everything else is as it was",
 		body:    mayTake[runActBody](),
 		answers: gives[outbox.Run]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRunResume, s.apiResumeRun, endpoint{
+	addAct(s, outbox.ActRunResume, s.asksOfRun(), s.resumeRun, endpoint{
 		id: "resumeRun", tag: tagRuns,
 		summary: "Let an interrupted or failed run go on where it stopped",
 		body:    mayTake[runActBody](),
@@ -124,13 +124,13 @@ func (s *server) routeProjectionsAPI() {
 		query:   queryOf(cursorsQuery{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
-	s.apiAct(outbox.ActProjectionPause, s.apiPauseProjection, endpoint{
+	addAct(s, outbox.ActProjectionPause, s.asksOfHold(), s.pauseProjection, endpoint{
 		id: "pauseProjection", tag: tagProjections,
 		summary: "Stop a projection for a campaign, or for all; the others go on",
 		body:    mayTake[holdBody](),
 		answers: gives[outbox.ProjectionHold]("what came of it"),
 	})
-	s.apiAct(outbox.ActProjectionResume, s.apiResumeProjection, endpoint{
+	addAct(s, outbox.ActProjectionResume, s.asksOfHold(), s.resumeProjection, endpoint{
 		id: "resumeProjection", tag: tagProjections,
 		summary: "Let a paused projection go on; where events were applied meanwhile it is behind until a replay",
 		body:    mayTake[holdBody](),
@@ -156,31 +156,31 @@ func (s *server) routePublishersAPI() {
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.PublisherHistory]("the history; steps before the first sample have no point"),
 	})
-	s.apiAct(outbox.ActPublisherPause, s.apiPausePublisher, endpoint{
+	addAct(s, outbox.ActPublisherPause, s.asksOfPublisher(), s.Publishers.Pause, endpoint{
 		id: "pausePublisher", tag: tagPublishers,
 		summary: "Stop a publisher until it is resumed; a batch in flight ends first",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherResume, s.apiResumePublisher, endpoint{
+	addAct(s, outbox.ActPublisherResume, s.asksOfPublisher(), s.Publishers.Resume, endpoint{
 		id: "resumePublisher", tag: tagPublishers,
 		summary: "Let a publisher that is paused or has failed go on at once, with no errors counted",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherReset, s.apiResetPublisher, endpoint{
+	addAct(s, outbox.ActPublisherReset, s.asksOfPublisher(), s.Publishers.Reset, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Forget a publisher's errors; a pause stays",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherSkip, s.apiSkipPublisherEvent, endpoint{
+	addAct(s, outbox.ActPublisherSkip, s.asksOfPublisherSkip(), s.skipPublisherEvent, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
 		summary: "Pass over the event that a publisher cannot deliver",
 		body:    takes[publisherSkipBody](),
 		answers: gives[outbox.Publisher]("done, and audited"),
 	})
-	s.apiAct(outbox.ActPublisherTest, s.apiTestPublisher, endpoint{
+	addAct(s, outbox.ActPublisherTest, s.asksOfPublisher(), s.testPublisher, endpoint{
 		id: "testPublisher", tag: tagPublishers,
 		summary: "Send a made-up event to a publisher's destination",
 		body:    mayTake[publisherBody](),

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
 )
 
 // runBody is what starting a run reads.
@@ -35,6 +36,13 @@ func (b runBody) order() (outbox.RunOrder, error) {
 // runActBody is what acts on a run read.
 type runActBody struct {
 	Reason string `json:"reason" validate:"text,maxbytes=500"`
+}
+
+func (b runActBody) why() (reason, confirm string) { return b.Reason, "" }
+
+// asksOfRun reads acts on a run.
+func (s *server) asksOfRun() asking[int64] {
+	return asksAlike(s, runParam, func(id int64, _ runActBody) int64 { return id }, templates.Links.RunOf)
 }
 
 type runsQuery struct {
@@ -114,33 +122,9 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, run)
 }
 
-func (s *server) apiCancelRun(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRunAct(w, r, s.Runs.Cancel)
-}
-
-func (s *server) apiResumeRun(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRunAct(w, r, s.resumeRun)
-}
-
 // resumeRun resumes a run with the projections that are loaded.
 func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
 	return s.Runs.Resume(ctx, o, id, s.Projections)
-}
-
-func (s *server) apiRunAct(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {
-	id, err := runParam(r)
-	if err != nil {
-		return err
-	}
-	var body runActBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	run, err := act(r.Context(), s.order(r, "api", body.Reason, nil), id)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, run)
 }
 
 func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {

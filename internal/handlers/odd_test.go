@@ -100,7 +100,7 @@ var (
 		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}
 	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
-		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": skipFields{},
+		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": actForm{},
 		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{}}
 	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueDeadBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
 		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},

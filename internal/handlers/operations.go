@@ -150,8 +150,50 @@ type operationActForm struct {
 	Status string `json:"expected_status" validate:"omitempty,oneof=running stopped cancelled done"`
 }
 
-// operationAct is an act on one operation that is as the caller saw it.
-type operationAct func(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error)
+// seenOperation is an operation as the caller saw it.
+type seenOperation struct {
+	id   int64
+	seen outbox.OperationStatus // empty when it was not said
+}
+
+// asSeen is an act of the store on an operation that is as the caller saw it.
+func asSeen(do func(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) doing[seenOperation, outbox.Operation] {
+	return func(ctx context.Context, o outbox.Order, on seenOperation) (outbox.Operation, error) {
+		return do(ctx, o, on.id, on.seen)
+	}
+}
+
+// asksOfOperation reads acts on an operation.
+func (s *server) asksOfOperation() asking[seenOperation] {
+	return asking[seenOperation]{
+		form: func(r *http.Request) (a asked[seenOperation], err error) {
+			var form operationActForm
+			if a.on.id, err = operationParam(r); err == nil {
+				err = fill(&form, r.PostForm)
+			}
+			if err != nil {
+				return a, err
+			}
+			a.on.seen, a.order = outbox.OperationStatus(form.Status), s.order(r, "page", form.Reason, nil)
+			a.shown = s.linksOf(r).Operation(a.on.id, outbox.OperationRowFilter{})
+			return a, nil
+		},
+		body: func(r *http.Request) (a asked[seenOperation], err error) {
+			var body operationActBody
+			if a.on.id, err = operationParam(r); err == nil {
+				err = decode(r, &body)
+			}
+			if err != nil {
+				return a, err
+			}
+			if body.Expected != nil {
+				a.on.seen = outbox.OperationStatus(body.Expected.Status)
+			}
+			a.order = s.order(r, "api", body.Reason, nil)
+			return a, nil
+		},
+	}
+}
 
 func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error {
 	var body operationBody
@@ -226,34 +268,6 @@ func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	return s.writeJSON(w, http.StatusOK, page)
-}
-
-func (s *server) apiCancelOperation(w http.ResponseWriter, r *http.Request) error {
-	return s.apiOperationAct(w, r, s.Operations.Cancel)
-}
-
-func (s *server) apiAcknowledgeOperation(w http.ResponseWriter, r *http.Request) error {
-	return s.apiOperationAct(w, r, s.Operations.Acknowledge)
-}
-
-func (s *server) apiOperationAct(w http.ResponseWriter, r *http.Request, act operationAct) error {
-	id, err := operationParam(r)
-	if err != nil {
-		return err
-	}
-	var body operationActBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	var seen outbox.OperationStatus
-	if body.Expected != nil {
-		seen = outbox.OperationStatus(body.Expected.Status)
-	}
-	op, err := act(r.Context(), s.order(r, "api", body.Reason, nil), id, seen)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, op)
 }
 
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
@@ -338,29 +352,6 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).Operation(op.ID, outbox.OperationRowFilter{}))
-}
-
-func (s *server) cancelOperationForm(w http.ResponseWriter, r *http.Request) error {
-	return s.operationActForm(w, r, s.Operations.Cancel)
-}
-
-func (s *server) acknowledgeOperationForm(w http.ResponseWriter, r *http.Request) error {
-	return s.operationActForm(w, r, s.Operations.Acknowledge)
-}
-
-func (s *server) operationActForm(w http.ResponseWriter, r *http.Request, act operationAct) error {
-	id, err := operationParam(r)
-	if err != nil {
-		return err
-	}
-	var form operationActForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id, outbox.OperationStatus(form.Status)); err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).Operation(id, outbox.OperationRowFilter{}))
 }
 
 // requeueDeadPage leads to the operation that requeues the dead rows of a

@@ -48,15 +48,18 @@ type noteBody struct {
 	Reason      string `json:"reason" validate:"text,maxbytes=500"`
 }
 
-func (s *server) noteGroupForm(w http.ResponseWriter, r *http.Request) error {
-	var form noteBody
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	if _, err := s.Store.NoteGroup(r.Context(), s.order(r, "page", form.Reason, nil), form.Fingerprint, form.Note); err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
+func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }
+
+// asksOfNote reads what note is pinned to which errors.
+func (s *server) asksOfNote() asking[noteBody] {
+	return asksAlike(s, func(*http.Request) (b noteBody, err error) { return b, nil },
+		func(_, b noteBody) noteBody { return b },
+		func(l templates.Links, b noteBody) templates.URL { return l.FailureGroup(b.Fingerprint) })
+}
+
+func (s *server) noteGroup(ctx context.Context, o outbox.Order, b noteBody) (noted, error) {
+	note, err := s.Store.NoteGroup(ctx, o, b.Fingerprint, b.Note)
+	return noted{Fingerprint: b.Fingerprint, Note: note}, err
 }
 
 // retryGroupForm makes the failed rows of one error due now.
@@ -76,18 +79,6 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 type noted struct {
 	Fingerprint string            `json:"fingerprint" redact:"-"`
 	Note        *outbox.GroupNote `json:"note"` // nil when it was taken away
-}
-
-func (s *server) apiNoteGroup(w http.ResponseWriter, r *http.Request) error {
-	var body noteBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	note, err := s.Store.NoteGroup(r.Context(), s.order(r, "api", body.Reason, nil), body.Fingerprint, body.Note)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, noted{Fingerprint: body.Fingerprint, Note: note})
 }
 
 // failureGroups are the errors that rows have in common.

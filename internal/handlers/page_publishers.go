@@ -17,11 +17,6 @@ func (s *server) routePublishers() {
 	const pair = "/publishers/{topic}/{publisher}"
 	s.get("/publishers", s.publishersPage)
 	s.get(pair, s.publisherPage)
-	s.formAct(outbox.ActPublisherPause, s.pausePublisherForm)
-	s.formAct(outbox.ActPublisherResume, s.resumePublisherForm)
-	s.formAct(outbox.ActPublisherReset, s.resetPublisherForm)
-	s.formAct(outbox.ActPublisherSkip, s.skipPublisherForm)
-	s.formAct(outbox.ActPublisherTest, s.testPublisherForm)
 	s.get(pair+"/seek", s.seekPage)
 	s.formAct(outbox.ActPublisherSeek, s.seekForm)
 }
@@ -62,48 +57,6 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.renderLive(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
-}
-
-func (s *server) pausePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.Pause)
-}
-
-func (s *server) resumePublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.Resume)
-}
-
-func (s *server) resetPublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.Publishers.Reset)
-}
-
-func (s *server) testPublisherForm(w http.ResponseWriter, r *http.Request) error {
-	return publisherForm(s, w, r, s.testPublisher)
-}
-
-func (s *server) skipPublisherForm(w http.ResponseWriter, r *http.Request) error {
-	var form publisherSkipBody
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	return publisherForm(s, w, r, func(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-		return s.Publishers.SkipEvent(ctx, o, name, form.Position)
-	})
-}
-
-// publisherForm does an act on a pair as a form asks for it.
-func publisherForm[R any](s *server, w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, outbox.PairName) (R, error)) error {
-	name, err := pairParam(r)
-	if err != nil {
-		return err
-	}
-	var form publisherBody
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), name); err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
 // seekQuery is seekBody as the pages name it. Position and time count only

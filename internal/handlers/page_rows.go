@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -79,34 +78,6 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
-}
-
-func (s *server) requeueRowForm(w http.ResponseWriter, r *http.Request) error {
-	return s.rowForm(w, r, s.Store.RequeueRow)
-}
-
-func (s *server) retryRowForm(w http.ResponseWriter, r *http.Request) error {
-	return s.rowForm(w, r, s.Store.RetryRow)
-}
-
-func (s *server) deadLetterForm(w http.ResponseWriter, r *http.Request) error {
-	return s.rowForm(w, r, s.Store.DeadLetterRow)
-}
-
-// rowForm does an act on one row as a form asks for it.
-func (s *server) rowForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, string, int64) (outbox.Row, error)) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
-	if err != nil {
-		return err
-	}
-	if _, err := act(r.Context(), order, campaign, seq); err != nil {
-		return err
-	}
-	return s.done(w, r, to)
 }
 
 // formOrder reads the form of an act and where it leads afterwards: to the

@@ -166,27 +166,3 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.done(w, r, s.linksOf(r).RunOf(run.ID))
 }
-
-func (s *server) cancelRunForm(w http.ResponseWriter, r *http.Request) error {
-	return s.runActForm(w, r, s.Runs.Cancel)
-}
-
-func (s *server) resumeRunForm(w http.ResponseWriter, r *http.Request) error {
-	return s.runActForm(w, r, s.resumeRun)
-}
-
-// runActForm does an act on one run as a form asks for it.
-func (s *server) runActForm(w http.ResponseWriter, r *http.Request, act func(context.Context, outbox.Order, int64) (outbox.Run, error)) error {
-	id, err := runParam(r)
-	if err != nil {
-		return err
-	}
-	var form runActBody
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	if _, err := act(r.Context(), s.order(r, "page", form.Reason, nil), id); err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).RunOf(id))
-}

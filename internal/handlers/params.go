@@ -292,6 +292,12 @@ func campaignParam(r *http.Request) (string, error) {
 
 func seqParam(r *http.Request) (int64, error) { return numberParam(r, "seq", "seq must be") }
 
+// rowParam is rowParams as a key.
+func rowParam(r *http.Request) (row outbox.RowKey, err error) {
+	row.CampaignID, row.Seq, err = rowParams(r)
+	return row, err
+}
+
 // rowParams are the campaign and seq of an address.
 func rowParams(r *http.Request) (string, int64, error) {
 	campaign, err := campaignParam(r)

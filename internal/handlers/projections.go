@@ -81,58 +81,46 @@ type holdBody struct {
 	Reason     string `json:"reason" validate:"text,maxbytes=500"`
 }
 
-// holdAct is the store's method that does one of the two.
-type holdAct = func(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error)
+// projectionOf is a projection of one campaign, or of all when it names none.
+type projectionOf struct{ projection, campaign string }
 
-func (s *server) apiPauseProjection(w http.ResponseWriter, r *http.Request) error {
-	return s.apiHold(w, r, s.Runs.PauseProjection)
+// asksOfHold reads pauses and resumes of a projection.
+func (s *server) asksOfHold() asking[projectionOf] {
+	return asking[projectionOf]{
+		form: func(r *http.Request) (a asked[projectionOf], err error) {
+			if a.on, err = projectionParam(r, fillForm, new(holdBody)); err != nil {
+				return a, err
+			}
+			a.order, a.shown, err = s.formOrder(r, s.linksOf(r).Projection(a.on.projection), s.linksOf(r).Campaign(a.on.campaign))
+			return a, err
+		},
+		body: func(r *http.Request) (a asked[projectionOf], err error) {
+			var body holdBody
+			a.on, err = projectionParam(r, decode, &body)
+			if err == nil {
+				a.order = s.order(r, "api", body.Reason, nil)
+			}
+			return a, err
+		},
+	}
 }
 
-func (s *server) apiResumeProjection(w http.ResponseWriter, r *http.Request) error {
-	return s.apiHold(w, r, s.Runs.ResumeProjection)
+// projectionParam is the projection in an address, of the campaign in a body.
+func projectionParam(r *http.Request, read func(*http.Request, any) error, body *holdBody) (of projectionOf, err error) {
+	if of.projection, err = param(r, "name"); err != nil {
+		return of, err
+	}
+	err = read(r, body)
+	of.campaign = body.CampaignID
+	return of, err
 }
 
-func (s *server) apiHold(w http.ResponseWriter, r *http.Request, act holdAct) error {
-	name, err := param(r, "name")
-	if err != nil {
-		return err
-	}
-	var body holdBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	hold, err := act(r.Context(), s.order(r, "api", body.Reason, nil), name, body.CampaignID, s.Projections)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, hold)
+func (s *server) pauseProjection(ctx context.Context, o outbox.Order, of projectionOf) (outbox.ProjectionHold, error) {
+	return s.Runs.PauseProjection(ctx, o, of.projection, of.campaign, s.Projections)
 }
 
-func (s *server) pauseProjectionForm(w http.ResponseWriter, r *http.Request) error {
-	return s.holdForm(w, r, s.Runs.PauseProjection)
-}
-
-func (s *server) resumeProjectionForm(w http.ResponseWriter, r *http.Request) error {
-	return s.holdForm(w, r, s.Runs.ResumeProjection)
-}
-
-func (s *server) holdForm(w http.ResponseWriter, r *http.Request, act holdAct) error {
-	name, err := param(r, "name")
-	if err != nil {
-		return err
-	}
-	var form holdBody
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	order, to, err := s.formOrder(r, s.linksOf(r).Projection(name), s.linksOf(r).Campaign(form.CampaignID))
-	if err != nil {
-		return err
-	}
-	if _, err := act(r.Context(), order, name, form.CampaignID, s.Projections); err != nil {
-		return err
-	}
-	return s.done(w, r, to)
+func (s *server) resumeProjection(ctx context.Context, o outbox.Order, of projectionOf) (outbox.ProjectionHold, error) {
+	return s.Runs.ResumeProjection(ctx, o, of.projection, of.campaign, s.Projections)
 }
 
 type failuresQuery struct {

@@ -9,11 +9,6 @@ import (
 // skipsShown is how many entries of the ledger a campaign's page shows.
 const skipsShown = 20
 
-// skipFields is what the form of a skip has beside those of every act.
-type skipFields struct {
-	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
-}
-
 // skipBody is what the skip of an event reads.
 type skipBody struct {
 	Reason   string    `json:"reason" validate:"text,maxbytes=500" api:"required,min=1"`
@@ -32,26 +27,6 @@ func (s *server) decodeSkip(r *http.Request) (outbox.Order, error) {
 	return o, nil
 }
 
-func (s *server) apiSkipEvent(w http.ResponseWriter, r *http.Request) error {
-	return s.apiRowAct(w, r, s.decodeSkip, s.Store.SkipEvent)
-}
-
-func (s *server) apiUnskipEvent(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	order, err := s.decodeOrder(r)
-	if err != nil {
-		return err
-	}
-	skip, err := s.Store.UnskipEvent(r.Context(), order, campaign, seq)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, skip)
-}
-
 func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
 	id, err := campaignParam(r)
 	if err != nil {
@@ -66,38 +41,4 @@ func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.writeJSON(w, http.StatusOK, page)
-}
-
-func (s *server) skipForm(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	var fields skipFields
-	if err := fill(&fields, r.PostForm); err != nil {
-		return err
-	}
-	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
-	if err != nil {
-		return err
-	}
-	if _, err := s.Store.SkipEvent(r.Context(), order, campaign, seq); err != nil {
-		return err
-	}
-	return s.done(w, r, to)
-}
-
-func (s *server) unskipForm(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	order, to, err := s.formOrder(r, s.linksOf(r).Row(campaign, seq), s.linksOf(r).Campaign(campaign))
-	if err != nil {
-		return err
-	}
-	if _, err := s.Store.UnskipEvent(r.Context(), order, campaign, seq); err != nil {
-		return err
-	}
-	return s.done(w, r, to)
 }

@@ -1,0 +1,134 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// asked is an act on a K that somebody asks for.
+type asked[K any] struct {
+	on    K // what it is about
+	order outbox.Order
+	shown templates.URL // of an act on a page: what is shown after it
+}
+
+// asking reads acts on a K as pages and the API ask for them.
+type asking[K any] struct {
+	form, body func(*http.Request) (asked[K], error)
+}
+
+// doing makes the one call that an act is, of a page as well as of the API.
+type doing[K, R any] func(context.Context, outbox.Order, K) (R, error)
+
+// addAct adds an act that both a page's form and the API ask for. The API answers
+// with what it makes.
+func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
+	s.formAct(action, actByForm(s, reads.form, do))
+	s.apiAct(action, func(w http.ResponseWriter, r *http.Request) error {
+		a, err := reads.body(r)
+		if err != nil {
+			return err
+		}
+		result, err := do(r.Context(), a.order, a.on)
+		if err != nil {
+			return err
+		}
+		return s.writeJSON(w, http.StatusOK, result)
+	}, e)
+}
+
+// actByForm does an act as a page's form asks for it.
+func actByForm[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		a, err := read(r)
+		if err != nil {
+			return err
+		}
+		if _, err := do(r.Context(), a.order, a.on); err != nil {
+			return err
+		}
+		return s.done(w, r, a.shown)
+	}
+}
+
+// onRow is an act of the store on a row, as one on its key.
+func onRow[R any](do func(ctx context.Context, o outbox.Order, campaign string, seq int64) (R, error)) doing[outbox.RowKey, R] {
+	return func(ctx context.Context, o outbox.Order, row outbox.RowKey) (R, error) {
+		return do(ctx, o, row.CampaignID, row.Seq)
+	}
+}
+
+// asksOfRow reads acts on a row, or on an event, of which decode reads the body.
+func (s *server) asksOfRow(decode func(*http.Request) (outbox.Order, error)) asking[outbox.RowKey] {
+	return asksOf(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
+		return l.Row(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
+	})
+}
+
+// asksOfCampaign reads acts on a campaign.
+func (s *server) asksOfCampaign() asking[string] {
+	return asksOf(s, campaignParam, s.decodeOrder, func(l templates.Links, id string) (own, campaign templates.URL) {
+		return l.Campaign(id), l.Campaign(id)
+	})
+}
+
+// asksOfToken reads acts on a token.
+func (s *server) asksOfToken() asking[int64] {
+	return asksOf(s, tokenParam, s.decodeOrder, func(l templates.Links, _ int64) (own, campaign templates.URL) {
+		return l.Tokens(), l.Tokens()
+	})
+}
+
+// asksOf reads acts on what an address names: about reads that, decode the body.
+// A form leads to one of its pages.
+func asksOf[K any](s *server, about func(*http.Request) (K, error), decode func(*http.Request) (outbox.Order, error), pages func(templates.Links, K) (own, campaign templates.URL)) asking[K] {
+	return asking[K]{
+		form: func(r *http.Request) (a asked[K], err error) {
+			if a.on, err = about(r); err != nil {
+				return a, err
+			}
+			own, campaign := pages(s.linksOf(r), a.on)
+			a.order, a.shown, err = s.formOrder(r, own, campaign)
+			return a, err
+		},
+		body: func(r *http.Request) (a asked[K], err error) {
+			if a.on, err = about(r); err != nil {
+				return a, err
+			}
+			a.order, err = decode(r)
+			return a, err
+		},
+	}
+}
+
+// reasoned is a body, or a form, of an act that says why.
+type reasoned interface {
+	why() (reason, confirm string)
+}
+
+// asksAlike reads acts of which the form has the same fields as the body, a B. What
+// they are about is said by the address and by those fields; page is shown after a
+// form.
+func asksAlike[K any, B reasoned](s *server, about func(*http.Request) (K, error), with func(K, B) K, page func(templates.Links, K) templates.URL) asking[K] {
+	read := func(via string, read func(*http.Request, any) error) func(*http.Request) (asked[K], error) {
+		return func(r *http.Request) (a asked[K], err error) {
+			if a.on, err = about(r); err != nil {
+				return a, err
+			}
+			var body B
+			if err := read(r, &body); err != nil {
+				return a, err
+			}
+			reason, confirm := body.why()
+			a.on, a.order = with(a.on, body), s.order(r, via, reason, nil)
+			a.order.Confirm, a.shown = confirm, page(s.linksOf(r), a.on)
+			return a, nil
+		}
+	}
+	return asking[K]{form: read("page", fillForm), body: read("api", decode)}
+}
+
+func fillForm(r *http.Request, form any) error { return fill(form, r.PostForm) }
