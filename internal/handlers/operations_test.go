@@ -245,20 +245,6 @@ select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation); err != n
 	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 that match are taken", `name="limit" value="20000"`)
 }
 
-func TestJudge_tellsOfOperationsBesideTheRest(t *testing.T) {
-	t.Parallel()
-	now := newSite(t).clock
-	worker := outbox.WorkerSummary{Running: true, LastSeen: &now}
-	h := templates.Judge(outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590}, Operations: outbox.OperationCounts{Running: 1, Unacknowledged: 2}}, now)
-	if want := []string{"1 operation is running.", "2 operations have ended and are not acknowledged yet."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
-		t.Errorf("health is %+v, want it with the notes %q", h, want)
-	}
-	h = templates.Judge(outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590, Blocked: 3}, Operations: outbox.OperationCounts{Unacknowledged: 1}}, now)
-	if len(h.Notes) != 1 || !strings.HasPrefix(h.Notes[0], "1 operation has ended") {
-		t.Errorf("health is %+v", h)
-	}
-}
-
 func TestForm_keyIsJudged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).blocked(1)

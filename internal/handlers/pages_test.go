@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
 )
 
@@ -199,55 +198,6 @@ func TestReadOnly_offersAndDoesNothing(t *testing.T) {
 	s.submit("/rows/c-1/2/requeue", "").want(t, 403, "read-only")
 	s.post("/api/v1/rows/c-1/2/requeue", "{}").want(t, 403, "urn:outboxweb:read-only")
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 403)
-}
-
-func TestJudge_saysTheWorstFirst(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	now := s.clock
-	worker := outbox.WorkerSummary{Running: true, LastSeen: &now}
-	long := now.Add(-2 * time.Minute)
-	for _, c := range []struct {
-		name    string
-		summary outbox.Summary
-		level   string
-		says    string
-	}{
-		{"empty", outbox.Summary{Worker: worker}, "ok", "The journal is empty"},
-		{"empty beside full projections", outbox.Summary{Worker: worker, OtherJournal: true}, "bad", "Check --journal-db"},
-		{"empty beside full projections, as the worker found", outbox.Summary{Worker: worker, OtherJournal: true, Campaigns: outbox.CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check --journal-db"},
-		{"full of other events beside full projections", outbox.Summary{Worker: worker, OtherJournal: true, Events: 3, Campaigns: outbox.CampaignCounts{Total: 9, Diverged: 8}}, "bad",
-			"8 campaigns contradict the journal: the projections have events that it does not have. Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile"},
-		{"of other campaigns, and no worker has looked", outbox.Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: outbox.CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check --journal-db"},
-		{"full disk of the journal", outbox.Summary{Worker: worker, AsOf: now, DisksFull: []outbox.FullDisk{{Database: "journal", Since: long}}, Campaigns: outbox.CampaignCounts{Total: 9, Blocked: 2}}, "bad",
-			"The disk of the journal database has been full for 2 min: appends and acts are refused with status 507, and nothing is applied. Make room there; all goes on by itself then, without a restart."},
-		{"full disk before the first event", outbox.Summary{Worker: worker, DisksFull: []outbox.FullDisk{{Database: "journal", Since: now}}}, "bad", "The disk of the journal database has been full for 0 s"},
-		{"full disk of the projections", outbox.Summary{Worker: worker, AsOf: now, DisksFull: []outbox.FullDisk{{Database: "projections", Since: long}}, Campaigns: outbox.CampaignCounts{Total: 9}}, "bad",
-			"The disk of the projections database has been full for 2 min: nothing is applied, and appended events wait. Make room there"},
-		{"current", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 590}}, "ok", "All 590 campaigns are current."},
-		{"empty, and nobody works", outbox.Summary{}, "warn", "The journal is empty"},
-		{"nobody works, nothing to do", outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 2}}, "warn", "No worker is running"},
-		{"nobody works", outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "No worker is running"},
-		{"inline needs none", outbox.Summary{Mode: outbox.ModeInline, Campaigns: outbox.CampaignCounts{Total: 2}}, "ok", "All 2 campaigns"},
-		{"inline, and nobody tries again", outbox.Summary{Mode: outbox.ModeInline, Counts: outbox.Counts{Failed: 1}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1},
-			Lag: outbox.Lag{Events: 1}}, "bad", "No worker is running: what an append could not apply is not tried again."},
-		{"events without rows", outbox.Summary{Mode: outbox.ModeInline, Worker: worker, Campaigns: outbox.CampaignCounts{Total: 1, Lagging: 1},
-			Lag: outbox.Lag{Events: 1}}, "busy", "1 event still to be applied, in 1 campaign."},
-		{"silent worker", outbox.Summary{Worker: outbox.WorkerSummary{Running: true, LastSeen: &long}, Counts: outbox.Counts{Pending: 3},
-			OldestRetryable: &outbox.Oldest{EnqueuedAt: long}, Campaigns: outbox.CampaignCounts{Total: 2, Lagging: 1}, Lag: outbox.Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
-		{"blocked and diverged", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
-		{"an instance fell silent", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 3},
-			Instances: []outbox.InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},
-		{"an instance fell silent yesterday", outbox.Summary{Worker: worker, Campaigns: outbox.CampaignCounts{Total: 3},
-			Instances: []outbox.InstanceState{{ID: "w", LastSeen: now.Add(-24 * time.Hour), BeatEvery: 2 * time.Second}}}, "ok", "All 3 campaigns"},
-		{"busy", outbox.Summary{Worker: worker, Counts: outbox.Counts{Pending: 44200}, Campaigns: outbox.CampaignCounts{Total: 3, Lagging: 1},
-			Lag: outbox.Lag{Events: 44200}}, "busy", "44,200 events still to be applied, in 1 campaign."},
-	} {
-		h := templates.Judge(c.summary, now)
-		if h.Level != c.level || !strings.Contains(h.Sentence, c.says) {
-			t.Errorf("%s: %s %q", c.name, h.Level, h.Sentence)
-		}
-	}
 }
 
 // A success does not stand above a row that has died again, nor above what

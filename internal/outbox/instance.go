@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -256,4 +257,90 @@ func SortInstances(all []InstanceState, now time.Time) {
 	slices.SortFunc(all, func(a, b InstanceState) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
+}
+
+// InstancesHealth puts all instances into a sentence: who is there, who is not,
+// and when others may take what those hold.
+func InstancesHealth(list []InstanceState, now time.Time) Health {
+	numbers := make(map[Condition]int64)
+	var left Holding
+	var leavers, stoppedLeavers int64
+	for _, i := range list {
+		numbers[i.State(now)]++
+		if i.Left(now) {
+			left = left.Plus(i.Holding)
+			leavers++
+			if i.StoppedAt != nil {
+				stoppedLeavers++
+			}
+		}
+	}
+	present := numbers[InstanceRunning] + numbers[InstanceIdle]
+	h := Health{Level: LevelOK, Notes: disagreements(list, now)}
+	switch {
+	case present == 0 && left.Campaigns > 0:
+		h.Level = LevelBad
+	case present == 0 || left.Campaigns > 0:
+		h.Level = LevelWarn
+	case len(h.Notes) > 0:
+		h.Level = LevelBusy
+	}
+	var parts []string
+	if present == 0 {
+		parts = append(parts, "no instance is running")
+	}
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{
+		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle], "idle"},
+		{numbers[InstanceSilent], "silent"}, {stoppedLeavers, "stopped with work in hand"},
+	} {
+		switch {
+		case p.n == 0:
+		case len(parts) == 0:
+			parts = append(parts, Count(p.n, "instance", "instances")+" "+p.what)
+		default:
+			parts = append(parts, Number(p.n)+" "+p.what)
+		}
+	}
+	h.Sentence = strings.Join(parts, ", ")
+	if left.Campaigns > 0 {
+		whose := "its"
+		if leavers > 1 {
+			whose = "their"
+		}
+		h.Sentence += ": " + left.Fate(now, whose)
+	}
+	h.Sentence = Sentence(h.Sentence)
+	return h
+}
+
+// disagreements says in what running instances differ although they should
+// not, or not for long. Idle ones may have been gone for days.
+func disagreements(list []InstanceState, now time.Time) []string {
+	versions, modes := make(map[string]int64), make(map[string]int64)
+	for _, i := range list {
+		if i.State(now) == InstanceRunning {
+			versions[i.Version]++
+			modes[string(i.Mode)]++
+		}
+	}
+	notes := ClocksThatDiffer(list, now)
+	if len(versions) > 1 {
+		notes = append(notes, "Versions differ, as during a rolling restart: "+tally(versions)+".")
+	}
+	if len(modes) > 1 {
+		notes = append(notes, "Modes differ, and only one should run: "+tally(modes)+".")
+	}
+	return notes
+}
+
+// tally lists how many there are of each: "v1 (2), v2 (1)".
+func tally(numbers map[string]int64) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		words = append(words, fmt.Sprintf("%s (%s)", name, Number(numbers[name])))
+	}
+	return strings.Join(words, ", ")
 }

@@ -142,3 +142,120 @@ func SortPublishers(all []Publisher, now time.Time) {
 			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Publisher, b.Publisher))
 	})
 }
+
+// PublishersHealth puts all pairs into a sentence, and the lesser things into
+// notes. What a pair that an operator has paused does not deliver is no
+// trouble, nor is a pair that nobody holds and for which nothing waits.
+func PublishersHealth(list []Publisher, now time.Time) Health {
+	total := int64(len(list))
+	n := countPublishers(list, now)
+	if n.paused == 1 && total == 1 {
+		return Health{Level: LevelOK, Sentence: "The only publisher is paused."}
+	}
+	h := Health{Level: LevelOK}
+	add := func(level Level, n int64, one, many string) {
+		switch {
+		case n == 0:
+		case h.Sentence == "":
+			h.Level, h.Sentence = level, ofPublishers(n, total, one, many)
+		default:
+			h.Notes = append(h.Notes, Count(n, one, many))
+		}
+	}
+	add(LevelBad, n.stopped, "is stopped: its destination says it is gone.", "are stopped: their destinations say they are gone.")
+	add(LevelBad, n.failed, "has failed.", "have failed.")
+	add(LevelWarn, n.left, "is held by no running server while events wait.", "are held by no running server while events wait.")
+	add(LevelWarn, n.retrying, "had an error and tries again.", "had errors and try again.")
+	if h.Sentence == "" {
+		h.Sentence = publishersAreWell(total, n)
+	}
+	add("", n.paused, "is paused.", "are paused.")
+	add("", n.unused, "is held by no running server, and has nothing to deliver.", "are held by no running server, and have nothing to deliver.")
+	return h
+}
+
+// publisherCounts are how many pairs are in each state. left and unused are
+// those that nobody holds, with events that wait and without.
+type publisherCounts struct{ stopped, failed, retrying, left, unused, paused, active, behind int64 }
+
+func countPublishers(list []Publisher, now time.Time) (n publisherCounts) {
+	for _, p := range list {
+		switch state := p.State(now); {
+		case state == PublisherIsStopped:
+			n.stopped++
+		case state == PublisherIsFailed:
+			n.failed++
+		case state == PublisherIsRetrying:
+			n.retrying++
+		case state == PublisherIsPaused:
+			n.paused++
+		case state == PublisherIsNotHeld && delivered(p):
+			n.unused++
+		case state == PublisherIsNotHeld:
+			n.left++
+		case delivered(p):
+			n.active++
+		default:
+			n.active++
+			n.behind++
+		}
+	}
+	return n
+}
+
+// publishersAreWell says of pairs without trouble how far they are. Those that
+// are paused deliver nothing.
+func publishersAreWell(total int64, numbers publisherCounts) string {
+	n, behind := numbers.active, numbers.behind
+	switch {
+	case n == 0 && total == 1:
+		return "The only publisher delivers nothing now."
+	case n == 0:
+		return fmt.Sprintf("None of %s delivers.", Count(total, "publisher", "publishers"))
+	case behind == 0 && total == 1:
+		return "The only publisher is up to date."
+	case total == 1:
+		return "The only publisher is delivering what waits."
+	case behind == 0 && n == total:
+		return fmt.Sprintf("All %s publishers are up to date.", Number(total))
+	case behind == 0:
+		return ofPublishers(n, total, "is up to date.", "are up to date.")
+	case n == total:
+		return fmt.Sprintf("All %s publishers deliver; events wait for %s of them.", Number(total), Number(behind))
+	default:
+		return ofPublishers(n, total, "delivers; events wait for it.", fmt.Sprintf("deliver; events wait for %s of them.", Number(behind)))
+	}
+}
+
+// ofPublishers is a sentence on n publishers of a total.
+func ofPublishers(n, total int64, one, many string) string {
+	switch {
+	case total == 1:
+		return "The only publisher " + one
+	case n == 1:
+		return fmt.Sprintf("1 of %s publishers %s", Number(total), one)
+	default:
+		return fmt.Sprintf("%s of %s publishers %s", Number(n), Number(total), many)
+	}
+}
+
+// delivered reports whether nothing is known to wait for the pair.
+func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
+
+// TroubledPublishers are those of a list that need somebody, in the order of
+// SortPublishers.
+func TroubledPublishers(list []Publisher, now time.Time) []Publisher {
+	var all []Publisher
+	for _, p := range list {
+		switch p.State(now) {
+		case PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying:
+			all = append(all, p)
+		case PublisherIsNotHeld:
+			if !delivered(p) {
+				all = append(all, p)
+			}
+		}
+	}
+	SortPublishers(all, now)
+	return all
+}

@@ -117,7 +117,7 @@ func InstancesLive(p Page, list []outbox.InstanceState) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = health(JudgeInstances(list, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.InstancesHealth(list, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -125,7 +125,7 @@ func InstancesLive(p Page, list []outbox.InstanceState) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if JudgeInstances(list, p.Now).Level != "ok" {
+			if outbox.InstancesHealth(list, p.Now).Level != outbox.LevelOK {
 				templ_7745c5c3_Err = whatToDo(p, GuideWorker).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

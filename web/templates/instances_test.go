@@ -30,40 +30,6 @@ func made(c outbox.Condition, ends ...time.Duration) outbox.InstanceState {
 	return i
 }
 
-func TestJudgeInstances_saysTheWholeInOneSentence(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	running, idle, silent, stopped := made(outbox.InstanceRunning, 30*s), made(outbox.InstanceIdle), made(outbox.InstanceSilent), made(outbox.InstanceStopped)
-	newer, shadow, older := running, running, idle
-	newer.Version, older.Version, shadow.Mode = "v2", "v0", outbox.ModeShadow
-	for _, c := range []struct {
-		level, says, note string
-		list              []outbox.InstanceState
-	}{
-		{"ok", "1 instance running.", "", []outbox.InstanceState{running, stopped}},
-		{"ok", "1 instance idle.", "", []outbox.InstanceState{idle}},
-		{"ok", "2 instances running, 1 idle, 1 silent.", "", []outbox.InstanceState{running, running, idle, silent}},
-		{"warn", "3 instances running, 1 silent: its 2 campaigns become claimable by others in 18 s (12:00:18 UTC).", "",
-			[]outbox.InstanceState{running, running, running, made(outbox.InstanceSilent, 18*s, 18*s)}},
-		{"warn", "1 instance running, 2 silent: some of their 3 campaigns are claimable by others now, the last in 18 s (12:00:18 UTC).", "",
-			[]outbox.InstanceState{running, made(outbox.InstanceSilent, -s), made(outbox.InstanceSilent, 2*s, 18*s)}},
-		{"warn", "1 instance running, 1 stopped with work in hand: its lease has ended, any worker may take its campaign.", "",
-			[]outbox.InstanceState{running, made(outbox.InstanceStopped, -s), stopped}},
-		{"warn", "No instance is running.", "", []outbox.InstanceState{stopped}},
-		{"bad", "No instance is running, 1 silent: its campaign becomes claimable by others in 18 s (12:00:18 UTC).", "",
-			[]outbox.InstanceState{made(outbox.InstanceSilent, 18*s)}},
-		{"busy", "3 instances running, 1 idle, 1 silent.", "Versions differ, as during a rolling restart: v1 (2), v2 (1).",
-			[]outbox.InstanceState{running, newer, running, silent, older}},
-		{"busy", "2 instances running.", "Modes differ, and only one should run: outbox_apply_only (1), shadow_only (1).",
-			[]outbox.InstanceState{running, shadow}},
-	} {
-		h := JudgeInstances(c.list, noon)
-		if h.Level != c.level || h.Sentence != c.says || strings.Join(h.Notes, " ") != c.note {
-			t.Errorf("got  %+v\nwant %s %q %q", h, c.level, c.says, c.note)
-		}
-	}
-}
-
 func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 	t.Parallel()
 	many := made(outbox.InstanceRunning)

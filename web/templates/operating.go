@@ -53,10 +53,9 @@ func (l Links) Path(address string) URL {
 }
 
 // overviewGuide is what to do about the worst that a summary tells, in the
-// order in which Judge looks.
+// order in which its Health looks.
 func overviewGuide(s outbox.Summary, now time.Time) Guide {
-	worked := false
-	judgeWorker(s, now, func(string, string, ...any) { worked = true })
+	_, unworked := s.WorkerTrouble(now)
 	switch {
 	case len(s.DisksFull) > 0:
 		return GuideDisk
@@ -68,9 +67,9 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideUnverifiable
 	case s.Campaigns.Drifted > 0:
 		return "" // the section that names the campaigns leads there
-	case len(quarantinedProjections(s.Held)) > 0:
+	case len(outbox.QuarantinedAmong(s.Held)) > 0:
 		return GuideAside
-	case worked && s.Mode != outbox.ModeShadow:
+	case unworked != "" && s.Mode != outbox.ModeShadow:
 		return GuideWorker
 	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
 		return GuideLag

@@ -133,7 +133,7 @@ func OverviewLive(p Page, v Overview) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = health(Judge(v.Summary, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = health(v.Summary.Health(p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -682,7 +682,7 @@ func causes(p Page, v Overview) templ.Component {
 	})
 }
 
-func health(h Health) templ.Component {
+func health(h outbox.Health) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -703,7 +703,7 @@ func health(h Health) templ.Component {
 			templ_7745c5c3_Var32 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var33 = []any{"health", "h-" + h.Level}
+		var templ_7745c5c3_Var33 = []any{"health", "h-" + string(h.Level)}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var33...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -1332,7 +1332,7 @@ func switchedOff(p Page, v Overview) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if nothing := len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(pausedProjections(v.Summary.Held))+len(quarantinedProjections(v.Summary.Held)) == 0; nothing && v.Summary.Held != nil {
+		if nothing := len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(outbox.PausedAmong(v.Summary.Held))+len(outbox.QuarantinedAmong(v.Summary.Held)) == 0; nothing && v.Summary.Held != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 105, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> Nothing: every campaign and every projection may run, and every change is allowed.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1374,7 +1374,7 @@ func switchedOff(p Page, v Overview) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, h := range quarantinedProjections(v.Summary.Held) {
+			for _, h := range outbox.QuarantinedAmong(v.Summary.Held) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 110, "<li data-testid=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1432,7 +1432,7 @@ func switchedOff(p Page, v Overview) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, h := range pausedProjections(v.Summary.Held) {
+			for _, h := range outbox.PausedAmong(v.Summary.Held) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 115, "<li data-testid=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -114,7 +114,7 @@ func PublishersLive(p Page, list []outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = health(JudgePublishers(list, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.PublishersHealth(list, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -122,7 +122,7 @@ func PublishersLive(p Page, list []outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(troubledPublishers(list, p.Now)) > 0 {
+			if len(outbox.TroubledPublishers(list, p.Now)) > 0 {
 				templ_7745c5c3_Err = whatToDo(p, GuidePublisher).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -662,7 +662,7 @@ func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(list) > 0 {
-			h, troubled := JudgePublishers(list, p.Now), troubledPublishers(list, p.Now)
+			h, troubled := outbox.PublishersHealth(list, p.Now), outbox.TroubledPublishers(list, p.Now)
 			if len(troubled) == 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "<p class=\"publisherline\" data-testid=\"publishers\"><a href=\"")
 				if templ_7745c5c3_Err != nil {
@@ -695,7 +695,7 @@ func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				var templ_7745c5c3_Var34 = []any{"health", "h-" + h.Level}
+				var templ_7745c5c3_Var34 = []any{"health", "h-" + string(h.Level)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var34...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -43,12 +43,12 @@ func requestInfo(a outbox.Arrival) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(a.Advice) == 0 {
-			templ_7745c5c3_Err = health(Health{Level: "ok", Sentence: "Nothing to change: these pages link to where you found them."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "Nothing to change: these pages link to where you found them."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = health(Health{Level: "warn", Sentence: "Something should be changed.", Notes: a.Advice}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelWarn, Sentence: "Something should be changed.", Notes: a.Advice}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

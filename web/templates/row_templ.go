@@ -1815,7 +1815,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if v.Event.Skipped != nil && v.Event.Seq <= v.Campaign.AppliedSeq {
-			templ_7745c5c3_Err = health(Health{Level: "warn", Sentence: "Event " + itoa(v.Event.Seq) + " was skipped, so its row is gone.",
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelWarn, Sentence: "Event " + itoa(v.Event.Seq) + " was skipped, so its row is gone.",
 				Notes: []string{"The projections of this campaign passed over it."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1829,13 +1829,13 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if v.Event.Seq <= v.Campaign.AppliedSeq {
-			templ_7745c5c3_Err = health(Health{Level: "ok", Sentence: "Event " + itoa(v.Event.Seq) + " was applied, so its row is gone.",
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "Event " + itoa(v.Event.Seq) + " was applied, so its row is gone.",
 				Notes: []string{"The projections of this campaign have every event up to " + itoa(v.Campaign.AppliedSeq) + "."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = health(Health{Level: "warn", Sentence: "Event " + itoa(v.Event.Seq) + " has not been applied and has no row.",
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelWarn, Sentence: "Event " + itoa(v.Event.Seq) + " has not been applied and has no row.",
 				Notes: []string{v.Campaign.Why(p.Now, p.Around) + "."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

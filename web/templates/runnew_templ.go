@@ -200,7 +200,7 @@ func NewRunPage(p Page, v NewRunView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if v.Wrong != "" {
-				templ_7745c5c3_Err = health(Health{Level: "warn", Sentence: sentence(v.Wrong)}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelWarn, Sentence: sentence(v.Wrong)}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -4,9 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
 )
@@ -49,20 +46,6 @@ var words = []namedText{
 	{"requeue", "dead becomes pending, attempts 0, due now"},
 	{"replay", "every unapplied event of a campaign gets its row back"},
 	{"lease, epoch", "the right to work on a campaign until a time; the epoch is its fencing number"},
-}
-
-// sentence starts with a capital and ends with a stop.
-func sentence(s string) string {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return s
-	}
-	r, size := utf8.DecodeRuneInString(s)
-	s = string(unicode.ToUpper(r)) + s[size:]
-	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
-		s += "."
-	}
-	return s
 }
 
 func sortedFields(fields map[string]string) []namedText {

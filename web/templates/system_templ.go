@@ -63,12 +63,12 @@ func AboutPage(p Page, s Setup) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(s.Reasons) > 0 {
-				templ_7745c5c3_Err = health(Health{Level: "bad", Sentence: "This process is not ready.", Notes: s.Reasons}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelBad, Sentence: "This process is not ready.", Notes: s.Reasons}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = health(Health{Level: "ok", Sentence: "This process is ready: both databases answer."}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "This process is ready: both databases answer."}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1382,7 +1382,7 @@ func problem(e Problem) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = health(Health{Level: "bad", Sentence: sentence(e.Detail)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelBad, Sentence: sentence(e.Detail)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -95,13 +95,13 @@ func stateGlyph(s outbox.State) string {
 	return "·"
 }
 
-func levelGlyph(level string) string {
+func levelGlyph(level outbox.Level) string {
 	switch level {
-	case "ok":
+	case outbox.LevelOK:
 		return "✓"
-	case "busy":
+	case outbox.LevelBusy:
 		return "◐"
-	case "warn":
+	case outbox.LevelWarn:
 		return "!"
 	default:
 		return "✕"

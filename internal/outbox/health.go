@@ -1,0 +1,241 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Level is how well something is: what colour and what mark pages give it.
+type Level string
+
+// The levels, the best first.
+const (
+	LevelOK   Level = "ok"
+	LevelBusy Level = "busy" // it will be well by itself
+	LevelWarn Level = "warn"
+	LevelBad  Level = "bad" // somebody has to do something
+)
+
+// Health is the state of everything in a sentence, and what else is worth
+// knowing.
+type Health struct {
+	Level    Level
+	Sentence string // the worst thing there is, or that there is none
+	Notes    []string
+}
+
+// Health puts a summary into words. What keeps events from being applied comes
+// first; what is only slow comes last.
+func (s Summary) Health(now time.Time) Health {
+	var found []Health
+	add := func(level Level, format string, args ...any) {
+		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
+	}
+	judgeDisks(s, now, add)
+	if s.OtherJournal || s.Campaigns.Diverged > 0 {
+		judgeJournal(s, add)
+	}
+	if n := s.Campaigns.Blocked; n > 0 {
+		add(LevelBad, "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
+	}
+	judgeRows(s, add)
+	if level, trouble := s.WorkerTrouble(now); trouble != "" {
+		add(level, "%s", trouble)
+	}
+	for _, i := range s.Instances {
+		switch {
+		case i.Trouble == "" || i.State(now) != InstanceRunning && i.State(now) != InstanceIdle:
+		case i.Stalled:
+			add(LevelBad, "Worker %s is stalled: %s.", i.ID, i.Trouble)
+		default:
+			add(LevelWarn, "Worker %s: %s.", i.ID, i.Trouble)
+		}
+	}
+	if n := silent(s.Instances, now); n > 0 {
+		add(LevelWarn, "%s.", Count(n, "instance is silent", "instances are silent"))
+	}
+	for _, clock := range ClocksThatDiffer(s.Instances, now) {
+		add(LevelWarn, "%s", clock)
+	}
+	if s.Counts.Failed > 0 {
+		add(LevelWarn, "%s failed and will be retried.", Count(s.Counts.Failed, "row", "rows"))
+	}
+	if s.Drift > 0 {
+		add(LevelWarn, "The self-check corrected the counts of %s since the start.", Count(s.Drift, "campaign", "campaigns"))
+	}
+	if n := s.Campaigns.Paused; n > 0 {
+		add(LevelWarn, "%s paused.", ofTotal(n, s.Campaigns.Total))
+	}
+	judgeHeld(s.Held, add)
+	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
+		add(LevelBusy, "%s still to be applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
+	}
+	if len(found) == 0 {
+		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
+	}
+	worst := found[0]
+	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.DisksFull) == 0 {
+		worst = Health{Level: worst.Level, Sentence: allCurrent(0)}
+		found = append([]Health{{}}, found...)
+	}
+	for _, f := range found[1:] {
+		worst.Notes = append(worst.Notes, f.Sentence)
+	}
+	worst.Notes = append(append(worst.Notes, operationNotes(s.Operations)...), skipNotes(s)...)
+	return worst
+}
+
+// judgeRows tells of live rows that are not, or may not be, those of the journal.
+func judgeRows(s Summary, add func(level Level, format string, args ...any)) {
+	if n := s.Campaigns.Unverifiable; n > 0 {
+		add(LevelBad, "%s not be verified, so nobody knows whether the live rows are right.", Count(n, "campaign could", "campaigns could"))
+	}
+	if n := s.Campaigns.Drifted; n > 0 {
+		add(LevelBad, "%s drifted: live rows differ from the journal, as last verified.", Count(n, "campaign has", "campaigns have"))
+	}
+	for _, h := range QuarantinedAmong(s.Held) {
+		add(LevelBad, "Projection %s is quarantined for %s after a failure.", h.Projection, h.Campaigns(h.Quarantined))
+	}
+}
+
+// judgeHeld tells of projections that are paused or behind.
+func judgeHeld(held []HeldProjection, add func(level Level, format string, args ...any)) {
+	paused := PausedAmong(held)
+	switch {
+	case len(paused) == 1:
+		add(LevelWarn, "Projection %s is paused %s.", paused[0].Projection, paused[0].PausedWhere())
+	case len(paused) > 1:
+		add(LevelWarn, "%d projections are paused.", len(paused))
+	}
+	for _, h := range held {
+		level := LevelBusy
+		if h.RunID+h.BlockedByRun == 0 {
+			level = LevelWarn
+		}
+		if h.Behind > 0 {
+			add(level, "Projection %s is behind in %s%s.", h.Projection, h.Campaigns(h.Behind), h.CatchUp())
+		}
+	}
+}
+
+// QuarantinedAmong are the projections that are quarantined somewhere.
+func QuarantinedAmong(held []HeldProjection) (quarantined []HeldProjection) {
+	for _, h := range held {
+		if h.Quarantined > 0 {
+			quarantined = append(quarantined, h)
+		}
+	}
+	return quarantined
+}
+
+// PausedAmong are the projections that are paused somewhere.
+func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
+	for _, h := range held {
+		if h.PausedWhere() != "" {
+			paused = append(paused, h)
+		}
+	}
+	return paused
+}
+
+// judgeDisks tells of databases that nothing can be written to.
+func judgeDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
+	for _, d := range s.DisksFull {
+		meanwhile := "nothing is applied, and appended events wait"
+		if d.Database == "journal" {
+			meanwhile = "appends and acts are refused with status 507, and nothing is applied"
+		}
+		add(LevelBad, "The disk of the %s database has been full for %s: %s. Make room there; all goes on by itself then, without a restart.",
+			d.Database, Age(now.Sub(d.Since)), meanwhile)
+	}
+}
+
+// judgeJournal tells of projections that have events that the journal does not.
+func judgeJournal(s Summary, add func(level Level, format string, args ...any)) {
+	const first = "Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile, or it has lost them. Only then rebuild: that removes what the projections have of those events."
+	n := s.Campaigns.Diverged
+	switch {
+	case s.Events == 0 && n == s.Campaigns.Total:
+		add(LevelBad, "The journal is empty, but the projections have events. %s", first)
+	case n == 0:
+		add(LevelBad, "The projections have events that the journal does not have. %s", first)
+	default:
+		add(LevelBad, "%s the journal: the projections have events that it does not have. %s", Count(n, "campaign contradicts", "campaigns contradict"), first)
+	}
+	if n > 0 {
+		add(LevelBad, "Nothing is applied to %s until then; what is appended waits.", Count(n, "campaign", "campaigns"))
+	}
+}
+
+// operationNotes tell of operations that somebody should look at.
+func operationNotes(n OperationCounts) (notes []string) {
+	if n.Running > 0 {
+		notes = append(notes, fmt.Sprintf("%s running.", Count(n.Running, "operation is", "operations are")))
+	}
+	if n.Unacknowledged > 0 {
+		notes = append(notes, fmt.Sprintf("%s not acknowledged yet.", Count(n.Unacknowledged, "operation has ended and is", "operations have ended and are")))
+	}
+	return notes
+}
+
+// WorkerTrouble says what is wrong with who applies events; empty when nothing is.
+func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
+	level := LevelWarn
+	if s.Lag.Events > 0 {
+		level = LevelBad
+	}
+	switch {
+	case s.Mode == ModeInline && !s.Worker.Running:
+		if s.Counts.Total() > 0 {
+			return level, "No worker is running: what an append could not apply is not tried again."
+		}
+	case s.Mode == ModeShadow:
+		return LevelWarn, "The mode is shadow_only: rows are rehearsed, nothing is applied."
+	case !s.Worker.Running:
+		return level, "No worker is running: nothing is applied."
+	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter &&
+		s.OldestRetryable != nil && now.Sub(s.OldestRetryable.EnqueuedAt) > SilentAfter:
+		return LevelBad, fmt.Sprintf("Events wait, and no worker has been seen for %s.", Age(now.Sub(*s.Worker.LastSeen)))
+	}
+	return LevelOK, ""
+}
+
+// skipNotes tells of skipped events, which are no trouble any more.
+func skipNotes(s Summary) []string {
+	if s.Campaigns.Skips == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s skipped and never applied.", Count(s.Campaigns.Skips, "event is", "events are"))}
+}
+
+// newsFor is how long the overview tells of an instance that fell silent; the
+// page of instances tells of it for a week.
+const newsFor = time.Hour
+
+// silent counts the instances that lately broke their promise of a sign of life.
+func silent(instances []InstanceState, now time.Time) (n int64) {
+	for _, i := range instances {
+		if i.State(now) == InstanceSilent && now.Sub(i.LastSeen) < newsFor {
+			n++
+		}
+	}
+	return n
+}
+
+func allCurrent(total int64) string {
+	switch total {
+	case 0:
+		return "The journal is empty: nothing to apply yet."
+	case 1:
+		return "The only campaign is current."
+	default:
+		return fmt.Sprintf("All %s campaigns are current.", Number(total))
+	}
+}
+
+func ofTotal(n, total int64) string {
+	if n == 1 {
+		return fmt.Sprintf("1 of %s is", Count(total, "campaign", "campaigns"))
+	}
+	return fmt.Sprintf("%s of %s are", Number(n), Count(total, "campaign", "campaigns"))
+}

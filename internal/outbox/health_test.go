@@ -1,0 +1,172 @@
+package outbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHealth_saysTheWorstFirst(t *testing.T) {
+	t.Parallel()
+	now := noon
+	worker := WorkerSummary{Running: true, LastSeen: &now}
+	long := now.Add(-2 * time.Minute)
+	for _, c := range []struct {
+		name    string
+		summary Summary
+		level   Level
+		says    string
+	}{
+		{"empty", Summary{Worker: worker}, "ok", "The journal is empty"},
+		{"empty beside full projections", Summary{Worker: worker, OtherJournal: true}, "bad", "Check --journal-db"},
+		{"empty beside full projections, as the worker found", Summary{Worker: worker, OtherJournal: true, Campaigns: CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check --journal-db"},
+		{"full of other events beside full projections", Summary{Worker: worker, OtherJournal: true, Events: 3, Campaigns: CampaignCounts{Total: 9, Diverged: 8}}, "bad",
+			"8 campaigns contradict the journal: the projections have events that it does not have. Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile"},
+		{"of other campaigns, and no worker has looked", Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check --journal-db"},
+		{"full disk of the journal", Summary{Worker: worker, AsOf: now, DisksFull: []FullDisk{{Database: "journal", Since: long}}, Campaigns: CampaignCounts{Total: 9, Blocked: 2}}, "bad",
+			"The disk of the journal database has been full for 2 min: appends and acts are refused with status 507, and nothing is applied. Make room there; all goes on by itself then, without a restart."},
+		{"full disk before the first event", Summary{Worker: worker, DisksFull: []FullDisk{{Database: "journal", Since: now}}}, "bad", "The disk of the journal database has been full for 0 s"},
+		{"full disk of the projections", Summary{Worker: worker, AsOf: now, DisksFull: []FullDisk{{Database: "projections", Since: long}}, Campaigns: CampaignCounts{Total: 9}}, "bad",
+			"The disk of the projections database has been full for 2 min: nothing is applied, and appended events wait. Make room there"},
+		{"current", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590}}, "ok", "All 590 campaigns are current."},
+		{"empty, and nobody works", Summary{}, "warn", "The journal is empty"},
+		{"nobody works, nothing to do", Summary{Campaigns: CampaignCounts{Total: 2}}, "warn", "No worker is running"},
+		{"nobody works", Summary{Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "No worker is running"},
+		{"inline needs none", Summary{Mode: ModeInline, Campaigns: CampaignCounts{Total: 2}}, "ok", "All 2 campaigns"},
+		{"inline, and nobody tries again", Summary{Mode: ModeInline, Counts: Counts{Failed: 1}, Campaigns: CampaignCounts{Total: 2, Lagging: 1},
+			Lag: Lag{Events: 1}}, "bad", "No worker is running: what an append could not apply is not tried again."},
+		{"events without rows", Summary{Mode: ModeInline, Worker: worker, Campaigns: CampaignCounts{Total: 1, Lagging: 1},
+			Lag: Lag{Events: 1}}, "busy", "1 event still to be applied, in 1 campaign."},
+		{"silent worker", Summary{Worker: WorkerSummary{Running: true, LastSeen: &long}, Counts: Counts{Pending: 3},
+			OldestRetryable: &Oldest{EnqueuedAt: long}, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
+		{"blocked and diverged", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
+		{"an instance fell silent", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 3},
+			Instances: []InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},
+		{"an instance fell silent yesterday", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 3},
+			Instances: []InstanceState{{ID: "w", LastSeen: now.Add(-24 * time.Hour), BeatEvery: 2 * time.Second}}}, "ok", "All 3 campaigns"},
+		{"busy", Summary{Worker: worker, Counts: Counts{Pending: 44200}, Campaigns: CampaignCounts{Total: 3, Lagging: 1},
+			Lag: Lag{Events: 44200}}, "busy", "44,200 events still to be applied, in 1 campaign."},
+	} {
+		h := c.summary.Health(now)
+		if h.Level != c.level || !strings.Contains(h.Sentence, c.says) {
+			t.Errorf("%s: %s %q", c.name, h.Level, h.Sentence)
+		}
+	}
+}
+
+func TestHealth_tellsOfOperationsBesideTheRest(t *testing.T) {
+	t.Parallel()
+	now := noon
+	worker := WorkerSummary{Running: true, LastSeen: &now}
+	h := Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590}, Operations: OperationCounts{Running: 1, Unacknowledged: 2}}.Health(now)
+	if want := []string{"1 operation is running.", "2 operations have ended and are not acknowledged yet."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
+		t.Errorf("health is %+v, want it with the notes %q", h, want)
+	}
+	h = Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590, Blocked: 3}, Operations: OperationCounts{Unacknowledged: 1}}.Health(now)
+	if len(h.Notes) != 1 || !strings.HasPrefix(h.Notes[0], "1 operation has ended") {
+		t.Errorf("health is %+v", h)
+	}
+}
+
+// made makes an instance in a condition that holds as many campaigns as ends
+// are given, each for that long.
+func made(c Condition, ends ...time.Duration) InstanceState {
+	i := InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: ModeOutbox, StartedAt: noon, LastSeen: noon}
+	hour := noon.Add(-time.Hour)
+	switch c {
+	case InstanceIdle:
+		i.LastSeen = hour
+	case InstanceSilent:
+		i.LastSeen, i.BeatEvery = hour, time.Second
+	case InstanceStopped:
+		i.StoppedAt = &hour
+	}
+	for _, end := range ends {
+		i.Holding.Add(Held{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+	}
+	return i
+}
+
+func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	running, idle, silent, stopped := made(InstanceRunning, 30*s), made(InstanceIdle), made(InstanceSilent), made(InstanceStopped)
+	newer, shadow, older := running, running, idle
+	newer.Version, older.Version, shadow.Mode = "v2", "v0", ModeShadow
+	for _, c := range []struct {
+		level      Level
+		says, note string
+		list       []InstanceState
+	}{
+		{"ok", "1 instance running.", "", []InstanceState{running, stopped}},
+		{"ok", "1 instance idle.", "", []InstanceState{idle}},
+		{"ok", "2 instances running, 1 idle, 1 silent.", "", []InstanceState{running, running, idle, silent}},
+		{"warn", "3 instances running, 1 silent: its 2 campaigns become claimable by others in 18 s (14:03:22 UTC).", "",
+			[]InstanceState{running, running, running, made(InstanceSilent, 18*s, 18*s)}},
+		{"warn", "1 instance running, 2 silent: some of their 3 campaigns are claimable by others now, the last in 18 s (14:03:22 UTC).", "",
+			[]InstanceState{running, made(InstanceSilent, -s), made(InstanceSilent, 2*s, 18*s)}},
+		{"warn", "1 instance running, 1 stopped with work in hand: its lease has ended, any worker may take its campaign.", "",
+			[]InstanceState{running, made(InstanceStopped, -s), stopped}},
+		{"warn", "No instance is running.", "", []InstanceState{stopped}},
+		{"bad", "No instance is running, 1 silent: its campaign becomes claimable by others in 18 s (14:03:22 UTC).", "",
+			[]InstanceState{made(InstanceSilent, 18*s)}},
+		{"busy", "3 instances running, 1 idle, 1 silent.", "Versions differ, as during a rolling restart: v1 (2), v2 (1).",
+			[]InstanceState{running, newer, running, silent, older}},
+		{"busy", "2 instances running.", "Modes differ, and only one should run: outbox_apply_only (1), shadow_only (1).",
+			[]InstanceState{running, shadow}},
+	} {
+		h := InstancesHealth(c.list, noon)
+		if h.Level != c.level || h.Sentence != c.says || strings.Join(h.Notes, " ") != c.note {
+			t.Errorf("got  %+v\nwant %s %q %q", h, c.level, c.says, c.note)
+		}
+	}
+}
+
+func TestPublishersHealth_worstFirstAndPausesAreNoTrouble(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	held := &Lease{ExpiresAt: now.Add(time.Minute)}
+	well := Publisher{Status: PublisherActive, Lease: held}
+	with := func(change func(*Publisher)) Publisher {
+		p := well
+		change(&p)
+		return p
+	}
+	behind := with(func(p *Publisher) { p.LagEvents = 3 })
+	retrying := with(func(p *Publisher) { p.ErrorCount = 1 })
+	failed := with(func(p *Publisher) { p.Status = PublisherFailed })
+	stopped := with(func(p *Publisher) { p.Status, p.Stopped = PublisherFailed, true })
+	paused := with(func(p *Publisher) { p.Status, p.LagEvents = PublisherPaused, 9 })
+	idle := with(func(p *Publisher) { p.Lease = nil })
+	left := with(func(p *Publisher) { p.Lease, p.LagEvents = nil, 1 })
+	unknown := with(func(p *Publisher) { p.Lease, p.LagCapped = nil, true })
+	for _, c := range []struct {
+		list  []Publisher
+		level Level
+		says  string
+	}{
+		{[]Publisher{well}, "ok", "The only publisher is up to date."},
+		{[]Publisher{behind}, "ok", "The only publisher is delivering what waits."},
+		{[]Publisher{well, well}, "ok", "All 2 publishers are up to date."},
+		{[]Publisher{well, behind, behind}, "ok", "All 3 publishers deliver; events wait for 2 of them."},
+		{[]Publisher{paused}, "ok", "The only publisher is paused."},
+		{[]Publisher{paused, well}, "ok", "1 of 2 publishers is up to date. 1 is paused."},
+		{[]Publisher{paused, well, behind}, "ok", "2 of 3 publishers deliver; events wait for 1 of them. 1 is paused."},
+		{[]Publisher{paused, paused}, "ok", "None of 2 publishers delivers. 2 are paused."},
+		{[]Publisher{idle, well}, "ok", "1 of 2 publishers is up to date. 1 is held by no running server, and has nothing to deliver."},
+		{[]Publisher{left, well}, "warn", "1 of 2 publishers is held by no running server while events wait."},
+		{[]Publisher{unknown, well}, "warn", "1 of 2 publishers is held by no running server while events wait."},
+		{[]Publisher{retrying}, "warn", "The only publisher had an error and tries again."},
+		{[]Publisher{retrying, failed, failed, stopped, paused, well}, "bad", "1 of 6 publishers is stopped: its destination says it is gone. 2 have failed. 1 had an error and tries again. 1 is paused."},
+		{[]Publisher{failed, failed}, "bad", "2 of 2 publishers have failed."},
+	} {
+		h := PublishersHealth(c.list, now)
+		if says := strings.Join(append([]string{h.Sentence}, h.Notes...), " "); h.Level != c.level || says != c.says {
+			t.Errorf("%s: %q, want %s: %q", h.Level, says, c.level, c.says)
+		}
+		if troubled := len(TroubledPublishers(c.list, now)) > 0; troubled != (c.level != "ok") {
+			t.Errorf("%q: in trouble: %v", c.says, troubled)
+		}
+	}
+}
