@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -83,7 +84,7 @@ type campaignAct struct {
 }
 
 // change does an act after which the campaign is shown.
-func (c *campaignAct) change(ctx context.Context, a *app, past string, act func(*store.Store, context.Context, outbox.Order, string) (outbox.Campaign, error)) error {
+func (c *campaignAct) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Order, string) (outbox.Campaign, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
 		changed, err := act(st.Store, ctx, order(c.Reason), c.Campaign)
 		if err != nil {
@@ -96,7 +97,8 @@ func (c *campaignAct) change(ctx context.Context, a *app, past string, act func(
 		if c.JSON {
 			return a.printJSON(v)
 		}
-		fmt.Fprintf(a.out, "%s campaign %s: %s\n", past, v.CampaignID, v.Why)
+		on, _ := action.OnCampaign()
+		fmt.Fprintf(a.out, "%s campaign %s: %s\n", strings.ToLower(on.Past), v.CampaignID, v.Why)
 		return nil
 	})
 }
@@ -105,14 +107,14 @@ type campaignsPauseCmd struct{ campaignAct }
 
 // Run pauses one campaign.
 func (c *campaignsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*store.Store).PauseCampaign)
+	return c.change(ctx, a, outbox.ActPause, (*store.Store).PauseCampaign)
 }
 
 type campaignsResumeCmd struct{ campaignAct }
 
 // Run resumes one campaign.
 func (c *campaignsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*store.Store).ResumeCampaign)
+	return c.change(ctx, a, outbox.ActResume, (*store.Store).ResumeCampaign)
 }
 
 type campaignsReplayCmd struct{ campaignAct }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -91,6 +92,74 @@ var actions = []ActionInfo{
 	{ActAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 
+// CampaignAction is an action on a campaign, besides those on its head, as pages
+// and commands put it.
+type CampaignAction struct {
+	Action  Action
+	Past    string // what was done to it: "Paused"
+	does    func(Campaign) string
+	offered func(Campaign) bool
+	Hint    string // what the reason may be about
+	Primary bool   // it is what the campaign needs
+
+	// SeesHead and Terse are of what mends a campaign without a decision: it is
+	// refused when the head is another than the one shown, and asks for a reason
+	// only where one is needed.
+	SeesHead, Terse bool
+}
+
+// campaignActions are in the order in which pages have them.
+var campaignActions = []CampaignAction{
+	{Action: ActReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
+	{Action: ActPause, Past: "Paused", does: always("keeps workers off it; events still queue up."), Hint: "why it has to stop",
+		offered: func(c Campaign) bool { return c.Paused == nil }},
+	{Action: ActResume, Past: "Resumed", does: always("lets workers take it again."), Hint: "why it may go on", Primary: true,
+		offered: func(c Campaign) bool { return c.Paused != nil }},
+}
+
+func always(text string) func(Campaign) string { return func(Campaign) string { return text } }
+
+func replayDoes(c Campaign) string {
+	if c.Gap() > 0 {
+		return "gives " + Count(c.Gap(), "event", "events") + " without a row its row back, due now."
+	}
+	return "gives events without a row their row back; none is missing now."
+}
+
+// Verb begins a sentence about the action, and is its button: "Pause".
+func (a CampaignAction) Verb() string {
+	verb, _, _ := strings.Cut(a.Action.Words(), " ")
+	return verb
+}
+
+// Does goes on after the verb: "keeps workers off it; events still queue up."
+func (a CampaignAction) Does(c Campaign) string {
+	if a.does == nil {
+		return "it."
+	}
+	return a.does(c)
+}
+
+// OnCampaign is the action as one on a campaign; it reports false for others.
+func (a Action) OnCampaign() (CampaignAction, bool) {
+	i := slices.IndexFunc(campaignActions, func(one CampaignAction) bool { return one.Action == a })
+	if i < 0 {
+		return CampaignAction{}, false
+	}
+	return campaignActions[i], true
+}
+
+// Offered are the actions on the campaign that it may take as it is.
+func (c Campaign) Offered() []CampaignAction {
+	var all []CampaignAction
+	for _, a := range campaignActions {
+		if a.offered == nil || a.offered(c) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
 // Effect is what an action changes of what somebody was shown before it.
 type Effect int
 
@@ -133,6 +202,10 @@ func (a Action) Words() string { return a.Info().Words }
 
 // Effect is what it changes of what somebody was shown before it.
 func (a Action) Effect() Effect { return a.Info().Effect }
+
+// Command is what it is called on the command line, behind what it is about: the
+// "pause" of "campaigns pause".
+func (a Action) Command() string { return path.Base(a.Info().Path) }
 
 // OnPublisher begins the actions of acts on publishers.
 const OnPublisher = "publisher_"

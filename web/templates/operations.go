@@ -3,7 +3,6 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -325,16 +324,12 @@ func curlPost(p Page, u URL, body string) string {
 // operationTwins cancel or acknowledge the operation, whichever there is to
 // do, or show it.
 func operationTwins(p Page, o outbox.Operation) Twins {
-	id := strconv.FormatInt(o.ID, 10)
-	body := `{"reason":"why","expected":{"status":"` + string(o.Status) + `"}}`
-	switch act := operationAct(o); {
-	case act != "" && !p.Offers(act):
-	case act == outbox.ActOperationCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActOperationCancel, itoa(o.ID)), body), CLI: p.program() + "operations cancel " + id + " --reason 'why'"}
-	case act == outbox.ActOperationAcknowledge:
-		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActOperationAcknowledge, itoa(o.ID)), body), CLI: p.program() + "operations acknowledge " + id + " --reason 'why'"}
+	id, act := itoa(o.ID), o.Action()
+	if act == "" || !p.Offers(act) {
+		return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 	}
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
+	body := `{"reason":"why","expected":{"status":"` + string(o.Status) + `"}}`
+	return Twins{Curl: curlPost(p, p.Links.API().Act(act, id), body), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
 }
 
 // operationSentence says what an act on an operation did, from its audit

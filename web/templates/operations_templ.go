@@ -1270,7 +1270,7 @@ func operationActs(p Page, o outbox.Operation) templ.Component {
 			templ_7745c5c3_Var59 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		act := operationAct(o)
+		act := o.Action()
 		if act != "" {
 			templ_7745c5c3_Err = withheld(p, act).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {

@@ -1077,7 +1077,7 @@ func boardRow(p Page, c outbox.Blocked) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if slices.ContainsFunc(headActions(c.HeadStatus), p.Offers) {
+		if slices.ContainsFunc(c.HeadStatus.HeadActions(), p.Offers) {
 			templ_7745c5c3_Err = headAct(p, c.Campaign).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

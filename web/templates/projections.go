@@ -115,10 +115,7 @@ func projectionForms(list []outbox.ProjectionInfo) []string {
 }
 
 func holdAction(p Page, projection string, paused bool) URL {
-	if paused {
-		return p.Links.Act(outbox.ActProjectionResume, projection)
-	}
-	return p.Links.Act(outbox.ActProjectionPause, projection)
+	return p.Links.Act(outbox.HoldAction(paused), projection)
 }
 
 // holdSentence says what pausing or resuming a projection came to.
@@ -146,11 +143,8 @@ func holdSentence(a outbox.Act) string {
 
 // holdTwins pause or resume a projection.
 func holdTwins(p Page, projection string, paused bool) Twins {
-	to, command := p.Links.API().Act(outbox.ActProjectionPause, projection), "pause"
-	if paused {
-		to, command = p.Links.API().Act(outbox.ActProjectionResume, projection), "resume"
-	}
-	return Twins{Curl: curlAct(p.Origin, to, nil), CLI: p.program() + "projections " + command + " --reason 'why' -- " + shellQuote(projection)}
+	action := outbox.HoldAction(paused)
+	return Twins{Curl: curlAct(p.Origin, p.Links.API().Act(action, projection), nil), CLI: p.program() + "projections " + action.Command() + " --reason 'why' -- " + shellQuote(projection)}
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

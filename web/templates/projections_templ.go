@@ -198,7 +198,7 @@ func ProjectionsLive(p Page, list []outbox.ProjectionInfo) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Offers(holdAct(i.Paused != nil)) {
+			if p.Offers(i.Action()) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<details><summary>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1136,7 +1136,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = withheld(p, holdAct(v.Paused != nil), outbox.ActRunStart).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = withheld(p, v.ProjectionInfo.Action(), outbox.ActRunStart).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1144,7 +1144,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.Offers(holdAct(v.Paused != nil)) {
+		if p.Offers(v.ProjectionInfo.Action()) {
 			templ_7745c5c3_Err = holdForAll(p, v.ProjectionInfo).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1158,7 +1158,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.Offers(holdAct(v.Paused != nil)) {
+		if p.Offers(v.ProjectionInfo.Action()) {
 			templ_7745c5c3_Err = twins(holdTwins(p, v.Name, v.Paused != nil)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -2340,7 +2340,7 @@ func holdCursor(p Page, campaign string, c outbox.Cursor) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case c.State == outbox.CursorQuarantined:
-		case !p.Offers(holdAct(c.State == outbox.CursorPaused)):
+		case !p.Offers(outbox.HoldAction(c.State == outbox.CursorPaused)):
 		case c.PausedForAll:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 176, "<a class=\"sub\" href=\"")
 			if templ_7745c5c3_Err != nil {

@@ -190,13 +190,13 @@ func PublisherLive(p Page, v PublisherView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.Offers(pauseOrResume(resumablePublisher(v.Publisher), outbox.ActPublisherPause, outbox.ActPublisherResume)) {
+		if p.Offers(v.PauseOrResume()) {
 			templ_7745c5c3_Err = twins(publisherTwins(p, v.Publisher)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = withheld(p, publisherActions(v)...).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = withheld(p, v.Actions(v.Tests)...).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -972,7 +972,7 @@ func publisherActs(p Page, v PublisherView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if pausablePublisher(v.Publisher) && p.Offers(outbox.ActPublisherPause) {
+		if v.Pausable() && p.Offers(outbox.ActPublisherPause) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "<form id=\"pause-form\" class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -999,7 +999,7 @@ func publisherActs(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if resumablePublisher(v.Publisher) && p.Offers(outbox.ActPublisherResume) {
+		if v.Resumable() && p.Offers(outbox.ActPublisherResume) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "<form id=\"resume-form\" class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1039,7 +1039,7 @@ func publisherActs(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if resettablePublisher(v.Publisher) && p.Offers(outbox.ActPublisherReset) {
+		if v.Resettable() && p.Offers(outbox.ActPublisherReset) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<form id=\"reset-form\" class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

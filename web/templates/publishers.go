@@ -161,17 +161,6 @@ func selects(m outbox.Match) string {
 	return "Events for which this holds:"
 }
 
-// pausablePublisher and its like tell which acts the store would take.
-func pausablePublisher(p outbox.Publisher) bool { return p.Status != outbox.PublisherPaused }
-
-func resumablePublisher(p outbox.Publisher) bool {
-	return p.Status != outbox.PublisherActive || p.ErrorCount > 0
-}
-
-func resettablePublisher(p outbox.Publisher) bool {
-	return p.ErrorCount > 0 || p.LastError != "" || p.Status == outbox.PublisherFailed
-}
-
 // resumeMeaning says what resuming a pair does.
 func resumeMeaning(p outbox.Publisher) string {
 	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
@@ -302,13 +291,10 @@ type seekActBody struct {
 
 // publisherTwins are what can be done about a pair now.
 func publisherTwins(p Page, v outbox.Publisher) Twins {
-	to, command := p.Links.API().Act(outbox.ActPublisherPause, v.PairName.Topic, v.PairName.Publisher), "pause"
-	if resumablePublisher(v) {
-		to, command = p.Links.API().Act(outbox.ActPublisherResume, v.PairName.Topic, v.PairName.Publisher), "resume"
-	}
+	action := v.PauseOrResume()
 	return Twins{
-		Curl: curlAct(p.Origin, to, nil),
-		CLI:  p.program() + "publishers " + command + " --reason 'why' -- " + shellQuote(v.String()),
+		Curl: curlAct(p.Origin, p.Links.API().Act(action, v.Topic, v.PairName.Publisher), nil),
+		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + shellQuote(v.String()),
 	}
 }
 

@@ -1333,9 +1333,9 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var62 string
-			templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(whyNoAct(p, d))
+			templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(d.WhyNoAction(p.Now, p.Around))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 208, Col: 22}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 208, Col: 38}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 			if templ_7745c5c3_Err != nil {
@@ -1350,19 +1350,19 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if deadLetterable(d) && p.Offers(outbox.ActDeadLetter) {
+		if d.DeadLetterable() && p.Offers(outbox.ActDeadLetter) {
 			templ_7745c5c3_Err = deadLetterForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if skippable(d) && p.Offers(outbox.ActSkip) {
+		if d.Skippable() && p.Offers(outbox.ActSkip) {
 			templ_7745c5c3_Err = skipForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = withheld(p, rowActions(d)...).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = withheld(p, d.Actions()...).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

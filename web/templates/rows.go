@@ -28,26 +28,6 @@ func attemptLine(a outbox.Attempt) string {
 	return s
 }
 
-// whyNoAct says why nothing can be done about a row by hand.
-func whyNoAct(p Page, d outbox.RowDetail) string {
-	r, c := d.Row, d.Campaign
-	switch {
-	case r.Status == outbox.Processing:
-		return "A worker holds it right now."
-	case !r.IsHead && c.HeadSeq > 0:
-		return "It waits behind event " + itoa(c.HeadSeq) + ", the head of its campaign."
-	case r.Status == outbox.Pending && d.Event.Skipped != nil && c.Paused == nil:
-		return "It is skipped and needs no help: the next free worker passes over it."
-	case r.Status == outbox.Pending && c.Paused != nil:
-		return "Its campaign is paused; resume it there."
-	case r.Status == outbox.Pending && c.Explain(p.Now, p.Around).Hold == outbox.HoldUnserved:
-		return "It is due, but no running instance serves its campaign."
-	case r.Status == outbox.Pending:
-		return "It is due and needs no help: the next free worker takes it."
-	}
-	return "Nothing needs doing."
-}
-
 // RowTitle and EventTitle name a browser's tab.
 func RowTitle(campaign string, seq int64) string { return "Row " + itoa(seq) + " of " + campaign }
 

@@ -322,10 +322,6 @@ func runVersions(r outbox.Run) []namedText {
 	return all
 }
 
-func resumable(r outbox.Run) bool {
-	return r.Status == outbox.RunInterrupted || r.Status == outbox.RunFailed
-}
-
 // addressed is how many campaigns an address names at the most.
 const addressed = 50
 
@@ -376,15 +372,11 @@ func newRunTwins(p Page, v NewRunView) Twins {
 
 // runTwins cancel or resume the run, whichever there is to do, or show it.
 func runTwins(p Page, r outbox.Run) Twins {
-	id := itoa(r.ID)
-	switch act := runAct(r); {
-	case act != "" && !p.Offers(act):
-	case act == outbox.ActRunCancel:
-		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActRunCancel, itoa(r.ID)), `{"reason":"why"}`), CLI: p.program() + "runs cancel " + id + " --reason 'why'"}
-	case act == outbox.ActRunResume:
-		return Twins{Curl: curlPost(p, p.Links.API().Act(outbox.ActRunResume, itoa(r.ID)), `{"reason":"why"}`), CLI: p.program() + "runs resume " + id + " --reason 'why'"}
+	id, act := itoa(r.ID), r.Action()
+	if act == "" || !p.Offers(act) {
+		return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
+	return Twins{Curl: curlPost(p, p.Links.API().Act(act, id), `{"reason":"why"}`), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
 }
 
 // runActSentence says what an act on a run did, from its audit record.

@@ -1650,8 +1650,8 @@ func runActForms(p Page, v RunView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		r := v.Run
-		act := runAct(r)
-		templ_7745c5c3_Err = withheld(p, runActions(r)...).Render(ctx, templ_7745c5c3_Buffer)
+		act := r.Action()
+		templ_7745c5c3_Err = withheld(p, r.Actions()...).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

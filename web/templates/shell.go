@@ -89,17 +89,16 @@ func deadLetterTwins(p Page, r outbox.Row) Twins {
 	}
 }
 
-// campaignTwins replay a campaign, and stop it or let it go on.
+// campaignTwins are the actions on a campaign that the reader may do.
 func campaignTwins(p Page, c outbox.Campaign) Twins {
-	to, command := p.Links.API().Act(outbox.ActPause, c.CampaignID), "pause"
-	if c.Paused != nil {
-		to, command = p.Links.API().Act(outbox.ActResume, c.CampaignID), "resume"
+	var curl, cli []string
+	for _, a := range c.Offered() {
+		if p.Offers(a.Action) {
+			curl = append(curl, curlAct(p.Origin, p.Links.API().Act(a.Action, c.CampaignID), nil))
+			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+shellQuote(c.CampaignID))
+		}
 	}
-	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActReplay, c.CampaignID), nil) + "\n" + curlAct(p.Origin, to, nil),
-		CLI: p.program() + "campaigns replay --reason 'why' -- " + shellQuote(c.CampaignID) + "\n" +
-			p.program() + "campaigns " + command + " --reason 'why' -- " + shellQuote(c.CampaignID),
-	}
+	return Twins{Curl: strings.Join(curl, "\n"), CLI: strings.Join(cli, "\n")}
 }
 
 // eventTwins reads an event, and takes its payload to a file.

@@ -10,11 +10,6 @@ func (l Links) Skips(id string) URL { return l.at(nil, "campaigns", id, "skips")
 // CampaignSkips is where a campaign's page lists its skipped events.
 func (l Links) CampaignSkips(id string) URL { return l.Campaign(id) + "#skipped" }
 
-// mayUnskip reports whether the skip may be taken back as far as the page knows.
-func mayUnskip(c outbox.Campaign, k outbox.Skip) bool {
-	return k.Stands() && c.AppliedSeq <= k.Seq
-}
-
 // unskipFormID names the form that takes a skip back.
 func unskipFormID(k outbox.Skip) string { return "unskip-form-" + itoa(k.ID) }
 

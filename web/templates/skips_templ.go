@@ -391,7 +391,7 @@ func campaignSkips(p Page, v CampaignView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, k := range v.Skips.Items {
-				if mayUnskip(v.Campaign, k) && p.Offers(outbox.ActUnskip) {
+				if v.Campaign.MayUnskip(k) && p.Offers(outbox.ActUnskip) {
 					templ_7745c5c3_Err = unskipForm(p, v.Campaign, k).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

@@ -225,10 +225,6 @@ func actSentence(a outbox.Act) string {
 		return runActSentence(a)
 	case "publisher_pause", "publisher_resume", "publisher_reset", "publisher_seek", "publisher_skip", "publisher_test":
 		return publisherActSentence(a)
-	case "pause":
-		return "Paused campaign " + a.CampaignID + "."
-	case "resume":
-		return "Resumed campaign " + a.CampaignID + "."
 	case "retry_many":
 		var d outbox.Retried
 		if json.Unmarshal(a.After, &d) == nil {
@@ -243,6 +239,9 @@ func actSentence(a outbox.Act) string {
 		return repairSentence(a)
 	case "token_create", "token_revoke":
 		return tokenSentence(a)
+	}
+	if on, known := a.Action.OnCampaign(); known {
+		return on.Past + " campaign " + a.CampaignID + "."
 	}
 	return "Done: " + string(a.Action) + "."
 }

@@ -1,0 +1,180 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// What may be done about a row, a campaign and so on as they are, by whoever has
+// the role. The store looks again when it is asked to.
+
+// HeadActions are what may be done about a head of the status, which holds its
+// campaign up.
+func (s Status) HeadActions() []Action {
+	switch s {
+	case Dead:
+		return []Action{ActRequeue}
+	case Failed:
+		return []Action{ActRetry}
+	}
+	return nil
+}
+
+// Actions are what may be done about the row.
+func (d RowDetail) Actions() []Action {
+	var all []Action
+	if d.Row.Status == Dead || d.Row.IsHead {
+		all = d.Row.Status.HeadActions()
+	}
+	if d.DeadLetterable() {
+		all = append(all, ActDeadLetter)
+	}
+	if d.Skippable() {
+		all = append(all, ActSkip)
+	}
+	return all
+}
+
+// DeadLetterable reports whether the row is a failing head that nobody holds.
+func (d RowDetail) DeadLetterable() bool {
+	return d.Row.IsHead && d.Row.AttemptCount > 0 && (d.Row.Status == Failed || d.Row.Status == Pending)
+}
+
+// Skippable reports whether the row holds its campaign up, so that its event may
+// be skipped.
+func (d RowDetail) Skippable() bool {
+	return d.Row.IsHead && d.Event.Skipped == nil && (d.Row.Status == Dead || d.Row.Status == Failed)
+}
+
+// WhyNoAction says why a row that is neither dead nor a failed head is left alone.
+func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
+	r, c := d.Row, d.Campaign
+	switch {
+	case r.Status == Processing:
+		return "A worker holds it right now."
+	case !r.IsHead && c.HeadSeq > 0:
+		return fmt.Sprintf("It waits behind event %d, the head of its campaign.", c.HeadSeq)
+	case r.Status == Pending && d.Event.Skipped != nil && c.Paused == nil:
+		return "It is skipped and needs no help: the next free worker passes over it."
+	case r.Status == Pending && c.Paused != nil:
+		return "Its campaign is paused; resume it there."
+	case r.Status == Pending && c.Explain(now, around).Hold == HoldUnserved:
+		return "It is due, but no running instance serves its campaign."
+	case r.Status == Pending:
+		return "It is due and needs no help: the next free worker takes it."
+	}
+	return "Nothing needs doing."
+}
+
+// Actions are what may be done about the campaign, and about its head first.
+func (c Campaign) Actions() []Action {
+	all := c.HeadStatus.HeadActions()
+	for _, a := range c.Offered() {
+		all = append(all, a.Action)
+	}
+	return all
+}
+
+// MayUnskip reports whether a skip of the campaign may be taken back: no later
+// event has been applied.
+func (c Campaign) MayUnskip(k Skip) bool { return k.Stands() && c.AppliedSeq <= k.Seq }
+
+// HoldAction is what may be done about a projection, for all campaigns or for one.
+func HoldAction(paused bool) Action {
+	if paused {
+		return ActProjectionResume
+	}
+	return ActProjectionPause
+}
+
+// Action is what may be done about the projection for all campaigns.
+func (i ProjectionInfo) Action() Action { return HoldAction(i.Paused != nil) }
+
+// Action is what may be done about the projection in its campaign; empty when
+// nothing may.
+func (c Cursor) Action() Action {
+	if c.State == CursorQuarantined || c.PausedForAll {
+		return ""
+	}
+	return HoldAction(c.State == CursorPaused)
+}
+
+// Actions are what may be done about the publisher; tests says whether it can be
+// sent a test event from here.
+func (p Publisher) Actions(tests bool) []Action {
+	var all []Action
+	add := func(possible bool, a Action) {
+		if possible {
+			all = append(all, a)
+		}
+	}
+	add(p.Pausable(), ActPublisherPause)
+	add(p.Resumable(), ActPublisherResume)
+	add(p.Resettable(), ActPublisherReset)
+	add(true, ActPublisherSeek)
+	add(tests, ActPublisherTest)
+	add(p.InTheWay() != nil, ActPublisherSkip)
+	return all
+}
+
+// Pausable, Resumable and Resettable tell which acts a publisher takes.
+func (p Publisher) Pausable() bool  { return p.Status != PublisherPaused }
+func (p Publisher) Resumable() bool { return p.Status != PublisherActive || p.ErrorCount > 0 }
+func (p Publisher) Resettable() bool {
+	return p.ErrorCount > 0 || p.LastError != "" || p.Status == PublisherFailed
+}
+
+// PauseOrResume is the one of the two that the publisher takes, a resume where it
+// takes both.
+func (p Publisher) PauseOrResume() Action {
+	if p.Resumable() {
+		return ActPublisherResume
+	}
+	return ActPublisherPause
+}
+
+// Actions are what may be done about errors that rows have in common.
+func (g ErrorGroup) Actions() []Action {
+	var all []Action
+	if g.Dead > 0 {
+		all = append(all, ActOperationStart)
+	}
+	if g.Failed > 0 {
+		all = append(all, ActRetryMany)
+	}
+	return append(all, ActNoteErrors)
+}
+
+// Action is what may be done about the operation; empty when nothing may.
+func (o Operation) Action() Action {
+	switch {
+	case o.Status == OperationRunning:
+		return ActOperationCancel
+	case o.Acknowledgeable():
+		return ActOperationAcknowledge
+	}
+	return ""
+}
+
+// Action is what may be done about the run; empty when nothing may.
+func (r Run) Action() Action {
+	switch {
+	case r.Status.Active() && r.Status != RunCancelling:
+		return ActRunCancel
+	case r.Status == RunInterrupted || r.Status == RunFailed:
+		return ActRunResume
+	}
+	return ""
+}
+
+// Actions are what may be done about the run, and by another like it.
+func (r Run) Actions() []Action {
+	var all []Action
+	if a := r.Action(); a != "" {
+		all = append(all, a)
+	}
+	if !r.Status.Active() {
+		all = append(all, ActRunStart)
+	}
+	return all
+}
