@@ -12,16 +12,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-const (
-	// waveLimit is the most rows of one group in one wave, and of all groups
-	// in one step.
-	waveLimit = 1000
-	// watchLimit is the most rows that are watched at once where waves do not
-	// wait for each other.
-	watchLimit = 2000
-	// groupsAtOnce is the most groups that are worked on at once.
-	groupsAtOnce = 64
-)
+// groupsAtOnce is the most groups that are worked on at once.
+const groupsAtOnce = 64
 
 // RunningOperations lists the operations that are to be stepped.
 func (s *Operations) Running(ctx context.Context) ([]int64, error) {
@@ -92,7 +84,7 @@ func (s *operationStep) run() error {
 	}
 	var next []*nextRow
 	for _, g := range groups {
-		chosen, err := s.advance(g, waveLimit-len(next))
+		chosen, err := s.advance(g, outbox.MaxWave-len(next))
 		if err != nil {
 			return fmt.Errorf("group %d: %w", g.number, err)
 		}
@@ -106,12 +98,8 @@ func (s *operationStep) run() error {
 
 // observed is a watched row of which there is something to say.
 type observed struct {
-	outbox.RowKey
-	group                int64
-	fingerprint          string
-	watchTo, applied     int64
-	headSeq              int64
-	headStatus, diverged string
+	outbox.Watched
+	group int64
 }
 
 const selectObserved = `
@@ -141,7 +129,7 @@ func (s *operationStep) observe() error {
 	var seen []observed
 	err := s.Each(func(row sqldb.Row) error {
 		var o observed
-		err := row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.fingerprint, &o.watchTo, &o.applied, &o.headSeq, &o.headStatus, &o.diverged)
+		err := row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged)
 		seen = append(seen, o)
 		return err
 	}, selectObserved, s.op.ID)
@@ -149,65 +137,34 @@ func (s *operationStep) observe() error {
 		return fmt.Errorf("look at what is watched: %w", err)
 	}
 	for _, o := range seen {
-		if err := s.judge(o); err != nil {
+		if err := s.endWatch(o); err != nil {
 			return fmt.Errorf("campaign %q seq %d: %w", o.CampaignID, o.Seq, err)
 		}
 	}
 	return nil
 }
 
-// judge ends the watch of one row, and stops its group when an event that it
+// endWatch ends the watch of one row, and stops its group when an event that it
 // released has failed.
-func (s *operationStep) judge(o observed) error {
-	stuck := o.headStatus == string(outbox.Dead) || o.headStatus == string(outbox.Failed)
-	switch {
-	case o.applied >= o.watchTo:
-		return s.end(o, outbox.ResultDone, "", "")
-	case o.diverged != "":
-		return s.end(o, outbox.ResultFailedAgain, "its campaign diverged: "+o.diverged, "")
-	case o.headSeq == o.Seq && o.headStatus == string(outbox.Dead):
-		return s.endDead(o)
-	case o.applied >= o.Seq && stuck && o.headSeq > o.Seq:
-		return s.endBehind(o)
-	case o.headSeq < o.Seq && o.headStatus == string(outbox.Dead):
-		return s.end(o, outbox.ResultUnwatched, fmt.Sprintf("event %d before it died; it waits behind that", o.headSeq), "")
+func (s *operationStep) endWatch(o observed) error {
+	var blamed outbox.Row
+	if seq := o.Blames(); seq > 0 {
+		var err error
+		if blamed, _, err = s.Row(o.CampaignID, seq); err != nil {
+			return err
+		}
+		blamed.LastError = sqldb.Clip(blamed.LastError, exampleLimit)
 	}
-	return nil
-}
-
-func (s *operationStep) end(o observed, result outbox.RowResult, detail, fingerprint string) error {
+	end, ended := o.End(blamed)
+	if !ended {
+		return nil
+	}
 	s.changed = true
-	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(result), sqldb.Clip(detail, store.LastErrorLimit), fingerprint, s.now)
-	return err
-}
-
-// endDead is for a row that died of all its attempts, as one does that was
-// settled by a program which knows no operations.
-func (s *operationStep) endDead(o observed) error {
-	row, _, err := s.Row(o.CampaignID, o.Seq)
-	if err != nil {
+	_, err := s.Exec(endRow, s.op.ID, o.CampaignID, o.Seq, string(end.Result), sqldb.Clip(end.Detail, store.LastErrorLimit), end.Fingerprint, s.now)
+	if err != nil || end.Stops == "" {
 		return err
 	}
-	return s.end(o, outbox.ResultFailedAgain, sqldb.Clip(row.LastError, exampleLimit), row.Fingerprint)
-}
-
-// endBehind is for a row that was applied, and an event after it that was not.
-func (s *operationStep) endBehind(o observed) error {
-	row, _, err := s.Row(o.CampaignID, o.headSeq)
-	if err != nil {
-		return err
-	}
-	if err := s.end(o, outbox.ResultDone, fmt.Sprintf("applied; event %d behind it then failed: %s", o.headSeq, sqldb.Clip(row.LastError, exampleLimit)), ""); err != nil {
-		return err
-	}
-	return s.stop(o.group, fmt.Sprintf("event %d of campaign %s was applied, and event %d behind it failed%s", o.Seq, o.CampaignID, o.headSeq, sameOrOther(o.fingerprint, row.Fingerprint)))
-}
-
-func sameOrOther(before, after string) string {
-	if before == after {
-		return " with the same error"
-	}
-	return " differently"
+	return s.stop(o.group, end.Stops)
 }
 
 const stopGroup = `
@@ -244,10 +201,8 @@ func (s *operationStep) stop(group int64, reason string) error {
 
 // groupState is a group that runs.
 type groupState struct {
-	number   int64
-	wave     int64
-	watched  int64 // rows requeued and watched
-	failures int64 // rows that failed again
+	outbox.GroupProgress
+	number int64
 }
 
 // All figures are of one statement, so that no failure comes between them: a
@@ -266,7 +221,7 @@ func (s *operationStep) groups() ([]groupState, error) {
 	var groups []groupState
 	err := s.Each(func(row sqldb.Row) error {
 		var g groupState
-		err := row.Scan(&g.number, &g.wave, &g.watched, &g.failures)
+		err := row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
 		groups = append(groups, g)
 		return err
 	}, selectRunningGroups, s.op.ID, groupsAtOnce)
@@ -274,21 +229,6 @@ func (s *operationStep) groups() ([]groupState, error) {
 		return nil, fmt.Errorf("read its groups: %w", err)
 	}
 	return groups, nil
-}
-
-// size is how many rows of the group are to be requeued next: none as long as
-// its last wave is watched.
-func (g groupState) size(canary bool) int {
-	switch {
-	case !canary:
-		return min(waveLimit, watchLimit-int(g.watched))
-	case g.watched > 0:
-		return 0
-	case g.wave <= 0: // the canary, and the first wave after it
-		return 1
-	default:
-		return min(waveLimit, 1<<min(g.wave, 30))
-	}
 }
 
 // nextRow is a row that is to be requeued.
@@ -312,24 +252,21 @@ limit $3`
 // advance stops a group in which a row failed again, ends one that has nothing
 // left, and otherwise returns the rows of its next wave.
 func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
-	if g.failures > 0 {
+	if g.Stops() {
 		return nil, s.stopFailed(g)
 	}
-	size := min(g.size(s.op.Canary), room)
+	size := min(g.NextSize(s.op.Canary), room)
 	if size <= 0 {
 		return nil, nil
 	}
 	var next []*nextRow
 	err := s.Each(func(row sqldb.Row) error {
-		r := &nextRow{group: g.number, wave: g.wave + 1}
-		if !s.op.Canary {
-			r.wave = max(1, g.wave+1)
-		}
+		r := &nextRow{group: g.number, wave: g.NextWave(s.op.Canary)}
 		err := row.Scan(&r.CampaignID, &r.Seq, &r.updated, &r.attempts)
 		next = append(next, r)
 		return err
 	}, selectWaiting, s.op.ID, g.number, size)
-	if err != nil || len(next) > 0 || g.watched > 0 {
+	if err != nil || !g.Through(len(next)) {
 		return next, err
 	}
 	s.changed = true
@@ -352,11 +289,7 @@ limit 1`, s.op.ID, g.number)
 	if err != nil {
 		return err
 	}
-	reason := fmt.Sprintf("event %d of campaign %s failed again%s", key.Seq, key.CampaignID, sameOrOther(before, after))
-	if before != after {
-		reason += ": " + detail
-	}
-	return s.stop(g.number, reason)
+	return s.stop(g.number, outbox.FailedAgain(key, before, after, detail))
 }
 
 const noteRequeued = `
@@ -402,8 +335,12 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	var b sqldb.Batch
 	moving := map[string]bool{} // the head is in this wave
 	for _, r := range next {
-		c := campaigns[r.CampaignID]
-		if r.why = s.immovable(c, r, moving[r.CampaignID]); r.why == "" {
+		var campaign *outbox.Campaign
+		if c := campaigns[r.CampaignID]; c != nil {
+			view := c.View()
+			campaign = &view
+		}
+		if r.why = r.Immovable(campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true
 			store.RequeueFrozen(&b, &r.done, store.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}
@@ -412,22 +349,6 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		return fmt.Errorf("requeue: %w", err)
 	}
 	return s.note(next, campaigns)
-}
-
-// immovable says why requeuing a row would not get it applied; empty when it
-// may. moving is true when the rows before it are requeued with it.
-func (s *operationStep) immovable(c *store.CampaignRow, r *nextRow, moving bool) string {
-	switch {
-	case c == nil:
-		return "its campaign is gone"
-	case c.Diverged != "":
-		return "its campaign diverged: " + c.Diverged
-	case c.PausedAt.Valid:
-		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.PausedBy, outbox.Age(sqldb.At(s.now).Sub(sqldb.At(c.PausedAt.Int64))))
-	case !moving && c.Head.Int64 < r.Seq && c.HeadStatus.String == string(outbox.Dead):
-		return fmt.Sprintf("event %d before it is dead, so it would not move", c.Head.Int64)
-	}
-	return ""
 }
 
 // note writes down what became of the rows of a wave, and brings their
@@ -536,17 +457,13 @@ where operation_id = $1`, s.op.ID)
 	if err != nil || running > 0 {
 		return err
 	}
-	if stopped == 0 {
-		endOperation(&s.op, outbox.OperationDone, "", s.now)
-		return nil
+	var first string
+	if stopped > 0 {
+		if _, err := s.One([]any{&first}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
+			return err
+		}
 	}
-	var reason string
-	if _, err := s.One([]any{&reason}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
-		return err
-	}
-	if all > 1 {
-		reason = fmt.Sprintf("%d of %d error groups stopped; in the first, %s", stopped, all, reason)
-	}
-	endOperation(&s.op, outbox.OperationStopped, reason, s.now)
+	status, reason := outbox.EndOfGroups(stopped, all, first)
+	endOperation(&s.op, status, reason, s.now)
 	return nil
 }

@@ -1,0 +1,126 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWatched_endsByHowFarItsCampaignIs(t *testing.T) {
+	t.Parallel()
+	watched := Watched{RowKey: RowKey{CampaignID: "c", Seq: 5}, Fingerprint: "f", WatchTo: 8, Applied: 4, HeadSeq: 5, HeadStatus: Pending}
+	with := func(change func(*Watched)) Watched {
+		w := watched
+		change(&w)
+		return w
+	}
+	blamed := Row{LastError: "no such table", Fingerprint: "f"}
+	other := Row{LastError: "disk full", Fingerprint: "g"}
+	for _, c := range []struct {
+		name   string
+		w      Watched
+		blames int64
+		blamed Row
+		want   WatchEnd
+	}{
+		{"under way", watched, 0, Row{}, WatchEnd{}},
+		{"tried again", with(func(w *Watched) { w.HeadStatus = Failed }), 0, Row{}, WatchEnd{}},
+		{"applied, and what it released not yet", with(func(w *Watched) { w.Applied, w.HeadSeq = 6, 7 }), 0, Row{}, WatchEnd{}},
+		{"through", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 8, 0, "" }), 0, Row{}, WatchEnd{Result: ResultDone}},
+		{"through, though the campaign diverged then", with(func(w *Watched) { w.Applied, w.Diverged = 8, "seq 9" }), 0, Row{}, WatchEnd{Result: ResultDone}},
+		{"diverged", with(func(w *Watched) { w.Diverged = "seq 4" }), 0, Row{}, WatchEnd{Result: ResultFailedAgain, Detail: "its campaign diverged: seq 4"}},
+		{"died again", with(func(w *Watched) { w.HeadStatus = Dead }), 5, blamed, WatchEnd{Result: ResultFailedAgain, Detail: "no such table", Fingerprint: "f"}},
+		{"one behind it died alike", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 6, 7, Dead }), 7, blamed,
+			WatchEnd{ResultDone, "applied; event 7 behind it then failed: no such table", "", "event 5 of campaign c was applied, and event 7 behind it failed with the same error"}},
+		{"one behind it failed otherwise", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 5, 6, Failed }), 6, other,
+			WatchEnd{ResultDone, "applied; event 6 behind it then failed: disk full", "", "event 5 of campaign c was applied, and event 6 behind it failed differently"}},
+		{"one before it died", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 2, 3, Dead }), 0, Row{},
+			WatchEnd{Result: ResultUnwatched, Detail: "event 3 before it died; it waits behind that"}},
+		{"one before it failed", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 2, 3, Failed }), 0, Row{}, WatchEnd{}},
+	} {
+		if got := c.w.Blames(); got != c.blames {
+			t.Errorf("%s: blames event %d, want %d", c.name, got, c.blames)
+		}
+		if got, ended := c.w.End(c.blamed); got != c.want || ended != (c.want != WatchEnd{}) {
+			t.Errorf("%s: %+v (%v), want %+v", c.name, got, ended, c.want)
+		}
+	}
+}
+
+func TestGroup_wavesDoubleBehindACanary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		canary bool
+		g      GroupProgress
+		size   int
+		wave   int64
+	}{
+		{"the canary", true, GroupProgress{Wave: -1}, 1, 0},
+		{"the canary is watched", true, GroupProgress{Wave: 0, Watched: 1}, 0, 1},
+		{"the first wave", true, GroupProgress{Wave: 0}, 1, 1},
+		{"the second", true, GroupProgress{Wave: 1}, 2, 2},
+		{"the third", true, GroupProgress{Wave: 2}, 4, 3},
+		{"the last row of the third is watched", true, GroupProgress{Wave: 3, Watched: 1}, 0, 4},
+		{"the eleventh has the most", true, GroupProgress{Wave: 10}, MaxWave, 11},
+		{"the hundredth, too", true, GroupProgress{Wave: 99}, MaxWave, 100},
+		{"without a canary", false, GroupProgress{Wave: -1}, MaxWave, 1},
+		{"without a canary, and much is watched", false, GroupProgress{Wave: 4, Watched: MaxWatched - 3}, 3, 5},
+		{"without a canary, and all is watched", false, GroupProgress{Wave: 4, Watched: MaxWatched}, 0, 5},
+	} {
+		if size, wave := c.g.NextSize(c.canary), c.g.NextWave(c.canary); size != c.size || wave != c.wave {
+			t.Errorf("%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
+		}
+	}
+	if (GroupProgress{Watched: 3}).Stops() || !(GroupProgress{Watched: 3, Failures: 1}).Stops() {
+		t.Error("a group stops when a row of it failed again, and not before")
+	}
+	if (GroupProgress{Watched: 1}).Through(0) || (GroupProgress{}).Through(1) || !(GroupProgress{}).Through(0) {
+		t.Error("a group is through when none of its rows waits or is watched")
+	}
+	key := RowKey{CampaignID: "c", Seq: 2}
+	if got := FailedAgain(key, "f", "f", "no such table"); got != "event 2 of campaign c failed again with the same error" {
+		t.Error(got)
+	}
+	if got := FailedAgain(key, "f", "g", "disk full"); got != "event 2 of campaign c failed again differently: disk full" {
+		t.Error(got)
+	}
+}
+
+func TestRow_isImmovableWhereItWouldWaitOn(t *testing.T) {
+	t.Parallel()
+	row := RowKey{CampaignID: "c", Seq: 5}
+	for _, c := range []struct {
+		campaign *Campaign
+		moving   bool
+		want     string
+	}{
+		{nil, false, "its campaign is gone"},
+		{&Campaign{Diverged: "seq 4"}, false, "its campaign diverged: seq 4"},
+		{&Campaign{Paused: &Pause{By: "ana", At: noon.Add(-time.Minute)}}, false, "its campaign was paused by ana 1 min ago, so it would not move"},
+		{&Campaign{HeadSeq: 3, HeadStatus: Dead}, false, "event 3 before it is dead, so it would not move"},
+		{&Campaign{HeadSeq: 3, HeadStatus: Dead}, true, ""},
+		{&Campaign{HeadSeq: 3, HeadStatus: Failed}, false, ""},
+		{&Campaign{HeadSeq: 5, HeadStatus: Dead}, false, ""},
+	} {
+		if got := row.Immovable(c.campaign, c.moving, noon); got != c.want {
+			t.Errorf("%+v, moving %v: %q, want %q", c.campaign, c.moving, got, c.want)
+		}
+	}
+}
+
+func TestEndOfGroups_isThatOfTheWorst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stopped, all int64
+		status       OperationStatus
+		reason       string
+	}{
+		{0, 3, OperationDone, ""},
+		{1, 1, OperationStopped, "it failed"},
+		{2, 3, OperationStopped, "2 of 3 error groups stopped; in the first, it failed"},
+	} {
+		if status, reason := EndOfGroups(c.stopped, c.all, "it failed"); status != c.status || reason != c.reason {
+			t.Errorf("%d of %d: %s %q, want %s %q", c.stopped, c.all, status, reason, c.status, c.reason)
+		}
+	}
+}
