@@ -75,7 +75,7 @@ func (a *app) printOperation(d outbox.OperationDetail, asJSON bool) error {
 	} else {
 		err = a.describeOperation(d)
 	}
-	if err == nil && (d.Status == outbox.OperationStopped || d.Status == outbox.OperationCancelled) {
+	if err == nil && d.Status.CutShort() {
 		return errFound
 	}
 	return err

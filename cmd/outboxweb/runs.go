@@ -124,7 +124,7 @@ func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, r
 
 // runError is the failure that a run which has ended stands for.
 func runError(run outbox.Run) error {
-	if run.Status != outbox.RunCompleted || run.Kind == outbox.RunVerify && run.Verdict == outbox.VerdictDrift {
+	if !run.Succeeded() {
 		return errFound
 	}
 	return nil

@@ -93,7 +93,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.Verifications, err = s.Store.Verifications(ctx, id); err != nil {
 		return v, err
 	}
-	if c.HeadStatus == outbox.Failed || c.HeadStatus == outbox.Dead {
+	if c.HeadStatus.Stuck() {
 		head, err := s.Store.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
 		if err != nil {
 			return v, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -106,7 +107,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 func (s *server) since(ctx context.Context, act outbox.Act) string {
 	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
-		if err == nil && (d.Row.Status == outbox.Dead || d.Row.Status == outbox.Failed) && d.Row.UpdatedAt.After(act.At) {
+		if err == nil && act.FailedSince(d.Row) {
 			return "It has failed again since."
 		}
 	}
@@ -117,10 +118,8 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 	if err != nil {
 		return ""
 	}
-	for _, a := range latest.Items {
-		if a.ID > act.ID && a.Seq == act.Seq && a.Action.Effect() != outbox.ShowsHidden {
-			return "Something else was done about it since."
-		}
+	if slices.ContainsFunc(latest.Items, act.SupersededBy) {
+		return "Something else was done about it since."
 	}
 	return ""
 }

@@ -70,6 +70,15 @@ type Act struct {
 	RequestID string          `json:"request_id"`
 }
 
+// FailedSince reports whether the row that the act set going has failed again.
+func (a Act) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
+
+// SupersededBy reports whether a later act changed what this one was about, so
+// that its outcome no longer says how things are.
+func (a Act) SupersededBy(later Act) bool {
+	return later.ID > a.ID && later.Seq == a.Seq && later.Action.Effect() != ShowsHidden
+}
+
 // RefusedAct is what somebody asked for who was refused before anything looked
 // at it.
 type RefusedAct struct {

@@ -114,7 +114,7 @@ func (c Campaign) Lag(now time.Time) time.Duration {
 
 // BlockedBehind is the number of rows that wait behind a failed or dead head.
 func (c Campaign) BlockedBehind() int64 {
-	if c.HeadStatus != Dead && c.HeadStatus != Failed {
+	if !c.HeadStatus.Stuck() {
 		return 0
 	}
 	return max(0, c.Counts.Total()-1)

@@ -28,6 +28,24 @@ type Reach struct {
 // where reasons are asked for from a number of rows on; 0 asks for none.
 func AsksReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
 
+// ReleasedByHead is how many rows an act on the campaign's head releases. A retry
+// releases none that would not be released by itself.
+func (c Campaign) ReleasedByHead() int64 {
+	if c.HeadStatus != Dead {
+		return 0
+	}
+	return c.BlockedBehind()
+}
+
+// Released is how many rows a requeue of the row releases: those that wait for it
+// and no other.
+func (r Row) Released() int64 {
+	if !r.IsHead {
+		return 0
+	}
+	return r.BlockedBehind
+}
+
 // Phrase is what confirms an act of this reach; empty when nothing has to.
 func (a Action) Phrase(r Reach) string {
 	if c := a.Info().confirm; c != nil {

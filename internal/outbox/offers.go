@@ -43,7 +43,7 @@ func (d RowDetail) DeadLetterable() bool {
 // Skippable reports whether the row holds its campaign up, so that its event may
 // be skipped.
 func (d RowDetail) Skippable() bool {
-	return d.Row.IsHead && d.Event.Skipped == nil && (d.Row.Status == Dead || d.Row.Status == Failed)
+	return d.Row.IsHead && d.Event.Skipped == nil && d.Row.Status.Stuck()
 }
 
 // WhyNoAction says why a row that is neither dead nor a failed head is left alone.

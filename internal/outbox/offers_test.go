@@ -101,3 +101,39 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 		t.Errorf("a replay %q", got)
 	}
 }
+
+func TestAct_stopsSayingHowThingsAre(t *testing.T) {
+	t.Parallel()
+	act := Act{ID: 7, At: noon, Seq: 3, Action: ActRequeue}
+	for _, c := range []struct {
+		name string
+		got  bool
+		want bool
+	}{
+		{"failed after it", act.FailedSince(Row{Status: Failed, UpdatedAt: noon.Add(1)}), true},
+		{"died after it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon.Add(1)}), true},
+		{"dead before it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon}), false},
+		{"under way", act.FailedSince(Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
+		{"skipped after it", act.SupersededBy(Act{ID: 8, Seq: 3, Action: ActSkip}), true},
+		{"skipped before it", act.SupersededBy(Act{ID: 6, Seq: 3, Action: ActSkip}), false},
+		{"another row skipped", act.SupersededBy(Act{ID: 8, Seq: 4, Action: ActSkip}), false},
+		{"looked at", act.SupersededBy(Act{ID: 8, Seq: 3, Action: ActReveal}), false},
+		{"a verify that found nothing", Run{Kind: RunVerify, Status: RunCompleted}.Succeeded(), true},
+		{"a verify that found a drift", Run{Kind: RunVerify, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), false},
+		{"a rebuild that mended a drift", Run{Kind: RunRebuild, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), true},
+		{"a cancelled run", Run{Kind: RunReplay, Status: RunCancelled}.Succeeded(), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
+		}
+	}
+	head := Row{Status: Dead, IsHead: true, BlockedBehind: 9}
+	if head.Released() != 9 || (Row{Status: Dead, BlockedBehind: 9}).Released() != 0 {
+		t.Error("a requeue releases what waits for the head, and for no other row")
+	}
+	blocked := Campaign{HeadStatus: Dead, Counts: Counts{Dead: 1, Pending: 9}}
+	failing := Campaign{HeadStatus: Failed, Counts: Counts{Failed: 1, Pending: 9}}
+	if blocked.ReleasedByHead() != 9 || failing.ReleasedByHead() != 0 {
+		t.Error("a requeue of the head releases what waits, a retry what would go on anyway")
+	}
+}

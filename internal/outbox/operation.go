@@ -20,6 +20,9 @@ const (
 // OperationStatuses lists every status of an operation.
 var OperationStatuses = []OperationStatus{OperationRunning, OperationStopped, OperationCancelled, OperationDone}
 
+// CutShort reports whether the operation has ended before all of its rows were tried.
+func (s OperationStatus) CutShort() bool { return s == OperationStopped || s == OperationCancelled }
+
 // ParseOperationStatus reads a status by its name; the empty name stands for any.
 func ParseOperationStatus(name string) (OperationStatus, error) {
 	if name == "" {

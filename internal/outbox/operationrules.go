@@ -82,7 +82,6 @@ const (
 )
 
 func (w Watched) verdict() watchVerdict {
-	stuck := w.HeadStatus == Dead || w.HeadStatus == Failed
 	switch {
 	case w.Applied >= w.WatchTo:
 		return allApplied
@@ -90,7 +89,7 @@ func (w Watched) verdict() watchVerdict {
 		return campaignDiverged
 	case w.HeadSeq == w.Seq && w.HeadStatus == Dead:
 		return diedAgain
-	case w.Applied >= w.Seq && stuck && w.HeadSeq > w.Seq:
+	case w.Applied >= w.Seq && w.HeadStatus.Stuck() && w.HeadSeq > w.Seq:
 		return failedBehind
 	case w.HeadSeq < w.Seq && w.HeadStatus == Dead:
 		return diedBefore

@@ -19,6 +19,9 @@ const (
 // Statuses lists every status in the order in which a row passes through them.
 var Statuses = []Status{Pending, Processing, Failed, Dead}
 
+// Stuck reports whether a head of the status holds its campaign up.
+func (s Status) Stuck() bool { return s == Failed || s == Dead }
+
 // ParseStatus reads a status by its name; the empty name stands for any.
 func ParseStatus(name string) (Status, error) {
 	if name == "" {

@@ -181,6 +181,12 @@ func FullDigestOf(digests []string) string {
 	return DigestPrefix + hex.EncodeToString(sum[:])
 }
 
+// Succeeded reports whether a run that has ended did what it was for: a verify
+// that found a drift did not.
+func (r Run) Succeeded() bool {
+	return r.Status == RunCompleted && (r.Kind != RunVerify || r.Verdict != VerdictDrift)
+}
+
 // Scope says in words what the run is about.
 func (r Run) Scope() string {
 	what := "projection " + strings.Join(r.Projections, ", ")

@@ -121,23 +121,6 @@ func (p Page) needsReason(released int64) bool {
 	return outbox.AsksReason(p.ReasonFrom, released)
 }
 
-// releasedByHead is how many rows an act on a campaign's head releases. A retry
-// releases none that would not be released by itself.
-func releasedByHead(c outbox.Campaign) int64 {
-	if c.HeadStatus != outbox.Dead {
-		return 0
-	}
-	return c.BlockedBehind()
-}
-
-// releasedBy is how many rows wait for this one and no other.
-func releasedBy(r outbox.Row) int64 {
-	if !r.IsHead {
-		return 0
-	}
-	return r.BlockedBehind
-}
-
 // workTime estimates how long workers take for so many rows; it is empty when
 // nothing was applied lately.
 func workTime(p Page, rows int64) string {

@@ -1574,7 +1574,7 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = confirmed(p, "reason", "what was repaired", releasedBy(r)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = confirmed(p, "reason", "what was repaired", r.Released()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

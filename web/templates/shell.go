@@ -64,7 +64,7 @@ func curlBody(origin string, u URL, b actBody) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
-	body := actBody{Reason: "why", Confirm: outbox.ActRequeue.Phrase(outbox.Reach{Released: releasedBy(r)}), Expected: expectedOf(r)}
+	body := actBody{Reason: "why", Confirm: outbox.ActRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
 	confirm := ""
 	if body.Confirm != "" {
 		confirm = "--confirm " + shellQuote(body.Confirm) + " "
