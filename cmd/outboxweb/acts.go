@@ -12,7 +12,7 @@ type requeueCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
 	Dead        bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
-	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows; 100 when not given, with --canary all."`
+	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows; ${default_requeue} when not given, with --canary all."`
 	Only        string `name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
 	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
@@ -20,7 +20,7 @@ type requeueCmd struct {
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun      bool   `help:"Change nothing: try the row's event, and those before it that are not applied, on copies of the live rows, and print how they would change."`
 	Next        int64  `placeholder:"N" help:"With --dry-run: try so many events behind it, too."`
-	Confirm     string `placeholder:"PHRASE" help:"The phrase that a requeue wants which requeues or releases more than 1,000 rows, such as 'requeue 43 rows'; asked for at a terminal when it is not given."`
+	Confirm     string `placeholder:"PHRASE" help:"The phrase that a requeue wants which requeues or releases more than ${confirm_above} rows, such as 'requeue 43 rows'; asked for at a terminal when it is not given."`
 	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
 	JSON        bool   `name:"json" help:"Print one JSON document."`
 }
@@ -66,10 +66,10 @@ func (c *requeueCmd) check() error {
 		return usagef("--canary needs --dead")
 	case c.Wait && !c.Canary:
 		return usagef("--wait needs --canary")
-	case c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > outbox.MaxOperation):
-		return usagef("--limit must lie between 1 and %d", outbox.MaxOperation)
-	case c.Dead && !c.Canary && c.Limit != nil && (*c.Limit < 1 || *c.Limit > outbox.MaxRequeue):
-		return usagef("--limit must lie between 1 and %d", outbox.MaxRequeue)
+	case c.Canary && c.Limit != nil:
+		return checkLimit(*c.Limit, outbox.MaxOperation)
+	case c.Dead && c.Limit != nil:
+		return checkLimit(*c.Limit, outbox.MaxRequeue)
 	case c.Dead:
 		return nil
 	}
@@ -120,7 +120,7 @@ type retryCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
 	Failed      bool   `help:"Retry many failed heads, in order of next attempt."`
-	Limit       int    `default:"100" placeholder:"N" help:"With --failed: at most this many rows."`
+	Limit       int    `default:"${default_requeue}" placeholder:"N" help:"With --failed: at most this many rows."`
 	Only        string `name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
 	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`

@@ -20,7 +20,7 @@ type campaignsCmd struct {
 
 type campaignsListCmd struct {
 	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
-	Limit int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	Limit int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
 	JSON  bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -30,8 +30,8 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return asUsage("--state", err)
 	}
-	if c.Limit < 1 || c.Limit > 200 {
-		return usagef("--limit must lie between 1 and 200")
+	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
 		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: state, Limit: c.Limit})

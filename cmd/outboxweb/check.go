@@ -97,7 +97,7 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 	defer f.Close()
 	bar := a.progress("fold")
 	defer bar.end()
-	filter := outbox.CampaignFilter{Limit: 200}
+	filter := outbox.CampaignFilter{Limit: outbox.MaxPage}
 	total := r.Checked["campaigns"]
 	for {
 		page, err := st.Campaigns(ctx, filter)

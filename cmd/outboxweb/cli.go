@@ -142,7 +142,10 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
-		kong.Vars{"max_payload": itoa(outbox.DefaultMaxPayload)},
+		kong.Vars{
+			"max_payload": itoa(outbox.DefaultMaxPayload), "default_page": itoa(outbox.DefaultPage), "max_page": itoa(outbox.MaxPage),
+			"default_requeue": itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
+		},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)

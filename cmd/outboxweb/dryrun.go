@@ -93,7 +93,7 @@ func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) err
 			return err
 		}
 	}
-	filter := outbox.CampaignFilter{Limit: 200}
+	filter := outbox.CampaignFilter{Limit: outbox.MaxPage}
 	for len(named) == 0 {
 		page, err := st.Campaigns(ctx, filter)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 type projectionsStatusCmd struct {
 	Name  string `arg:"" optional:"" help:"One of them, with the campaigns that it does not follow."`
 	State string `placeholder:"S" help:"With NAME: only campaigns in which it is quarantined, paused or behind."`
-	Limit int    `default:"50" placeholder:"N" help:"With NAME: at most this many campaigns, up to 200."`
+	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
 	JSON  bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -25,8 +25,9 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 		return asUsage("--state", err)
 	case c.Name == "" && state != "":
 		return usagef("--state needs NAME")
-	case c.Limit < 1 || c.Limit > 200:
-		return usagef("--limit must lie between 1 and 200")
+	}
+	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+		return err
 	}
 	set, err := a.loadProjections(ctx)
 	if err != nil {
@@ -155,7 +156,7 @@ type failuresProjectionsCmd struct {
 	Status     string `placeholder:"S" help:"Only those that are open or resolved."`
 	Campaign   string `placeholder:"C" help:"Only those of this campaign."`
 	Projection string `placeholder:"P" help:"Only those of this projection."`
-	Limit      int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	Limit      int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
 	JSON       bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -165,8 +166,8 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return asUsage("--status", err)
 	}
-	if c.Limit < 1 || c.Limit > 200 {
-		return usagef("--limit must lie between 1 and 200")
+	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+		return err
 	}
 	filter := outbox.FailureFilter{Status: status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
 	return a.withStore(ctx, func(st *engine) error {

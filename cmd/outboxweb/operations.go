@@ -114,7 +114,7 @@ type operationsCmd struct {
 type operationsListCmd struct {
 	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
 	Open   bool   `help:"Only those that nobody has acknowledged."`
-	Limit  int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
 	JSON   bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -124,8 +124,8 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return asUsage("--status", err)
 	}
-	if c.Limit < 1 || c.Limit > 200 {
-		return usagef("--limit must lie between 1 and 200")
+	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+		return err
 	}
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {

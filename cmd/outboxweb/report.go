@@ -75,7 +75,7 @@ func (c *reportCmd) rows(ctx context.Context, st *engine, status outbox.Status) 
 	rows := []outbox.Row{}
 	f := outbox.RowFilter{Status: status, CampaignID: c.Campaign}
 	for len(rows) < limit {
-		f.Limit = min(200, limit-len(rows))
+		f.Limit = min(outbox.MaxPage, limit-len(rows))
 		page, err := st.Rows(ctx, f)
 		if err != nil {
 			return nil, err

@@ -199,7 +199,7 @@ func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan 
 // results of each outcome.
 const (
 	logEnd       = 20
-	resultsShown = 200
+	resultsShown = outbox.MaxPage
 )
 
 // runDetail is a run with what a person asks next.
@@ -342,7 +342,7 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 type runsListCmd struct {
 	Kind   string `placeholder:"K" help:"Only replay, verify or rebuild."`
 	Status string `placeholder:"S" help:"Only those that are queued, running, cancelling, completed, failed, cancelled or interrupted."`
-	Limit  int    `default:"50" placeholder:"N" help:"At most this many, up to 200."`
+	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
 	JSON   bool   `name:"json" help:"Print one JSON document."`
 }
 
@@ -356,8 +356,8 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return asUsage("--status", err)
 	}
-	if c.Limit < 1 || c.Limit > 200 {
-		return usagef("--limit must lie between 1 and 200")
+	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
 		page, err := st.runs.List(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})

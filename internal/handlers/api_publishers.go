@@ -19,14 +19,14 @@ func pairParam(r *http.Request) (name outbox.PairName, err error) {
 
 // publisherBody is what acts on a publisher read.
 type publisherBody struct {
-	Reason string `json:"reason" validate:"text,maxbytes=500"`
+	Reason string `json:"reason" validate:"reason"`
 }
 
 // publisherSkipBody is what the skip of an event in a publisher's way reads.
 type publisherSkipBody struct {
-	Position int64  `json:"position" validate:"required,min=1"`                 // of the event that is in the way, as error_position has it
-	Reason   string `json:"reason" validate:"text,maxbytes=500" api:"required"` // required
-	Confirm  string `json:"confirm" validate:"text,maxbytes=300"`               // 'skip anyway' where the last error blames the destination
+	Position int64  `json:"position" validate:"required,min=1"`      // of the event that is in the way, as error_position has it
+	Reason   string `json:"reason" validate:"reason" api:"required"` // required
+	Confirm  string `json:"confirm" validate:"phrase"`               // 'skip anyway' where the last error blames the destination
 }
 
 func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
@@ -73,12 +73,12 @@ type seekBody struct {
 	Position *int64     `json:"position" validate:"omitnil,min=0"` // go on with the first event after it
 	Time     string     `json:"time"`                              // RFC 3339, or a date: go on with the first event recorded at or after it
 	To       string     `json:"to" validate:"omitempty,oneof=head beginning"`
-	DryRun   bool       `json:"dry_run"`                             // change nothing, and say what the seek would do
-	Expected *seekShown `json:"expected"`                            // what a dry run said; where the seek would now repeat or skip much more it is refused with 409
-	Reason   string     `json:"reason" validate:"text,maxbytes=500"` // required when events are skipped
+	DryRun   bool       `json:"dry_run"`                  // change nothing, and say what the seek would do
+	Expected *seekShown `json:"expected"`                 // what a dry run said; where the seek would now repeat or skip much more it is refused with 409
+	Reason   string     `json:"reason" validate:"reason"` // required when events are skipped
 	// required when events are skipped: the phrase skip N events, with N as the
 	// dry run says; skip over N events when that is capped
-	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
+	Confirm string `json:"confirm" validate:"phrase"`
 }
 
 // target is the one place that the body names.

@@ -12,13 +12,13 @@ import (
 // runBody is what starting a run reads.
 type runBody struct {
 	Kind        string   `json:"kind" validate:"required,oneof=replay verify rebuild"`
-	CampaignID  string   `json:"campaign_id" validate:"text,maxbytes=200"` // the one campaign; or several in campaign_ids, or all_campaigns
-	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,text,maxbytes=200" api:"max=1000"`
+	CampaignID  string   `json:"campaign_id" validate:"id"` // the one campaign; or several in campaign_ids, or all_campaigns
+	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
 	All         bool     `json:"all_campaigns" api:"default=false"`
-	Projections []string `json:"projections" validate:"dive,required,text,maxbytes=200"` // none stands for all that are loaded
-	UntilSeq    int64    `json:"until_seq" validate:"min=0"`                             // of a verify over one campaign: the last event to fold
-	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`                  // events per second at the most; 0 is no limit
-	Reason      string   `json:"reason" validate:"text,maxbytes=500"`
+	Projections []string `json:"projections" validate:"dive,required,id"` // none stands for all that are loaded
+	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // of a verify over one campaign: the last event to fold
+	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // events per second at the most; 0 is no limit
+	Reason      string   `json:"reason" validate:"reason"`
 }
 
 // order is the body as the store takes it.
@@ -35,7 +35,7 @@ func (b runBody) order() (outbox.RunOrder, error) {
 
 // runActBody is what acts on a run read.
 type runActBody struct {
-	Reason string `json:"reason" validate:"text,maxbytes=500"`
+	Reason string `json:"reason" validate:"reason"`
 }
 
 func (b runActBody) why() (reason, confirm string) { return b.Reason, "" }
@@ -48,7 +48,7 @@ func (s *server) asksOfRun() asking[int64] {
 type runsQuery struct {
 	Kind     string `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
 	Status   string `json:"status" validate:"omitempty,oneof=queued running cancelling completed failed cancelled interrupted"`
-	Campaign string `json:"campaign" validate:"text,maxbytes=200"` // runs whose scope has it, also as one of all
+	Campaign string `json:"campaign" validate:"id"` // runs whose scope has it, also as one of all
 	paging
 }
 

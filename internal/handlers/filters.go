@@ -11,7 +11,7 @@ import (
 // paging is the part of a list's query that every list has.
 type paging struct {
 	Cursor string `json:"cursor" validate:"text,maxbytes=2000"` // next_cursor or prev_cursor of another page, with the same filter and order
-	Limit  *int   `json:"limit" validate:"omitnil,min=1,max=200" api:"default=50"`
+	Limit  *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
 }
 
 func (p paging) limit() int {
@@ -30,10 +30,10 @@ func (o ordering) reverse() bool { return o.Reverse == "true" }
 
 type rowsQuery struct {
 	Status      string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
-	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
-	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Q           string `json:"q" validate:"text,maxbytes=200"` // part of the campaign id or of the last error
+	Campaign    string `json:"campaign" validate:"id"`
+	EventType   string `json:"event_type" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Q           string `json:"q" validate:"id"` // part of the campaign id or of the last error
 	ordering
 	paging
 }
@@ -52,7 +52,7 @@ func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 type campaignsQuery struct {
 	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing unverifiable drifted lagging current"`
 	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age" api:"default=id"`
-	Q     string `json:"q" validate:"text,maxbytes=200"` // part of the id
+	Q     string `json:"q" validate:"id"` // part of the id
 	ordering
 	paging
 }
@@ -70,9 +70,9 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 }
 
 type auditQuery struct {
-	Actor    string `json:"actor" validate:"text,maxbytes=200"`
+	Actor    string `json:"actor" validate:"id"`
 	Action   string `json:"action" validate:"omitempty,action"`
-	Campaign string `json:"campaign" validate:"text,maxbytes=200"` // acts on the campaign, and acts on many that touched one of its rows
+	Campaign string `json:"campaign" validate:"id"` // acts on the campaign, and acts on many that touched one of its rows
 	Seq      int64  `json:"seq" validate:"min=0"`
 	// what it was about besides a campaign or row: run 7, operation 3, projection
 	// NAME, publisher TOPIC/NAME, token 4
@@ -80,7 +80,7 @@ type auditQuery struct {
 	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`
 	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how it was known who acted
 	Role    string `json:"role" validate:"omitempty,oneof=viewer operator admin"`                  // what that one might do
-	Request string `json:"request_id" validate:"text,maxbytes=200"`
+	Request string `json:"request_id" validate:"id"`
 	Since   string `json:"since"` // acts at or after this: RFC 3339, or a date (UTC)
 	Until   string `json:"until"` // acts before this: RFC 3339; or a date (UTC), which is included
 	ordering
@@ -110,7 +110,7 @@ func actFilter(r *http.Request) (outbox.ActFilter, error) {
 type eventsQuery struct {
 	AfterSeq int64  `json:"after_seq" validate:"min=0"`
 	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"` // next_cursor of the page before, with the same filter
-	Limit    *int   `json:"limit" validate:"omitnil,min=1,max=200" api:"default=50"`
+	Limit    *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
 }
 
 func (q eventsQuery) after() int64 {
@@ -172,7 +172,7 @@ type expected struct {
 
 // actBody is what every act of the API reads.
 type actBody struct {
-	Reason   string    `json:"reason" validate:"text,maxbytes=500"`
+	Reason   string    `json:"reason" validate:"reason"`
 	Expected *expected `json:"expected"`
 }
 
@@ -181,16 +181,16 @@ type confirmedBody struct {
 	actBody
 	// required when more than 1,000 rows are released: the phrase release N rows,
 	// with N as blocked_behind of the row says
-	Confirm string `json:"confirm" validate:"text,maxbytes=300"`
+	Confirm string `json:"confirm" validate:"phrase"`
 }
 
 // requeueBody selects the rows to requeue, or to retry.
 type requeueBody struct {
-	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
-	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=10000" api:"default=100"`
-	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+	CampaignID  string `json:"campaign_id" validate:"id"`
+	EventType   string `json:"event_type" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Limit       *int   `json:"limit" validate:"omitnil,requeued" api:"default=DefaultRequeue"`
+	Reason      string `json:"reason" validate:"reason"`
 }
 
 // requeueDeadBody selects the dead rows to requeue, which may want a phrase.
@@ -209,8 +209,8 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 
 // actForm is actBody as the pages send it.
 type actForm struct {
-	Reason       string `json:"reason" validate:"text,maxbytes=500"`
-	Confirm      string `json:"confirm" validate:"text,maxbytes=300"`
+	Reason       string `json:"reason" validate:"reason"`
+	Confirm      string `json:"confirm" validate:"phrase"`
 	Status       string `json:"expected_status" validate:"omitempty,oneof=pending processing failed dead"`
 	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`

@@ -252,8 +252,8 @@ func (s *server) limits() []templates.Limit {
 		{Name: "Time between requests on a connection", Value: defaultPatience.Idle.String()},
 		{Name: "Acts of one identity", Value: acts},
 		{Name: "At a time", Value: fmt.Sprintf("%d pages of exports, %d previews, %d dry runs, %d documents; others wait for %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, roomWait)},
-		{Name: "Items in a page of a list", Value: "50, at most 200"},
-		{Name: "Rows requeued at once", Value: "100, at most 10,000"},
+		{Name: "Items in a page of a list", Value: fmt.Sprintf("%d, at most %d", outbox.DefaultPage, outbox.MaxPage)},
+		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},
 		{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s; %s requests at a time, %s of one identity", defaultWait, longestWait, outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},
 	}
 }

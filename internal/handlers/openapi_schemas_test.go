@@ -302,7 +302,7 @@ func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 		return
 	}
 	of := schema
-	for rule := range strings.SplitSeq(f.Tag.Get("validate"), ",") {
+	for rule := range strings.SplitSeq(unaliased(f.Tag.Get("validate")), ",") {
 		name, value, _ := strings.Cut(rule, "=")
 		if name == "dive" {
 			if of = of.Items.Value; of == nil {
@@ -318,6 +318,17 @@ func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 	}
 }
 
+// unaliased are the rules of a tag validate, with those that names stand for.
+func unaliased(tag string) string {
+	rules := strings.Split(tag, ",")
+	for i, name := range rules {
+		if alias, known := aliases[name]; known {
+			rules[i] = alias
+		}
+	}
+	return strings.Join(rules, ",")
+}
+
 // limit adds what a validation says.
 func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 	switch name {
@@ -327,8 +338,6 @@ func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 			return
 		}
 		schema.Enum = enum(strings.Fields(value))
-	case "action":
-		schema.Enum = enum(strings.Fields(actionNames()))
 	case "min", "max":
 		g.bound(schema, name, g.number(value))
 	case "maxbytes":
@@ -349,6 +358,9 @@ func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 	case "min", "max":
 		g.bound(schema, name, g.number(value))
 	case "default":
+		if n, named := namedLimits[value]; named {
+			value = strconv.Itoa(n)
+		}
 		schema.Default = value
 		if !schema.Type.Is("string") {
 			if err := json.Unmarshal([]byte(value), &schema.Default); err != nil {
@@ -386,7 +398,17 @@ func enum(texts []string) (values []any) {
 	return values
 }
 
+// namedLimits are the limits that a tag api names.
+var namedLimits = map[string]int{
+	"DefaultPage": outbox.DefaultPage, "DefaultRequeue": outbox.DefaultRequeue, "MaxNamed": outbox.MaxNamed, "MaxOperation": outbox.MaxOperation,
+	"MaxRunCampaigns": outbox.MaxRunCampaigns, "MaxConditionItems": outbox.MaxConditionItems, "MaxConditionTypes": outbox.MaxConditionTypes,
+	"MaxConditionTags": outbox.MaxConditionTags,
+}
+
 func (g *schemas) number(text string) int64 {
+	if n, named := namedLimits[text]; named {
+		return int64(n)
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		g.t.Fatal(err)

@@ -15,26 +15,26 @@ import (
 
 // rowKeyBody names one row.
 type rowKeyBody struct {
-	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200" api:"required"`
+	CampaignID string `json:"campaign_id" validate:"id" api:"required"`
 	Seq        int64  `json:"seq" api:"required,min=1"`
 }
 
 // selectionBody selects dead rows by a filter.
 type selectionBody struct {
-	CampaignID  string `json:"campaign_id" validate:"text,maxbytes=200"`
-	EventType   string `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit       *int   `json:"limit" validate:"omitnil,min=1,max=20000"` // without it all that match, which must be at most 20,000
+	CampaignID  string `json:"campaign_id" validate:"id"`
+	EventType   string `json:"event_type" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Limit       *int   `json:"limit" validate:"omitnil,operated"` // without it all that match, which must be at most 20,000
 }
 
 // operationBody is what starting an operation, or asking beforehand, reads:
 // either rows or a filter. The empty filter selects every dead row.
 type operationBody struct {
 	Kind             string         `json:"kind" validate:"omitempty,oneof=requeue"`
-	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=10000"`
+	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=MaxNamed"`
 	Filter           *selectionBody `json:"filter"`
 	Canary           bool           `json:"canary" api:"default=false"`
-	Reason           string         `json:"reason" validate:"text,maxbytes=500"`
+	Reason           string         `json:"reason" validate:"reason"`
 	Confirm          string         `json:"confirm" validate:"text,maxbytes=100"`       // required above 1,000 rows chosen or released: the phrase requeue N rows
 	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // what the preview said; other rows are refused
 	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // what the preview said; refused when it is more by a tenth, and by more than 100
@@ -64,14 +64,14 @@ func (b operationBody) order() (outbox.OperationOrder, error) {
 
 // operationForm is operationBody as the pages name it. A row is CAMPAIGN/SEQ.
 type operationForm struct {
-	Campaign         string   `json:"campaign" validate:"text,maxbytes=200"`
-	EventType        string   `json:"event_type" validate:"text,maxbytes=200"`
-	Fingerprint      string   `json:"fingerprint" validate:"text,maxbytes=400"`
-	Limit            *int     `json:"limit" validate:"omitnil,min=1,max=20000"`
+	Campaign         string   `json:"campaign" validate:"id"`
+	EventType        string   `json:"event_type" validate:"id"`
+	Fingerprint      string   `json:"fingerprint" validate:"fingerprint"`
+	Limit            *int     `json:"limit" validate:"omitnil,operated"`
 	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
 	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are those that were ticked, even if none was
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
-	Reason           string   `json:"reason" validate:"text,maxbytes=500"`
+	Reason           string   `json:"reason" validate:"reason"`
 	Confirm          string   `json:"confirm" validate:"text,maxbytes=100"`
 	ExpectedRows     *int64   `json:"expected_rows" validate:"omitnil,min=0"`
 	ExpectedReleased *int64   `json:"expected_released" validate:"omitnil,min=0"`
@@ -140,13 +140,13 @@ type operationSeen struct {
 
 // operationActBody is what acts on an operation read.
 type operationActBody struct {
-	Reason   string         `json:"reason" validate:"text,maxbytes=500"`
+	Reason   string         `json:"reason" validate:"reason"`
 	Expected *operationSeen `json:"expected"`
 }
 
 // operationActForm is operationActBody as the pages send it.
 type operationActForm struct {
-	Reason string `json:"reason" validate:"text,maxbytes=500"`
+	Reason string `json:"reason" validate:"reason"`
 	Status string `json:"expected_status" validate:"omitempty,oneof=running stopped cancelled done"`
 }
 

@@ -43,9 +43,9 @@ func (s *server) running() outbox.Running {
 // noteBody pins a note to the rows that failed with a fingerprint; an empty
 // note takes it away.
 type noteBody struct {
-	Fingerprint string `json:"fingerprint" validate:"required,text,maxbytes=400"`
-	Note        string `json:"note" validate:"text,maxbytes=2000"` // empty takes the note away
-	Reason      string `json:"reason" validate:"text,maxbytes=500"`
+	Fingerprint string `json:"fingerprint" validate:"required,fingerprint"`
+	Note        string `json:"note" validate:"note"` // empty takes the note away
+	Reason      string `json:"reason" validate:"reason"`
 }
 
 func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }

@@ -65,8 +65,8 @@ type seekQuery struct {
 	To       string `json:"to" validate:"omitempty,oneof=head beginning position time"`
 	Position string `json:"position" validate:"text,maxbytes=20"`
 	Time     string `json:"time" validate:"text,maxbytes=40"`
-	Reason   string `json:"reason" validate:"text,maxbytes=500"`
-	Confirm  string `json:"confirm" validate:"text,maxbytes=300"`
+	Reason   string `json:"reason" validate:"reason"`
+	Confirm  string `json:"confirm" validate:"phrase"`
 	Repeats  *int64 `json:"expected_repeats" validate:"omitnil,min=0"`
 	Skips    *int64 `json:"expected_skips" validate:"omitnil,min=0"`
 	Capped   string `json:"expected_capped" validate:"omitempty,oneof=true false"`

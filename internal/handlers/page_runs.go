@@ -24,12 +24,12 @@ const (
 type runForm struct {
 	Kind        string   `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
 	Campaigns   string   `json:"campaigns" validate:"text"`
-	Campaign    []string `json:"campaign" validate:"dive,text,maxbytes=200"`
+	Campaign    []string `json:"campaign" validate:"dive,id"`
 	All         string   `json:"all" validate:"omitempty,oneof=1"`
-	Projections []string `json:"projection" validate:"dive,text,maxbytes=200"`
+	Projections []string `json:"projection" validate:"dive,id"`
 	UntilSeq    int64    `json:"until" validate:"min=0"`
 	Rate        int64    `json:"rate" validate:"min=0"`
-	Reason      string   `json:"reason" validate:"text,maxbytes=500"`
+	Reason      string   `json:"reason" validate:"reason"`
 }
 
 func (f runForm) order() outbox.RunOrder {

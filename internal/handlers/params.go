@@ -36,7 +36,9 @@ func newChecker() *validator.Validate {
 		limit, err := strconv.Atoi(fl.Param())
 		return err == nil && len(fl.Field().String()) <= limit
 	})
-	v.RegisterAlias("action", "oneof="+actionNames())
+	for name, rules := range aliases {
+		v.RegisterAlias(name, rules)
+	}
 	if err == nil {
 		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool { return isText(fl.Field().String()) })
 	}
@@ -45,6 +47,23 @@ func newChecker() *validator.Validate {
 	}
 	return v
 }
+
+// aliases are rules that fields of several requests have, by their name in the
+// fields' tags.
+var aliases = map[string]string{
+	"action":      "oneof=" + actionNames(),
+	"id":          atMost(outbox.MaxIDLength),
+	"fingerprint": atMost(outbox.MaxFingerprint),
+	"reason":      atMost(outbox.MaxReason),
+	"phrase":      atMost(outbox.MaxPhrase),
+	"note":        atMost(outbox.MaxNote),
+	"pagesize":    upTo(outbox.MaxPage),
+	"requeued":    upTo(outbox.MaxRequeue),
+	"operated":    upTo(outbox.MaxOperation),
+}
+
+func atMost(bytes int) string { return fmt.Sprintf("text,maxbytes=%d", bytes) }
+func upTo(n int) string       { return fmt.Sprintf("min=1,max=%d", n) }
 
 func actionNames() string {
 	var names []string

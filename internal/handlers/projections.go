@@ -77,8 +77,8 @@ func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) er
 // holdBody is what pausing and resuming a projection read, as a body and as a
 // form. Without a campaign it is for all.
 type holdBody struct {
-	CampaignID string `json:"campaign_id" validate:"text,maxbytes=200"` // empty for all campaigns
-	Reason     string `json:"reason" validate:"text,maxbytes=500"`
+	CampaignID string `json:"campaign_id" validate:"id"` // empty for all campaigns
+	Reason     string `json:"reason" validate:"reason"`
 }
 
 // projectionOf is a projection of one campaign, or of all when it names none.
@@ -125,9 +125,9 @@ func (s *server) resumeProjection(ctx context.Context, o outbox.Order, of projec
 
 type failuresQuery struct {
 	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"` // all when it is not given
-	Campaign    string `json:"campaign" validate:"text,maxbytes=200"`
-	Projection  string `json:"projection" validate:"text,maxbytes=200"`
-	Fingerprint string `json:"fingerprint" validate:"text,maxbytes=400"`
+	Campaign    string `json:"campaign" validate:"id"`
+	Projection  string `json:"projection" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
 	paging
 }
 

@@ -11,8 +11,8 @@ const skipsShown = 20
 
 // skipBody is what the skip of an event reads.
 type skipBody struct {
-	Reason   string    `json:"reason" validate:"text,maxbytes=500" api:"required,min=1"`
-	Confirm  string    `json:"confirm" validate:"text,maxbytes=300" api:"required"` // the words "skip CAMPAIGN SEQ"
+	Reason   string    `json:"reason" validate:"reason" api:"required,min=1"`
+	Confirm  string    `json:"confirm" validate:"phrase" api:"required"` // the words "skip CAMPAIGN SEQ"
 	Expected *expected `json:"expected"`
 }
 

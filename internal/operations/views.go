@@ -145,7 +145,7 @@ func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox
 		return page, err
 	}
 	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFi
 			return err
 		}
 		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

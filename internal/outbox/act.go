@@ -203,7 +203,7 @@ type RequeueFilter struct {
 	CampaignID  string `json:"campaign_id" redact:"-"`
 	EventType   string `json:"event_type" redact:"-"`
 	Fingerprint string `json:"fingerprint" redact:"-"`
-	Limit       int    `json:"limit" api:"min=0,max=20000"` // of a requeue 0 means 100, at most 10,000; of an operation 0 takes all, at most 20,000
+	Limit       int    `json:"limit" api:"min=0,max=MaxOperation"` // of a requeue 0 means 100, at most 10,000; of an operation 0 takes all, at most 20,000
 }
 
 // Requeued is what a requeue of many rows did.

@@ -20,7 +20,7 @@ type AppendCondition struct {
 	// decided by; 0 or left out looks at the whole journal, and one behind its end
 	// is refused
 	AfterPosition int64           `json:"after_position" api:"min=0"`
-	Items         []ConditionItem `json:"items" api:"required,min=1,max=100"` // at least one, at most MaxConditionItems
+	Items         []ConditionItem `json:"items" api:"required,min=1,max=MaxConditionItems"` // at least one, at most MaxConditionItems
 }
 
 // Limits on what a condition may carry.
@@ -34,8 +34,8 @@ const (
 // types that have all of the tags. One of the two may be left out. Fields of
 // the envelope count as tags of their names.
 type ConditionItem struct {
-	EventTypes []string          `json:"event_types,omitempty" api:"max=100"` // spelled out: * stands for nothing
-	Tags       map[string]string `json:"tags,omitempty" api:"max=50"`         // the fields of the envelope, such as campaign_id, count as tags of their names
+	EventTypes []string          `json:"event_types,omitempty" api:"max=MaxConditionTypes"` // spelled out: * stands for nothing
+	Tags       map[string]string `json:"tags,omitempty" api:"max=MaxConditionTags"`         // the fields of the envelope, such as campaign_id, count as tags of their names
 }
 
 // ParseCondition reads a condition from JSON and judges it. Errors are

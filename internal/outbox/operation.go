@@ -53,15 +53,6 @@ const (
 // RowResults lists every result in the order in which a row may reach them.
 var RowResults = []RowResult{ResultWaiting, ResultRequeued, ResultDone, ResultSkipped, ResultFailedAgain, ResultLeft, ResultUnwatched}
 
-// Limits of acts on many rows.
-const (
-	// MaxOperation is the most rows of one operation. They are frozen in one
-	// transaction, for which appends wait on SQLite: about a second.
-	MaxOperation = 20_000
-	MaxNamed     = 10_000 // rows of an operation that are named one by one
-	MaxRequeue   = 10_000 // rows of one requeue, or retry, of many
-)
-
 // OperationTotals counts an operation's rows by result.
 type OperationTotals struct {
 	Chosen      int64 `json:"chosen"`

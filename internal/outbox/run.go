@@ -79,9 +79,6 @@ type RunOrder struct {
 	Rate     int64 // events per second at the most; 0 means no limit
 }
 
-// MaxRunCampaigns is the most campaigns that a run names one by one.
-const MaxRunCampaigns = 1000
-
 // Verdict tells whether live rows are those that a fold of the journal makes.
 type Verdict string
 

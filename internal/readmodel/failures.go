@@ -124,7 +124,7 @@ func (s *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox
 		return page, err
 	}
 	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		sqldb.Told(&page)
 		return err
 	})

@@ -248,7 +248,7 @@ func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loa
 	}
 	versions := make(map[string]readmodel.Version)
 	err = s.readModel(ctx, func(t *tx) error {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil {
 			return err
 		}
 		sqldb.Told(&page)

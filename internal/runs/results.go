@@ -82,7 +82,7 @@ func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[
 			return err
 		}
 		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (out
 			return err
 		}
 		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

@@ -275,7 +275,7 @@ func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox
 		return page, err
 	}
 	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

@@ -299,7 +299,7 @@ func Told[T any](page *outbox.Page[T]) bool {
 // default 50.
 func PageLimit(asked, most int) int {
 	if asked <= 0 {
-		return min(50, most)
+		return min(outbox.DefaultPage, most)
 	}
 	return min(asked, most)
 }

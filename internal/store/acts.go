@@ -31,8 +31,6 @@ type Act struct {
 	summed bool
 }
 
-const maxReason = 500
-
 // Perform runs change in one transaction with its audit record and returns
 // its result. An order whose idempotency key was used before is answered with
 // the first one's result, without doing anything. One that is refused leaves a
@@ -75,8 +73,8 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 
 // Admit refuses an order that no act would follow.
 func (s *Store) Admit(o outbox.Order) error {
-	if len(o.Reason) > maxReason {
-		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), maxReason)
+	if len(o.Reason) > outbox.MaxReason {
+		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
 	}
 	return s.refuseReadOnly()
 }
@@ -271,7 +269,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		seq := f.Seq

@@ -51,7 +51,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
 		return sqldb.CountInto(t, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
@@ -210,7 +210,7 @@ select `+campaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
-limit $2`, s.Now(), sqldb.PageLimit(limit, 200))
+limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ select `+campaignColumns+`
 from campaigns
 where paused_at is not null
 order by paused_at desc
-limit $1`, sqldb.PageLimit(limit, 200))
+limit $1`, sqldb.PageLimit(limit, outbox.MaxPage))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list paused campaigns: %w", err)

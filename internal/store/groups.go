@@ -11,12 +11,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// groupRows is how many dead, and how many failed, rows are grouped at most,
-// and groupAttempts of how many of them the attempts are looked at.
-const (
-	groupRows     = 10_000
-	groupAttempts = 1_000
-)
+// groupAttempts is of how many of the rows that are grouped the attempts are looked
+// at.
+const groupAttempts = 1_000
 
 // grouped is a part of one group: its rows of one event type.
 type grouped struct {
@@ -94,7 +91,7 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 			if err != nil {
 				return err
 			}
-			capped = capped || rows == groupRows
+			capped = capped || rows == outbox.MaxGrouped
 		}
 		return t.groupNotes(&g)
 	})
@@ -119,7 +116,7 @@ func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 		group.Heads += x.heads
 		group.Released += x.released
 		return nil
-	}, selectGroups(string(status)), groupRows)
+	}, selectGroups(string(status)), outbox.MaxGrouped)
 	return total, err
 }
 
@@ -241,18 +238,15 @@ from (
 func (t *Tx) knownGroup(fingerprint string) (bool, error) {
 	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 		var rows, alike int64
-		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), groupRows, fingerprint); err != nil {
+		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), outbox.MaxGrouped, fingerprint); err != nil {
 			return false, err
 		}
-		if alike > 0 || rows == groupRows {
+		if alike > 0 || rows == outbox.MaxGrouped {
 			return true, nil
 		}
 	}
 	return false, nil
 }
-
-// maxNote bounds a note, in bytes.
-const maxNote = 2000
 
 // NoteGroup pins a note to the rows that failed with a fingerprint, now and
 // later; an empty note takes it away, and the result is nil. A fingerprint that no
@@ -267,9 +261,9 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 	switch {
 	case fingerprint == "":
 		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about"))
-	case len(note) > maxNote:
-		a.Asked = noted{fingerprint, kept(note, maxNote)}
-		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxNote))
+	case len(note) > outbox.MaxNote:
+		a.Asked = noted{fingerprint, kept(note, outbox.MaxNote)}
+		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), outbox.MaxNote))
 	}
 	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*outbox.GroupNote, error) {
 		var before *outbox.GroupNote

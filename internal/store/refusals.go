@@ -95,7 +95,7 @@ func (s *Store) writeRefusal(ctx context.Context, a *Act, refusal string) (id in
 	o := a.Order
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, insertRefusal, s.Now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
-			kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), kept(o.Reason, maxReason), o.RequestID,
+			kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), kept(o.Reason, outbox.MaxReason), o.RequestID,
 			string(o.By.Auth), string(o.By.Role), kept(string(a.Target), maxRefusal), kept(refusal, maxRefusal), after)
 		return err
 	})

@@ -186,7 +186,7 @@ func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
 	}
 	limit := f.Limit
 	if limit == 0 {
-		limit = 100
+		limit = outbox.DefaultRequeue
 	}
 	if f.CampaignID != "" {
 		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {

@@ -150,7 +150,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 		return page, err
 	}
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200)); err != nil || sqldb.Told(&page) {
+		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		return t.countMatching(&page, f)

@@ -116,7 +116,7 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 			return err
 		}
 		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, 200))
+		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

@@ -105,7 +105,7 @@ func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Ve
 func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
 	var all []outbox.Verification
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = t.verifications(verificationsDrifted, sqldb.PageLimit(limit, 200))
+		all, err = t.verifications(verificationsDrifted, sqldb.PageLimit(limit, outbox.MaxPage))
 		return err
 	})
 	return all, err

@@ -1,0 +1,26 @@
+package outbox
+
+// Limits that the store, pages, the API and commands hold to alike.
+const (
+	DefaultPage = 50  // items in a page of a list of which no number was asked for
+	MaxPage     = 200 // items in a page of a list
+
+	MaxReason      = 500  // bytes of the reason of an act
+	MaxPhrase      = 300  // bytes of the phrase that confirms one
+	MaxNote        = 2000 // bytes of a note on an error
+	MaxFingerprint = 400  // bytes of a fingerprint, as a filter or a note names it
+
+	// MaxOperation is the most rows of one operation. They are frozen in one
+	// transaction, for which appends wait on SQLite: about a second.
+	MaxOperation   = 20_000
+	MaxNamed       = 10_000 // rows of an operation that are named one by one
+	MaxRequeue     = 10_000 // rows of one requeue, or retry, of many
+	DefaultRequeue = 100    // rows of one for which no number was asked
+
+	// MaxGrouped is how many dead, and how many failed, rows are grouped by their
+	// errors at the most: those that come first.
+	MaxGrouped = 10_000
+
+	// MaxRunCampaigns is the most campaigns that a run names one by one.
+	MaxRunCampaigns = 1000
+)
