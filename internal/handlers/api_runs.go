@@ -11,7 +11,7 @@ import (
 
 // runBody is what starting a run reads.
 type runBody struct {
-	Kind        string   `json:"kind" validate:"required,oneof=replay verify rebuild"`
+	Kind        string   `json:"kind" validate:"required,runkind"`
 	CampaignID  string   `json:"campaign_id" validate:"id"` // the one campaign; or several in campaign_ids, or all_campaigns
 	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
 	All         bool     `json:"all_campaigns" api:"default=false"`
@@ -46,8 +46,8 @@ func (s *server) asksOfRun() asking[int64] {
 }
 
 type runsQuery struct {
-	Kind     string `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
-	Status   string `json:"status" validate:"omitempty,oneof=queued running cancelling completed failed cancelled interrupted"`
+	Kind     string `json:"kind" validate:"omitempty,runkind"`
+	Status   string `json:"status" validate:"omitempty,runstatus"`
 	Campaign string `json:"campaign" validate:"id"` // runs whose scope has it, also as one of all
 	paging
 }

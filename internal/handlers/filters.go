@@ -29,7 +29,7 @@ type ordering struct {
 func (o ordering) reverse() bool { return o.Reverse == "true" }
 
 type rowsQuery struct {
-	Status      string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
+	Status      string `json:"status" validate:"omitempty,status"`
 	Campaign    string `json:"campaign" validate:"id"`
 	EventType   string `json:"event_type" validate:"id"`
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
@@ -50,7 +50,7 @@ func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 }
 
 type campaignsQuery struct {
-	State string `json:"state" validate:"omitempty,oneof=diverged blocked paused failing unverifiable drifted lagging current"`
+	State string `json:"state" validate:"omitempty,state"`
 	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age" api:"default=id"`
 	Q     string `json:"q" validate:"id"` // part of the id
 	ordering
@@ -79,7 +79,7 @@ type auditQuery struct {
 	Target  string `json:"target" validate:"text,maxbytes=500"`
 	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`
 	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how it was known who acted
-	Role    string `json:"role" validate:"omitempty,oneof=viewer operator admin"`                  // what that one might do
+	Role    string `json:"role" validate:"omitempty,role"`                                         // what that one might do
 	Request string `json:"request_id" validate:"id"`
 	Since   string `json:"since"` // acts at or after this: RFC 3339, or a date (UTC)
 	Until   string `json:"until"` // acts before this: RFC 3339; or a date (UTC), which is included
@@ -165,7 +165,7 @@ func (s *server) limited(ctx context.Context, wait waitQuery) (context.Context, 
 
 // expected is what the caller was shown.
 type expected struct {
-	Status       string `json:"status" validate:"omitempty,oneof=pending processing failed dead"`
+	Status       string `json:"status" validate:"omitempty,status"`
 	AttemptCount *int   `json:"attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
 }
@@ -211,7 +211,7 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 type actForm struct {
 	Reason       string `json:"reason" validate:"reason"`
 	Confirm      string `json:"confirm" validate:"phrase"`
-	Status       string `json:"expected_status" validate:"omitempty,oneof=pending processing failed dead"`
+	Status       string `json:"expected_status" validate:"omitempty,status"`
 	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`
 	ReturnTo     string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`

@@ -97,7 +97,7 @@ func (f operationForm) order() (outbox.OperationOrder, error) {
 }
 
 type operationsQuery struct {
-	Status       string `json:"status" validate:"omitempty,oneof=running stopped cancelled done"`
+	Status       string `json:"status" validate:"omitempty,operationstatus"`
 	Acknowledged string `json:"acknowledged" validate:"omitempty,oneof=true false"`
 	paging
 }
@@ -116,7 +116,7 @@ func operationFilter(r *http.Request) (outbox.OperationFilter, error) {
 }
 
 type operationRowsQuery struct {
-	Status string `json:"status" validate:"omitempty,oneof=waiting requeued done skipped failed_again left unwatched"`
+	Status string `json:"status" validate:"omitempty,rowresult"`
 	paging
 }
 
@@ -135,7 +135,7 @@ func operationParam(r *http.Request) (int64, error) {
 
 // operationSeen is the status of an operation that the caller was shown.
 type operationSeen struct {
-	Status string `json:"status" validate:"omitempty,oneof=running stopped cancelled done"`
+	Status string `json:"status" validate:"omitempty,operationstatus"`
 }
 
 // operationActBody is what acts on an operation read.
@@ -147,7 +147,7 @@ type operationActBody struct {
 // operationActForm is operationActBody as the pages send it.
 type operationActForm struct {
 	Reason string `json:"reason" validate:"reason"`
-	Status string `json:"expected_status" validate:"omitempty,oneof=running stopped cancelled done"`
+	Status string `json:"expected_status" validate:"omitempty,operationstatus"`
 }
 
 // seenOperation is an operation as the caller saw it.

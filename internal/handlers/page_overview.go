@@ -161,7 +161,7 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 }
 
 type overviewQuery struct {
-	Span string `json:"span" validate:"omitempty,oneof=hour day" api:"default=hour"` // the last hour by minutes, or the last day by quarters of an hour
+	Span string `json:"span" validate:"omitempty,span" api:"default=hour"` // the last hour by minutes, or the last day by quarters of an hour
 }
 
 func readSpan(r *http.Request) (outbox.Span, error) {

@@ -22,7 +22,7 @@ const (
 // runForm is runBody as the pages name it. Campaigns are named one a line, or
 // one a field.
 type runForm struct {
-	Kind        string   `json:"kind" validate:"omitempty,oneof=replay verify rebuild"`
+	Kind        string   `json:"kind" validate:"omitempty,runkind"`
 	Campaigns   string   `json:"campaigns" validate:"text"`
 	Campaign    []string `json:"campaign" validate:"dive,id"`
 	All         string   `json:"all" validate:"omitempty,oneof=1"`

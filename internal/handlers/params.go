@@ -51,7 +51,11 @@ func newChecker() *validator.Validate {
 // aliases are rules that fields of several requests have, by their name in the
 // fields' tags.
 var aliases = map[string]string{
-	"action":      "oneof=" + actionNames(),
+	"action": oneOf(outbox.AuditedActions()),
+	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "role": oneOf(outbox.Roles),
+	"runkind": oneOf(outbox.RunKinds), "runstatus": oneOf(outbox.RunStatuses),
+	"operationstatus": oneOf(outbox.OperationStatuses), "rowresult": oneOf(outbox.RowResults),
+
 	"id":          atMost(outbox.MaxIDLength),
 	"fingerprint": atMost(outbox.MaxFingerprint),
 	"reason":      atMost(outbox.MaxReason),
@@ -65,12 +69,12 @@ var aliases = map[string]string{
 func atMost(bytes int) string { return fmt.Sprintf("text,maxbytes=%d", bytes) }
 func upTo(n int) string       { return fmt.Sprintf("min=1,max=%d", n) }
 
-func actionNames() string {
-	var names []string
-	for _, a := range outbox.AuditedActions() {
-		names = append(names, string(a))
+func oneOf[T ~string](words []T) string {
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = string(w)
 	}
-	return strings.Join(names, " ")
+	return "oneof=" + strings.Join(names, " ")
 }
 
 // isText reports whether every database can store and compare s.
