@@ -115,6 +115,23 @@ func TestOverview_isSharedWithoutItsReader(t *testing.T) {
 	}
 }
 
+func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.work()
+	const paused = "1 of 1 campaign is paused."
+	s.get("/").want(t, 200).lacks(t, paused)
+	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 200)
+	s.get("/").want(t, 200, paused)
+	s.submit("/campaigns/c-1/resume", "").want(t, 303)
+	s.get("/").want(t, 200).lacks(t, paused)
+	if _, err := s.store.PauseCampaign(t.Context(), outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1"); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/").want(t, 200, paused)
+}
+
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()

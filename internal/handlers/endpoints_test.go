@@ -9,6 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/store"
 )
 
 // A misspelt filter would select everything.
@@ -49,7 +50,7 @@ func TestAPI_refusesParametersThatItDoesNotTake(t *testing.T) {
 func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{}
-	for key, r := range newServer(Config{Metrics: metrics.New(nil)}).routes {
+	for key, r := range newServer(Config{Store: new(store.Store), Metrics: metrics.New(nil)}).routes {
 		if !strings.HasPrefix(r.pattern, apiPrefix) {
 			continue
 		}

@@ -164,7 +164,9 @@ func newServer(c Config) *server {
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
 	for _, span := range outbox.Spans {
-		s.overviews[span] = new(overviewCache)
+		c := new(overviewCache)
+		s.overviews[span] = c
+		s.Store.OnChange(c.forget)
 	}
 	s.router.Use(s.identify, s.setHeaders, s.learnPrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
 	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look

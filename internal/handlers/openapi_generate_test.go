@@ -14,6 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/store"
 )
 
 var update = flag.Bool("update", false, "write openapi.json as it is generated")
@@ -36,7 +37,7 @@ func generated(t testing.TB) []byte {
 	t.Helper()
 	g := &generator{schemas: schemas{t: t, sources: &sources{t: t, packages: map[string]*sourcePackage{}},
 		types: map[string]usedType{}, made: openapi3.Schemas{}}, parameters: openapi3.ParametersMap{}, responses: openapi3.ResponseBodies{}}
-	routes := newServer(Config{Metrics: metrics.New(nil)}).routes
+	routes := newServer(Config{Store: new(store.Store), Metrics: metrics.New(nil)}).routes
 	paths := openapi3.NewPaths()
 	for _, r := range routes {
 		path, ok := strings.CutPrefix(r.pattern, apiPrefix)

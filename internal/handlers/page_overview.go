@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/a-h/templ"
@@ -35,6 +36,7 @@ const (
 // error is shared likewise: while the database is away they would wait for it
 // one after the other.
 type overviewCache struct {
+	stale    atomic.Bool // an act was done since it was read
 	mu       sync.Mutex
 	view     sharedOverview
 	err      error
@@ -72,9 +74,10 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	c := s.overviews[span]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shared := time.Since(c.taken) < overviewAge
+	shared := !c.stale.Load() && time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
+		c.stale.Store(false)                                                  // before reading: what is done meanwhile may not be in it
 		view, err := s.takeOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
 		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
@@ -87,12 +90,9 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	return c.view, live, err
 }
 
-// forget makes the next reader take a new overview.
-func (c *overviewCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken = time.Time{}
-}
+// forget makes the next reader take a new overview. It waits for nobody, since
+// acts call it.
+func (c *overviewCache) forget() { c.stale.Store(true) }
 
 // render writes the live part for the audience that p's reader is one of. It
 // stays as it was when nothing but ages has changed, so that pages that poll

@@ -128,9 +128,6 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 // record cannot be read just now, the page shows it all the same, without the
 // sentence about it.
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
-	for _, c := range s.overviews {
-		c.forget()
-	}
 	act, err := s.recorded(r)
 	if err != nil {
 		s.Logger.Warn("read the record of an act", "request_id", requestID(r), "err", err)

@@ -210,7 +210,7 @@ func (s *Store) ReconcileNaming(ctx context.Context, most int) (total outbox.Rep
 		err = s.shortenWaits(ctx)
 	}
 	if total.Diverged > 0 {
-		s.summary.Forget()
+		s.changed()
 	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, named, fmt.Errorf("reconcile: %w", err)

@@ -256,7 +256,8 @@ func (s *Store) OnReconcile(do func(context.Context) error) {
 	s.onReconcile = append(s.onReconcile, do)
 }
 
-// changed makes whoever asks next see what an act did.
+// changed makes whoever keeps a view of what the databases have take a new one:
+// after every act, whichever way it came in.
 func (s *Store) changed() {
 	s.summary.Forget()
 	s.groups.Forget()
