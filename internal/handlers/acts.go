@@ -27,8 +27,13 @@ type doing[K, R any] func(context.Context, outbox.Order, K) (R, error)
 // with what it makes.
 func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
 	s.formAct(action, actByForm(s, reads.form, do))
-	s.apiAct(action, func(w http.ResponseWriter, r *http.Request) error {
-		a, err := reads.body(r)
+	s.apiAct(action, actByBody(s, reads.body, do), e)
+}
+
+// actByBody does an act as the API asks for it, and answers with what it makes.
+func actByBody[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		a, err := read(r)
 		if err != nil {
 			return err
 		}
@@ -37,7 +42,7 @@ func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing
 			return err
 		}
 		return s.writeJSON(w, http.StatusOK, result)
-	}, e)
+	}
 }
 
 // actByForm does an act as a page's form asks for it.

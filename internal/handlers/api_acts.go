@@ -7,32 +7,6 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func (s *server) apiRequeueDead(w http.ResponseWriter, r *http.Request) error {
-	var body requeueDeadBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	order := s.order(r, "api", body.Reason, nil)
-	order.Confirm = body.Confirm
-	result, err := s.Store.RequeueDead(r.Context(), order, body.filter())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, result)
-}
-
-func (s *server) apiRetryFailed(w http.ResponseWriter, r *http.Request) error {
-	var body requeueBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	result, err := s.Store.RetryFailed(r.Context(), s.order(r, "api", body.Reason, nil), body.filter())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, result)
-}
-
 func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
 	return s.viewChanged(ctx, s.Store.PauseCampaign, o, id)
 }
@@ -49,14 +23,33 @@ func (s *server) viewChanged(ctx context.Context, act func(context.Context, outb
 	return s.viewCampaign(c, s.around(ctx)), nil
 }
 
-func (s *server) apiRepairGaps(w http.ResponseWriter, r *http.Request) error {
-	order, err := s.decodeOrder(r)
-	if err != nil {
-		return err
+func (b requeueBody) why() (reason, confirm string)     { return b.Reason, "" }
+func (b requeueDeadBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
+
+// asksOfRows reads acts on the rows that a filter selects, of which the API sends a
+// B.
+func asksOfRows[B interface {
+	reasoned
+	filter() outbox.RequeueFilter
+}](s *server) func(*http.Request) (asked[outbox.RequeueFilter], error) {
+	return func(r *http.Request) (a asked[outbox.RequeueFilter], err error) {
+		var body B
+		if err := decode(r, &body); err != nil {
+			return a, err
+		}
+		reason, confirm := body.why()
+		a.on, a.order = body.filter(), s.order(r, "api", reason, nil)
+		a.order.Confirm = confirm
+		return a, nil
 	}
-	repaired, err := s.Store.RepairGaps(r.Context(), order)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, repaired)
+}
+
+// asksOfAll reads acts that are about nothing by itself.
+func (s *server) asksOfAll(r *http.Request) (a asked[struct{}], err error) {
+	a.order, err = s.decodeOrder(r)
+	return a, err
+}
+
+func (s *server) repairGaps(ctx context.Context, o outbox.Order, _ struct{}) (outbox.Repaired, error) {
+	return s.Store.RepairGaps(ctx, o)
 }

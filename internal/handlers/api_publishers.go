@@ -115,18 +115,6 @@ func (s *server) apiPublishers(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, listOf(all))
 }
 
-func (s *server) apiPublisher(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
-	if err != nil {
-		return err
-	}
-	p, err := s.Publishers.Publisher(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, p)
-}
-
 func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) error {
 	name, err := pairParam(r)
 	if err != nil {

@@ -97,18 +97,6 @@ func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, summary)
 }
 
-func (s *server) apiRows(w http.ResponseWriter, r *http.Request) error {
-	filter, err := s.rowFilter(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.Store.Rows(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
-}
-
 func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {

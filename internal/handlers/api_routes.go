@@ -30,7 +30,7 @@ func (s *server) routeSystemAPI() {
 		summary: "The state of the whole system, at most a second old",
 		answers: gives[outbox.Summary]("the summary"),
 	})
-	s.apiGet("/history", s.apiHistory, endpoint{
+	s.apiGet("/history", reply(s, readSpan, s.Store.History), endpoint{
 		id: "getHistory", tag: tagSystem,
 		summary: "How things stood and went over the last hour or day, at most a second old",
 		query:   queryOf(overviewQuery{}),
@@ -41,7 +41,7 @@ func (s *server) routeSystemAPI() {
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[outbox.Gap]]("the gaps"),
 	})
-	s.apiAct(outbox.ActRepairGaps, s.apiRepairGaps, endpoint{
+	s.apiAct(outbox.ActRepairGaps, actByBody(s, s.asksOfAll, s.repairGaps), endpoint{
 		id: "repairGaps", tag: tagSystem,
 		summary: "Every unapplied event of every campaign gets its row back",
 		body:    mayTake[actBody](),
@@ -53,7 +53,7 @@ func (s *server) routeSystemAPI() {
 		details: "Those that left campaigns behind first.",
 		answers: gives[items[instanceView]]("the instances"),
 	})
-	s.apiGet("/about", s.apiAbout, endpoint{
+	s.apiGet("/about", tell(s, s.readAbout), endpoint{
 		id: "getAbout", tag: tagSystem,
 		summary: "This process, its databases and its configuration, without secrets",
 		answers: gives[about]("how it is set up, and what looking has cost since it started"),
@@ -67,19 +67,19 @@ func (s *server) routeSystemAPI() {
 
 // routeRowsAPI adds what the API has of rows.
 func (s *server) routeRowsAPI() {
-	s.apiGet("/rows", s.apiRows, endpoint{
+	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
 		id: "listRows", tag: tagRows,
 		summary: "Rows: events still owed to the projections",
 		query:   queryOf(rowsQuery{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
-	s.apiAct(outbox.ActRequeueMany, s.apiRequeueDead, endpoint{
+	s.apiAct(outbox.ActRequeueMany, actByBody(s, asksOfRows[requeueDeadBody](s), s.Store.RequeueDead), endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 		body:    mayTake[requeueDeadBody](),
 		answers: gives[outbox.Requeued]("done, and audited"),
 	})
-	s.apiAct(outbox.ActRetryMany, s.apiRetryFailed, endpoint{
+	s.apiAct(outbox.ActRetryMany, actByBody(s, asksOfRows[requeueBody](s), s.Store.RetryFailed), endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Make failed heads due now, in order of next attempt",
 		body:    mayTake[requeueBody](),
@@ -261,13 +261,13 @@ func (s *server) routeFailuresAPI() {
 		body:    takes[noteBody](),
 		answers: gives[noted]("the note as it is now"),
 	})
-	s.apiGet("/failures", s.apiFailures, endpoint{
+	s.apiGet("/failures", reply(s, anyFailureFilter, s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
 		summary: "The events that projections could not follow, newest first",
 		query:   queryOf(failuresQuery{}),
 		answers: gives[outbox.Page[outbox.ProjectionFailure]]("a page of failures"),
 	})
-	s.apiGet("/failures/{failure}", s.apiFailure, endpoint{
+	s.apiGet("/failures/{failure}", reply(s, failureParam, s.Store.ReadModel().Failure), endpoint{
 		id: "getFailure", tag: tagFailures,
 		summary: "One event that a projection could not follow",
 		answers: gives[outbox.ProjectionFailure]("the failure"),

@@ -8,7 +8,7 @@ import (
 
 // routeOperationsAPI adds what the API has of requeues of many rows.
 func (s *server) routeOperationsAPI() {
-	s.apiGet("/operations", s.apiOperations, endpoint{
+	s.apiGet("/operations", reply(s, operationFilter, s.Operations.List), endpoint{
 		id: "listOperations", tag: tagOperations,
 		summary: "Operations, newest first",
 		query:   queryOf(operationsQuery{}),
@@ -26,7 +26,7 @@ func (s *server) routeOperationsAPI() {
 		body:    takes[operationBody](),
 		answers: gives[outbox.OperationPreview]("the preview"),
 	})
-	s.apiGet("/operations/{operation}", s.apiOperation, endpoint{
+	s.apiGet("/operations/{operation}", reply(s, operationParam, s.Operations.Get), endpoint{
 		id: "getOperation", tag: tagOperations,
 		summary: "One operation, its groups, what it waits for, and what else failed meanwhile",
 		answers: gives[outbox.OperationDetail]("the operation"),
@@ -53,7 +53,7 @@ func (s *server) routeOperationsAPI() {
 
 // routeRunsAPI adds what the API has of replays, rebuilds and verifies.
 func (s *server) routeRunsAPI() {
-	s.apiGet("/runs", s.apiRuns, endpoint{
+	s.apiGet("/runs", reply(s, runFilter, s.Runs.List), endpoint{
 		id: "listRuns", tag: tagRuns,
 		summary: "Runs, newest first",
 		query:   queryOf(runsQuery{}),
@@ -65,7 +65,7 @@ func (s *server) routeRunsAPI() {
 		body:    takes[runBody](),
 		answers: starts[outbox.Run](),
 	})
-	s.apiGet("/runs/{run}", s.apiRun, endpoint{
+	s.apiGet("/runs/{run}", reply(s, runParam, s.Runs.Get), endpoint{
 		id: "getRun", tag: tagRuns,
 		summary: "One run: how far it is and what came of it",
 		answers: gives[outbox.Run]("the run"),
@@ -82,7 +82,7 @@ func (s *server) routeRunsAPI() {
 		body:    mayTake[runActBody](),
 		answers: gives[outbox.Run]("done, and audited"),
 	})
-	s.apiGet("/runs/{run}/results", s.apiRunResults, endpoint{
+	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
 		summary: "What became of each campaign of a run, without samples of rows",
 		query:   queryOf(resultsQuery{}),
@@ -113,7 +113,7 @@ func (s *server) routeProjectionsAPI() {
 		summary: "The loaded projections",
 		answers: gives[items[outbox.ProjectionInfo]]("the projections"),
 	})
-	s.apiGet("/projections/{name}", s.apiProjection, endpoint{
+	s.apiGet("/projections/{name}", tell(s, s.described), endpoint{
 		id: "getProjection", tag: tagProjections,
 		summary: "One projection",
 		answers: gives[outbox.ProjectionInfo]("the projection"),
@@ -145,7 +145,7 @@ func (s *server) routePublishersAPI() {
 		summary: "All publishers in the order of their names with their lags, at most a second old",
 		answers: gives[items[outbox.Publisher]]("the publishers"),
 	})
-	s.apiGet("/publishers/{topic}/{publisher}", s.apiPublisher, endpoint{
+	s.apiGet("/publishers/{topic}/{publisher}", reply(s, pairParam, s.Publishers.Publisher), endpoint{
 		id: "getPublisher", tag: tagPublishers,
 		summary: "A publisher",
 		answers: gives[outbox.Publisher]("the publisher"),

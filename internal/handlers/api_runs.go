@@ -81,18 +81,6 @@ func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 // runParam is the number of the run in an address.
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run is known by") }
 
-func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
-	filter, err := runFilter(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.Runs.List(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
-}
-
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	var body runBody
 	if err := decode(r, &body); err != nil {
@@ -110,33 +98,9 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusAccepted, run)
 }
 
-func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
-	id, err := runParam(r)
-	if err != nil {
-		return err
-	}
-	run, err := s.Runs.Get(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, run)
-}
-
 // resumeRun resumes a run with the projections that are loaded.
 func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
 	return s.Runs.Resume(ctx, o, id, s.Projections)
-}
-
-func (s *server) apiRunResults(w http.ResponseWriter, r *http.Request) error {
-	filter, err := resultFilter(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.Runs.Results(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
 }
 
 func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {

@@ -230,30 +230,6 @@ func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) err
 	return s.writeJSON(w, http.StatusOK, preview)
 }
 
-func (s *server) apiOperations(w http.ResponseWriter, r *http.Request) error {
-	filter, err := operationFilter(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.Operations.List(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
-}
-
-func (s *server) apiOperation(w http.ResponseWriter, r *http.Request) error {
-	id, err := operationParam(r)
-	if err != nil {
-		return err
-	}
-	detail, err := s.Operations.Get(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, detail)
-}
-
 func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error {
 	id, err := operationParam(r)
 	if err != nil {

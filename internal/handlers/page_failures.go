@@ -95,18 +95,6 @@ func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error 
 	return s.writeJSON(w, http.StatusOK, failureGroups{listOf(all.Judged(s.running())), all.Capped})
 }
 
-func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {
-	span, err := readSpan(r)
-	if err != nil {
-		return err
-	}
-	history, err := s.Store.History(r.Context(), span)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, history)
-}
-
 // campaignHistory is how far behind a campaign was over the last hour.
 func (s *server) campaignHistory(ctx context.Context, id string) ([]outbox.CampaignPoint, error) {
 	return s.Store.CampaignHistory(ctx, id, s.Now().Add(-time.Hour))

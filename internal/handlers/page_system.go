@@ -81,14 +81,6 @@ func (s *server) readAbout(r *http.Request) (about, error) {
 	return a, err
 }
 
-func (s *server) apiAbout(w http.ResponseWriter, r *http.Request) error {
-	a, err := s.readAbout(r)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, a)
-}
-
 func (s *server) operatingPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.page(r, "When something is wrong", ""), plainPage(templates.OperatingPage))
 }

@@ -37,14 +37,6 @@ func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, listOf(list))
 }
 
-func (s *server) apiProjection(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.described(r)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, p)
-}
-
 type cursorsQuery struct {
 	State string `json:"state" validate:"omitempty,oneof=quarantined paused behind"`
 	paging
@@ -131,6 +123,15 @@ type failuresQuery struct {
 	paging
 }
 
+// failureParam is the number of the failure in an address.
+func failureParam(r *http.Request) (int64, error) {
+	return numberParam(r, "failure", "a failure is known by")
+}
+
+// anyFailureFilter is failureFilter of all failures where the request names no
+// status.
+func anyFailureFilter(r *http.Request) (outbox.FailureFilter, error) { return failureFilter(r, "") }
+
 // failureFilter reads which failures are asked for; those of a status where the
 // request names none.
 func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.FailureFilter, error) {
@@ -147,30 +148,6 @@ func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.Failure
 	}
 	return outbox.FailureFilter{Status: status, CampaignID: q.Campaign, Projection: q.Projection, Fingerprint: q.Fingerprint,
 		Cursor: q.Cursor, Limit: q.limit()}, nil
-}
-
-func (s *server) apiFailures(w http.ResponseWriter, r *http.Request) error {
-	filter, err := failureFilter(r, "")
-	if err != nil {
-		return err
-	}
-	page, err := s.Store.ReadModel().Failures(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
-}
-
-func (s *server) apiFailure(w http.ResponseWriter, r *http.Request) error {
-	id, err := numberParam(r, "failure", "a failure is known by")
-	if err != nil {
-		return err
-	}
-	failure, err := s.Store.ReadModel().Failure(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, failure)
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {

@@ -77,6 +77,29 @@ func (s *server) apiQuestion(role outbox.Role, pattern string, h handler, e endp
 	s.apiAdd(route{method: http.MethodPost, pattern: pattern, role: role}, s.handle(s.jsonInput(h)), e)
 }
 
+// reply makes one call with what an address asks for, and answers with what that
+// returns.
+func reply[Q, R any](s *server, ask func(*http.Request) (Q, error), read func(context.Context, Q) (R, error)) handler {
+	return tell(s, func(r *http.Request) (result R, err error) {
+		asked, err := ask(r)
+		if err != nil {
+			return result, err
+		}
+		return read(r.Context(), asked)
+	})
+}
+
+// tell answers with what is read for a request.
+func tell[R any](s *server, read func(*http.Request) (R, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		result, err := read(r)
+		if err != nil {
+			return err
+		}
+		return s.writeJSON(w, http.StatusOK, result)
+	}
+}
+
 type identityKey struct{}
 
 // me is who makes the request.
