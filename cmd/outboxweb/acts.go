@@ -49,6 +49,20 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
+// printed prints what an act made: as JSON, or as words say it.
+func printed[R any](a *app, asJSON bool, words func(R)) func(R, error) error {
+	return func(result R, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return a.printJSON(result)
+		}
+		words(result)
+		return nil
+	}
+}
+
 func (c *requeueCmd) check() error {
 	filtered := c.Only != "" || c.EventType != "" || c.Fingerprint != ""
 	switch {
@@ -82,28 +96,16 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order
 	if err != nil {
 		return err
 	}
-	row, err := st.RequeueRow(ctx, o, c.Campaign, seq)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(row)
-	}
-	fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-	return nil
+	return printed(a, c.JSON, func(row outbox.Row) {
+		fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+	})(st.RequeueRow(ctx, o, c.Campaign, seq))
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Order) error {
-	done, err := st.RequeueDead(ctx, o, c.filter())
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(done)
-	}
-	fmt.Fprintf(a.out, "requeued %s, %s of them heads; %s waited behind those\n",
-		outbox.Count(done.Requeued, "dead row", "dead rows"), thousands(done.Heads), outbox.Count(done.Released, "row", "rows"))
-	return nil
+	return printed(a, c.JSON, func(done outbox.Requeued) {
+		fmt.Fprintf(a.out, "requeued %s, %s of them heads; %s waited behind those\n",
+			outbox.Count(done.Requeued, "dead row", "dead rows"), thousands(done.Heads), outbox.Count(done.Released, "row", "rows"))
+	})(st.RequeueDead(ctx, o, c.filter()))
 }
 
 // filter selects rows as the flags say; the zero limit is the store's own.
@@ -143,29 +145,17 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		row, err := st.RetryRow(ctx, order(c.Reason), c.Campaign, seq)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(row)
-		}
-		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %s failed\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
-		return nil
+		return printed(a, c.JSON, func(row outbox.Row) {
+			fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %s failed\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
+		})(st.RetryRow(ctx, order(c.Reason), c.Campaign, seq))
 	})
 }
 
 func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
-	done, err := st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
-		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(done)
-	}
-	fmt.Fprintf(a.out, "%s due now\n", outbox.Count(done.Retried, "failed row is", "failed rows are"))
-	return nil
+	return printed(a, c.JSON, func(done outbox.Retried) {
+		fmt.Fprintf(a.out, "%s due now\n", outbox.Count(done.Retried, "failed row is", "failed rows are"))
+	})(st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
+		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit}))
 }
 
 // deadLetterCmd gives up on a failing head.
@@ -183,16 +173,10 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		row, err := st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(row)
-		}
-		fmt.Fprintf(a.out, "campaign %s seq %d (%s) is dead after %s; %s behind it\n", row.CampaignID, row.Seq, row.EventType,
-			outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-		return nil
+		return printed(a, c.JSON, func(row outbox.Row) {
+			fmt.Fprintf(a.out, "campaign %s seq %d (%s) is dead after %s; %s behind it\n", row.CampaignID, row.Seq, row.EventType,
+				outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		})(st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq))
 	})
 }
 
@@ -233,14 +217,8 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
-	done, err := st.RepairGaps(ctx, order(c.Reason))
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(done)
-	}
-	fmt.Fprintf(a.out, "repaired %s: %s written, %s of applied events removed, %s diverged\n", outbox.Count(done.Campaigns, "campaign", "campaigns"),
-		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
-	return nil
+	return printed(a, c.JSON, func(done outbox.Repaired) {
+		fmt.Fprintf(a.out, "repaired %s: %s written, %s of applied events removed, %s diverged\n", outbox.Count(done.Campaigns, "campaign", "campaigns"),
+			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
+	})(st.RepairGaps(ctx, order(c.Reason)))
 }

@@ -122,15 +122,9 @@ type campaignsReplayCmd struct{ campaignAct }
 // Run gives events without a row theirs back.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		done, err := st.ReplayCampaign(ctx, order(c.Reason), c.Campaign)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(done)
-		}
-		fmt.Fprintf(a.out, "replayed campaign %s: %s written, %s of applied events removed\n", c.Campaign,
-			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
-		return nil
+		return printed(a, c.JSON, func(done outbox.Repaired) {
+			fmt.Fprintf(a.out, "replayed campaign %s: %s written, %s of applied events removed\n", c.Campaign,
+				outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
+		})(st.ReplayCampaign(ctx, order(c.Reason), c.Campaign))
 	})
 }

@@ -32,15 +32,9 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-		row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(row)
-		}
-		fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-		return nil
+		return printed(a, c.JSON, func(row outbox.Row) {
+			fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		})(st.SkipEvent(ctx, o, c.Campaign, seq))
 	})
 }
 
@@ -63,15 +57,9 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	skip, err := st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(skip)
-	}
-	fmt.Fprintf(a.out, "took back the skip of campaign %s seq %d (%s); it is applied like any other event\n", skip.CampaignID, skip.Seq, skip.EventType)
-	return nil
+	return printed(a, c.JSON, func(skip outbox.Skip) {
+		fmt.Fprintf(a.out, "took back the skip of campaign %s seq %d (%s); it is applied like any other event\n", skip.CampaignID, skip.Seq, skip.EventType)
+	})(st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq))
 }
 
 // parseSeq reads the SEQ of a command.
