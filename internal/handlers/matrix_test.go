@@ -69,6 +69,20 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 }
 
 // TestRoutes_letInWhomTheTableNames asks for every address as everybody.
+func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
+	t.Parallel()
+	routes := newSite(t).srv.routes
+	for _, action := range append(outbox.AuditedActions(), outbox.ActAppend) {
+		path := action.Info().Path
+		if r := routes[http.MethodPost+" "+apiPrefix+path]; path != "" && r.action != action {
+			t.Errorf("POST %s does %q, want %q", r.pattern, r.action, action)
+		}
+		if r, onPages := routes[http.MethodPost+" "+path]; onPages && r.action != action {
+			t.Errorf("POST %s does %q, want %q", r.pattern, r.action, action)
+		}
+	}
+}
+
 func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()

@@ -86,3 +86,21 @@ func TestText_forPeople(t *testing.T) {
 		t.Errorf("a long line became %q", got)
 	}
 }
+
+func TestLinks_ofActsNameWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	for _, action := range outbox.AuditedActions() {
+		path := action.Info().Path
+		about, want := []string{}, "/ops"
+		for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+			if strings.HasPrefix(part, "{") {
+				about = append(about, "a b")
+				part = "a%20b"
+			}
+			want += "/" + part
+		}
+		if got := NewLinks("/ops").Act(action, about...); path != "" && string(got) != want {
+			t.Errorf("%s is asked for at %s, want %s", action, got, want)
+		}
+	}
+}
