@@ -346,10 +346,10 @@ func operationSentence(a outbox.Act) string {
 		return "Done: " + string(a.Action) + "."
 	}
 	switch a.Action {
-	case "operation_start":
+	case outbox.ActOperationStart:
 		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s wait behind them.", d.OperationID,
 			count(d.Rows, "dead row", "dead rows"), count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
-	case "operation_cancel":
+	case outbox.ActOperationCancel:
 		return fmt.Sprintf("Cancelled operation %d: %s left as before, %s under way.", d.OperationID,
 			count(d.Totals.Left, "row", "rows"), num(d.Totals.Unwatched))
 	default:

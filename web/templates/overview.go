@@ -61,7 +61,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		}
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
-		meaning: "Events that are passed over and never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: "skip"})}
+		meaning: "Events that are passed over and never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: outbox.ActSkip})}
 	return append(cells, behind, oldest, retryable, skips)
 }
 

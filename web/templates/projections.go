@@ -129,9 +129,9 @@ func holdSentence(a outbox.Act) string {
 		where = "for campaign " + h.CampaignID
 	}
 	switch {
-	case a.Action == "projection_pause" && h.CampaignID == "":
+	case a.Action == outbox.ActProjectionPause && h.CampaignID == "":
 		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
-	case a.Action == "projection_pause":
+	case a.Action == outbox.ActProjectionPause:
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
 	case h.Behind > 0 && h.BlockedByRun > 0:
 		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for the end of run %d.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)

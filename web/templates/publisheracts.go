@@ -19,19 +19,19 @@ func publisherActSentence(a outbox.Act) string {
 	_ = json.Unmarshal(a.After, &came)
 	publisher := "publisher " + name.String()
 	switch {
-	case a.Action == "publisher_pause":
+	case a.Action == outbox.ActPublisherPause:
 		return "Paused " + publisher + "."
-	case a.Action == "publisher_resume":
+	case a.Action == outbox.ActPublisherResume:
 		return "Resumed " + publisher + ": it goes on at once, with no errors counted."
-	case a.Action == "publisher_reset":
+	case a.Action == outbox.ActPublisherReset:
 		return "Reset " + publisher + ": its errors are forgotten."
-	case a.Action == "publisher_seek" && came.Seek != nil:
+	case a.Action == outbox.ActPublisherSeek && came.Seek != nil:
 		return fmt.Sprintf("Publisher %s goes on after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
-	case a.Action == "publisher_skip" && came.Skip != nil:
+	case a.Action == outbox.ActPublisherSkip && came.Skip != nil:
 		return fmt.Sprintf("Publisher %s passes over event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
-	case a.Action == "publisher_test" && came.OK:
+	case a.Action == outbox.ActPublisherTest && came.OK:
 		return "Sent a test event to " + publisher + ": delivered in " + tookText(came.Seconds) + "."
-	case a.Action == "publisher_test":
+	case a.Action == outbox.ActPublisherTest:
 		return "Sent a test event to " + publisher + ": " + Visible(firstLine(came.Error))
 	}
 	return "Changed " + publisher + "."

@@ -389,15 +389,15 @@ func runActSentence(a outbox.Act) string {
 	_ = json.Unmarshal(a.After, &after)
 	run := "run " + itoa(after.RunID)
 	switch {
-	case a.Action == "run_start":
+	case a.Action == outbox.ActRunStart:
 		var before struct {
 			Kind string `json:"kind"`
 		}
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
-	case a.Action == "run_cancel" && after.Status == outbox.RunCancelling:
+	case a.Action == outbox.ActRunCancel && after.Status == outbox.RunCancelling:
 		return fmt.Sprintf("Cancelled %s: it ends as soon as the process that works on it has noticed.", run)
-	case a.Action == "run_cancel":
+	case a.Action == outbox.ActRunCancel:
 		return fmt.Sprintf("Cancelled %s.", run)
 	default:
 		return fmt.Sprintf("Resumed %s: it goes on where it stopped.", run)

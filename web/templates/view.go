@@ -200,44 +200,44 @@ func itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) 
 func actSentence(a outbox.Act) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {
-	case "requeue":
+	case outbox.ActRequeue:
 		return "Requeued " + subject + ": pending again, with no attempts counted, due now."
-	case "retry":
+	case outbox.ActRetry:
 		return "Retry of " + subject + " is due now."
-	case "dead_letter":
+	case outbox.ActDeadLetter:
 		return "Dead-lettered " + subject + ": it is not tried again until it is requeued."
-	case "requeue_many":
+	case outbox.ActRequeueMany:
 		var d outbox.Requeued
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Requeued %s: %s, and %s behind them released.", count(d.Requeued, "dead row", "dead rows"),
 				count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
 		}
 		return "Requeued dead rows."
-	case "skip":
+	case outbox.ActSkip:
 		return "Skipped " + subject + ": no projection will see it, and what waits behind it goes on."
-	case "unskip":
+	case outbox.ActUnskip:
 		return "Took back the skip of " + subject + ": it is applied like any other."
-	case "operation_start", "operation_cancel", "operation_acknowledge":
+	case outbox.ActOperationStart, outbox.ActOperationCancel, outbox.ActOperationAcknowledge:
 		return operationSentence(a)
-	case "projection_pause", "projection_resume":
+	case outbox.ActProjectionPause, outbox.ActProjectionResume:
 		return holdSentence(a)
-	case "run_start", "run_cancel", "run_resume":
+	case outbox.ActRunStart, outbox.ActRunCancel, outbox.ActRunResume:
 		return runActSentence(a)
-	case "publisher_pause", "publisher_resume", "publisher_reset", "publisher_seek", "publisher_skip", "publisher_test":
+	case outbox.ActPublisherPause, outbox.ActPublisherResume, outbox.ActPublisherReset, outbox.ActPublisherSeek, outbox.ActPublisherSkip, outbox.ActPublisherTest:
 		return publisherActSentence(a)
-	case "retry_many":
+	case outbox.ActRetryMany:
 		var d outbox.Retried
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Made %s due now.", count(d.Retried, "failed row", "failed rows"))
 		}
 		return "Made failed rows due now."
-	case "note_errors":
+	case outbox.ActNoteErrors:
 		return "Changed the note on an error."
 	case outbox.ActReveal:
 		return "Looked at what is hidden of " + subject + "."
-	case "replay", "repair_gaps":
+	case outbox.ActReplay, outbox.ActRepairGaps:
 		return repairSentence(a)
-	case "token_create", "token_revoke":
+	case outbox.ActTokenCreate, outbox.ActTokenRevoke:
 		return tokenSentence(a)
 	}
 	if on, known := a.Action.OnCampaign(); known {
@@ -248,7 +248,7 @@ func actSentence(a outbox.Act) string {
 
 func repairSentence(a outbox.Act) string {
 	what := "Repaired gaps"
-	if a.Action == "replay" {
+	if a.Action == outbox.ActReplay {
 		what = "Replayed campaign " + a.CampaignID
 	}
 	var d outbox.Repaired
