@@ -197,7 +197,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 	if c.Repair {
 		return c.repair(ctx, a, st)
 	}
-	gaps, err := st.Gaps(ctx)
+	gaps, err := st.maintenance.Gaps(ctx)
 	if err != nil {
 		return err
 	}
@@ -220,5 +220,5 @@ func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
 	return printed(a, c.JSON, func(done outbox.Repaired) {
 		fmt.Fprintf(a.out, "repaired %s: %s written, %s of applied events removed, %s diverged\n", outbox.Count(done.Campaigns, "campaign", "campaigns"),
 			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
-	})(st.RepairGaps(ctx, order(c.Reason)))
+	})(st.maintenance.RepairGaps(ctx, order(c.Reason)))
 }

@@ -11,7 +11,6 @@ import (
 	"outboxweb/internal/auth"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // authFlags say how serve knows who asks.
@@ -82,16 +81,16 @@ func (f *authFlags) config() (auth.Config, error) {
 
 // gate makes what identifies requests. What it needs of a server may be nil
 // when the flags are only judged.
-func (f *authFlags) gate(st *store.Store, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
+func (f *authFlags) gate(st *engine, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
 	c, err := f.config()
 	if err != nil {
 		return nil, asFlag(err)
 	}
 	c.Logger = log
 	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) {
-		token, err := st.TokenByHash(ctx, hash)
+		token, err := st.tokens.TokenByHash(ctx, hash)
 		if err == nil && token.State(time.Now()) == "valid" {
-			st.NoteTokenUse(ctx, token)
+			st.tokens.NoteTokenUse(ctx, token)
 		}
 		return token, err
 	}

@@ -9,7 +9,6 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/runs"
-	"outboxweb/internal/store"
 )
 
 // checkCmd tests the invariants.
@@ -29,12 +28,12 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	bar := a.progress("check")
-	report, err := st.Check(ctx, bar.set)
+	report, err := st.maintenance.Check(ctx, bar.set)
 	bar.end()
 	if err != nil {
 		return err
 	}
-	if err := st.CheckTables(ctx, tablesOf(set), &report); err != nil {
+	if err := st.maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
 		return err
 	}
 	if c.Fold {
@@ -65,7 +64,7 @@ func tablesOf(set *projection.Set) (tables []string) {
 	return tables
 }
 
-func printCheck(a *app, r store.CheckReport) error {
+func printCheck(a *app, r outbox.CheckReport) error {
 	t := table(a.out)
 	for _, what := range slices.Sorted(maps.Keys(r.Checked)) {
 		fmt.Fprintf(t, "%s\t%s\n", what, thousands(r.Checked[what]))
@@ -89,7 +88,7 @@ func printCheck(a *app, r store.CheckReport) error {
 
 // checkFolds folds every campaign up to what is applied and compares the rows
 // with the live ones.
-func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r *store.CheckReport) error {
+func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r *outbox.CheckReport) error {
 	f, err := runs.NewFolder(ctx, st.Store, set)
 	if err != nil {
 		return err
@@ -119,7 +118,7 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 
 // checkFold compares one campaign. Campaigns that are diverged are reported by
 // the store already; those without anything applied have nothing to compare.
-func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *store.CheckReport) error {
+func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
 	}

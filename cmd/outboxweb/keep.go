@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"time"
-
-	"outboxweb/internal/store"
 )
 
 // keepEvery is how often what is no longer kept is deleted.
@@ -25,7 +23,7 @@ func (c *serveCmd) checkKept() error {
 // they are kept; 0 keeps them for good. It is the server's, not the worker's: a
 // server without one keeps them too.
 type keeper struct {
-	store          *store.Store
+	store          *engine
 	audit, history time.Duration
 	log            *slog.Logger
 }
@@ -39,8 +37,8 @@ func (k keeper) run(ctx context.Context) {
 	again := time.NewTicker(keepEvery)
 	defer again.Stop()
 	for {
-		k.delete(ctx, "audit records", k.audit, k.store.PruneActs)
-		k.delete(ctx, "history of events", k.history, k.store.PruneHistory)
+		k.delete(ctx, "audit records", k.audit, k.store.maintenance.PruneActs)
+		k.delete(ctx, "history of events", k.history, k.store.maintenance.PruneHistory)
 		select {
 		case <-ctx.Done():
 			return

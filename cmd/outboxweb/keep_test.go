@@ -39,14 +39,14 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		return len(page.Items) + attempts
 	}
 	log := slog.New(slog.DiscardHandler)
-	keeper{d.st.Store, 0, 0, log}.run(t.Context()) // for good, so that it returns at once
+	keeper{d.st, 0, 0, log}.run(t.Context()) // for good, so that it returns at once
 	if n := kept(); n != 3 {
 		t.Fatalf("%d records are kept for good, want all", n)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		keeper{d.st.Store, 24 * time.Hour, 24 * time.Hour, log}.run(ctx)
+		keeper{d.st, 24 * time.Hour, 24 * time.Hour, log}.run(ctx)
 		close(ended)
 	}()
 	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
@@ -60,7 +60,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 	}
 	stop()
 	<-ended
-	if before, err := d.st.ActsRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
+	if before, err := d.st.maintenance.ActsRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
 		t.Errorf("records are gone from before %s, %v", before, err)
 	}
 }

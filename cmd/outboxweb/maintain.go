@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/sqldb"
 
 	_ "modernc.org/sqlite"
@@ -78,7 +79,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	bar := a.progress("backup")
-	err = st.Backup(ctx, c.Dir, bar.set)
+	err = st.maintenance.Backup(ctx, c.Dir, bar.set)
 	bar.end()
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ type restoreCmd struct {
 
 // Run copies the backup to where --journal-db and --projections-db point.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
-	if err := store.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { wire(st) }); err != nil {
+	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { wire(st) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)

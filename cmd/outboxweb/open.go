@@ -8,12 +8,14 @@ import (
 	"os/user"
 	"strings"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/tokens"
 	"outboxweb/internal/worker"
 )
 
@@ -37,14 +39,16 @@ func (a *app) migratingOptions() store.Options {
 // engine is a store with all that works on it.
 type engine struct {
 	*store.Store
-	operations *operations.Operations
-	runs       *runs.Runs
-	publishing *publishing.Progress
+	maintenance *maintenance.Maintenance
+	tokens      *tokens.Tokens
+	operations  *operations.Operations
+	runs        *runs.Runs
+	publishing  *publishing.Progress
 }
 
 // wire puts the rooms around a store that nobody uses yet.
 func wire(st *store.Store) *engine {
-	return &engine{Store: st, operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
+	return &engine{Store: st, maintenance: maintenance.New(st), tokens: tokens.New(st), operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
 }
 
 // workOnRuns has a worker's process work on runs as well.

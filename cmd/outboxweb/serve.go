@@ -277,7 +277,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	collectors.WatchConnections(st.Connections)
 	collectors.TellBuild(version, revision())
 	st.OnAppend(collectors.Append)
-	gate, err := c.gate(st.Store, collectors, log)
+	gate, err := c.gate(st, collectors, log)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +313,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, relay: relay, log: log, keeper: keeper{st.Store, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	s := &server{store: st, worker: w, work: c.Worker, relay: relay, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -321,7 +321,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 
 // handlerConfig is what the flags say to the handlers.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
+	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }

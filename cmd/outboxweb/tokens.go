@@ -56,7 +56,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	}
 	text, hash := auth.NewToken()
 	return a.withStore(ctx, func(st *engine) error {
-		made, err := st.CreateToken(ctx, order(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
+		made, err := st.tokens.CreateToken(ctx, order(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
 		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
 			return asUsage("--"+refusal.Field, err)
 		}
@@ -83,7 +83,7 @@ type tokenListCmd struct {
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		tokens, err := st.Tokens(ctx)
+		tokens, err := st.tokens.List(ctx)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ type tokenRevokeCmd struct {
 // Run revokes the token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		token, err := st.RevokeToken(ctx, order(c.Reason), c.ID)
+		token, err := st.tokens.RevokeToken(ctx, order(c.Reason), c.ID)
 		switch {
 		case err != nil:
 			return err

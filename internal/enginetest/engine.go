@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -176,6 +177,7 @@ func Leasing(d time.Duration) Option {
 // its databases.
 type Engine struct {
 	*store.Store
+	*maintenance.Maintenance
 	*readmodel.Database
 	Operations               *operations.Operations
 	Runs                     *runs.Runs
@@ -216,7 +218,7 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 		tb.Fatal(err)
 	}
 	c.Store, c.Set = s, set
-	b := &Engine{Store: s, Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.New(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
+	b := &Engine{Store: s, Maintenance: maintenance.New(s), Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.New(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 	w := b.Worker
 	b.RunWorker = runs.NewWorker(runs.WorkerConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,

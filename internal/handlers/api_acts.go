@@ -51,5 +51,5 @@ func (s *server) asksOfAll(r *http.Request) (a asked[struct{}], err error) {
 }
 
 func (s *server) repairGaps(ctx context.Context, o outbox.Order, _ struct{}) (outbox.Repaired, error) {
-	return s.Store.RepairGaps(ctx, o)
+	return s.maintenance.RepairGaps(ctx, o)
 }

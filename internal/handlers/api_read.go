@@ -211,7 +211,7 @@ func apiOfEvent[V any](s *server, w http.ResponseWriter, r *http.Request, read f
 }
 
 func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
-	gaps, err := s.Store.Gaps(r.Context())
+	gaps, err := s.maintenance.Gaps(r.Context())
 	if err != nil {
 		return err
 	}

@@ -297,7 +297,7 @@ func (s *server) routeTokensAPI() {
 		summary: "Tokens of machines, the valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),
 	})
-	addAct(s, outbox.ActTokenRevoke, s.asksOfToken(), s.Store.RevokeToken, endpoint{
+	addAct(s, outbox.ActTokenRevoke, s.asksOfToken(), s.Tokens.RevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Make a token worthless at once; for admins",
 		body:    mayTake[actBody](),

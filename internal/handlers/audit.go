@@ -19,7 +19,7 @@ func (s *server) audit(ctx context.Context, f outbox.ActFilter) (outbox.Page[out
 	if err != nil {
 		return page, time.Time{}, err
 	}
-	removed, err := s.Store.ActsRemovedBefore(ctx)
+	removed, err := s.maintenance.ActsRemovedBefore(ctx)
 	return page, removed, err
 }
 

@@ -18,7 +18,7 @@ func (s *site) diverged() *site {
 	if _, err := dbtest.Open(s.t, s.pair.Projections).Exec(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.store.Reconcile(s.t.Context()); err != nil {
+	if _, err := s.srv.maintenance.Reconcile(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.seed("c-1", "noted")

@@ -20,6 +20,7 @@ import (
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/tokens"
 )
 
 func TestMain(m *testing.M) {
@@ -39,6 +40,7 @@ type site struct {
 	store      *store.Store
 	operations *operations.Operations
 	runs       *runs.Runs
+	tokens     *tokens.Tokens
 	http       http.Handler
 	srv        *server
 	clock      time.Time
@@ -78,9 +80,9 @@ func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	s.operations, s.runs = operations.New(s.store), runs.New(s.store)
+	s.operations, s.runs, s.tokens = operations.New(s.store), runs.New(s.store), tokens.New(s.store)
 	c := Config{
-		Store: s.store, Operations: s.operations, Runs: s.runs, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

@@ -32,7 +32,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
-			Tokens:  c.Store.TokenByHash, Logger: c.Logger, Now: c.Now,
+			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	}
 	g.addToken("expired", outbox.RoleAdmin, time.Minute)
 	revoked := g.addToken("revoked", outbox.RoleAdmin, time.Hour)
-	if _, err := g.store.RevokeToken(context.Background(), g.byAda(), revoked.ID); err != nil {
+	if _, err := g.site.tokens.RevokeToken(context.Background(), g.byAda(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	g.clock = g.clock.Add(10 * time.Minute)
@@ -62,7 +62,7 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 	g.t.Helper()
 	text, hash := auth.NewToken()
 	g.tokens[name] = text
-	token, err := g.store.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))
+	token, err := g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"outboxweb/internal/auth"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/operations"
 	"outboxweb/internal/outbox"
@@ -48,16 +49,18 @@ import (
 	"outboxweb/internal/redact"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/tokens"
 	"outboxweb/web/static"
 	"outboxweb/web/templates"
 )
 
-// Config is what the handlers work with. Store, Operations, Runs, Publishers and
-// Metrics are required.
+// Config is what the handlers work with. Store, Operations, Runs, Tokens, Publishers
+// and Metrics are required.
 type Config struct {
 	Store      *store.Store
 	Operations *operations.Operations
 	Runs       *runs.Runs
+	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
 	ReadOnly   bool // acts and appends are refused, and pages offer none
@@ -121,19 +124,20 @@ type Config struct {
 
 type server struct {
 	Config
-	links      templates.Links // below the base path; linksOf also knows what a proxy puts before it
-	router     *chi.Mux
-	routes     map[string]route // what the router knows, by method and pattern
-	overviews  map[outbox.Span]*overviewCache
-	cost       cost
-	reading    room // for reading documents
-	trying     room // for dry runs
-	previewing room // for saying what acts on much would do
-	exporting  room // for reading a page of an export
-	bodies     *bodies
-	appendKeys appendKeys
-	waits      waits
-	acting     *pace // of acts
+	maintenance *maintenance.Maintenance
+	links       templates.Links // below the base path; linksOf also knows what a proxy puts before it
+	router      *chi.Mux
+	routes      map[string]route // what the router knows, by method and pattern
+	overviews   map[outbox.Span]*overviewCache
+	cost        cost
+	reading     room // for reading documents
+	trying      room // for dry runs
+	previewing  room // for saying what acts on much would do
+	exporting   room // for reading a page of an export
+	bodies      *bodies
+	appendKeys  appendKeys
+	waits       waits
+	acting      *pace // of acts
 	// crossOrigin knows changes that another site's page asked for.
 	crossOrigin *http.CrossOriginProtection
 }
@@ -159,7 +163,7 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
 		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
 		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}

@@ -84,7 +84,7 @@ func (s *site) forgetActs() {
 	s.t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = s.store.PruneActs(context.Background(), s.clock.AddDate(1, 0, 0)); err != nil {
+		if more, err = s.srv.maintenance.PruneActs(context.Background(), s.clock.AddDate(1, 0, 0)); err != nil {
 			s.t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ func (s *server) routeTokens() {
 }
 
 func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
-	tokens, err := s.Store.Tokens(r.Context())
+	tokens, err := s.Tokens.List(r.Context())
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) error {
-	tokens, err := s.Store.Tokens(r.Context())
+	tokens, err := s.Tokens.List(r.Context())
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ import (
 func behindProxy(t *testing.T) *site {
 	t.Helper()
 	return newSite(t, func(c *Config) {
-		st := c.Store
+
 		gate, err := auth.New(auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
 			Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}, outbox.RoleOperator: {"user:ben"}, outbox.RoleViewer: {"user:cal"}},
-			Tokens: st.TokenByHash, Now: c.Now, Logger: slog.New(slog.DiscardHandler)})
+			Tokens: c.Tokens.TokenByHash, Now: c.Now, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func (s *site) token(role outbox.Role, note string) string {
 	s.t.Helper()
 	text, hash := auth.NewToken()
 	order := outbox.Order{By: outbox.Operator{Name: "root", Via: "cli"}}
-	if _, err := s.store.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour)); err != nil {
+	if _, err := s.tokens.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour)); err != nil {
 		s.t.Fatal(err)
 	}
 	return text

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
@@ -23,7 +24,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	for name, repair := range map[string]func(f *fixture){
 		"start": func(f *fixture) { f.reconciles() },
 		"self-check": func(f *fixture) {
-			if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 1); err != nil {
+			if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 1); err != nil {
 				f.TB.Fatal(err)
 			}
 		},
@@ -77,7 +78,7 @@ func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	f.Clock.Advance(24 * time.Hour)
 	f.claimPair("one", pairA)
 	f.Clock.Advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 10); err != nil {
+	if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	f.Clock.Advance(lease + time.Second)

@@ -305,7 +305,7 @@ func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error
 
 // checkBehind finds what no run catches up. One that is being resumed has no run
 // for a moment, so a finding counts when it stays.
-func (s *Runs) checkBehind(ctx context.Context, report *store.CheckReport) error {
+func (s *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
 	found, err := s.behindAlone(ctx)
 	deadline := time.NewTimer(owedWait)
 	defer deadline.Stop()

@@ -38,7 +38,7 @@ type Act struct {
 // leaves the record in the end.
 func Perform[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64) (R, error)) (R, error) {
 	result, err := tryAct(ctx, s, a, change)
-	if err != nil && !errors.Is(err, errHeld) {
+	if err != nil && !errors.Is(err, ErrHeld) {
 		err = s.Refused(ctx, a, err)
 	}
 	return result, err
@@ -67,7 +67,7 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 		return none, err
 	}
 	s.WakeUp()
-	s.changed()
+	s.Changed()
 	return result, nil
 }
 
@@ -76,10 +76,10 @@ func (s *Store) Admit(o outbox.Order) error {
 	if len(o.Reason) > outbox.MaxReason {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
 	}
-	return s.refuseReadOnly()
+	return s.Refuse()
 }
 
-// require refuses an act on one row that releases so many without what that asks
+// Require refuses an act on one row that releases so many without what that asks
 // for: a reason where the store was told so, and a typed phrase.
 func (s *Store) Require(o outbox.Order, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
@@ -88,6 +88,8 @@ func (s *Store) Require(o outbox.Order, released int64) error {
 	return outbox.ActRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
 }
 
+// RequireReason refuses an act that releases so many rows without a reason, where
+// the store was told to.
 func (s *Store) RequireReason(o outbox.Order, released int64) error {
 	if from := s.options.ReasonFrom; outbox.AsksReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
@@ -164,6 +166,7 @@ insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, bef
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
+// Record writes the audit record of an act that was done, in its transaction.
 func (t *Tx) Record(a *Act, result any, now int64) error {
 	var texts [3]string
 	for i, v := range []any{a.Before, a.After, result} {

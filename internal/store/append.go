@@ -72,7 +72,7 @@ func (s *Store) AppendOnce(ctx context.Context, a Append, key AppendKey) (result
 }
 
 func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCall, error) {
-	if err := s.refuseReadOnly(); err != nil {
+	if err := s.Refuse(); err != nil {
 		return nil, err
 	}
 	if len(a.Events) == 0 {
@@ -340,7 +340,7 @@ func (a *appending) lookUp(calls []*appendCall) error {
 				continue
 			}
 			b.Each(func(row sqldb.Row) error {
-				stored, err := scanEvent(row)
+				stored, err := ScanEvent(row)
 				a.taken[eventKey{e.CampaignID, e.EventID}] = &stored
 				return err
 			}, selectEventByID, e.CampaignID, e.EventID)
@@ -451,7 +451,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 		id := call.events[i].CampaignID
 		var last int64
 		var hash string
-		if _, err := a.t.One([]any{&last, &hash}, selectLastEvent, id); err != nil {
+		if _, err := a.t.One([]any{&last, &hash}, SelectLastEvent, id); err != nil {
 			return err
 		}
 		switch ends := a.campaigns[id].row.HighWater; {
@@ -585,7 +585,7 @@ func (a *appending) judge(call *appendCall, i int) (done bool, err error) {
 	return false, a.t.judge(call.condition)
 }
 
-const selectEventByID = selectEvent + `
+const selectEventByID = SelectEvent + `
 where campaign_id = $1
   and event_id = $2`
 

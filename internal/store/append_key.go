@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,9 +22,6 @@ type AppendKey struct {
 
 // AppendKeyLife is how long the key of an append is kept.
 const AppendKeyLife = 24 * time.Hour
-
-// pruneKeys is how many keys of appends one transaction deletes.
-const pruneKeys = 5000
 
 // lock orders keys, and is what appends of several processes wait for.
 func (k *AppendKey) lock() string {
@@ -133,54 +129,4 @@ func (a *appending) keep(call *appendCall) error {
 	k := call.key
 	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.events[0].CampaignID, string(outcome), a.now)
 	return nil
-}
-
-const (
-	selectOldKey = `
-select at
-from append_keys
-where at <= $1
-order by at
-limit 1`
-
-	// Keys of one microsecond go together.
-	deleteKeys = `
-delete from append_keys
-where at <= (
-    select max(at)
-    from (
-      select at
-      from append_keys
-      where at <= $1
-      order by at
-      limit $2
-    ) as oldest
-  )`
-)
-
-// PruneAppendKeys deletes keys of appends that are no longer kept, in small
-// steps, and returns true while there may be more. Where there is none it writes
-// nothing.
-func (s *Store) PruneAppendKeys(ctx context.Context) (more bool, err error) {
-	if err := s.refuseReadOnly(); err != nil {
-		return false, err
-	}
-	limit := s.Now() - AppendKeyLife.Microseconds()
-	old := false
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		var at int64
-		old, err = t.One([]any{&at}, selectOldKey, limit)
-		return err
-	})
-	if err == nil && old {
-		err = s.journal.Write(ctx, func(t *Tx) error {
-			n, err := t.Exec(deleteKeys, limit, pruneKeys)
-			more = n >= pruneKeys
-			return err
-		})
-	}
-	if err != nil {
-		return false, fmt.Errorf("prune the keys of appends: %w", err)
-	}
-	return more, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -37,7 +38,7 @@ func TestPostgresBackup_restoresToASoundCopy(t *testing.T) {
 	to := dbtest.Fresh(t)
 	o := optionsFor(to)
 	o.Now = f.clock.now
-	if err := store.Restore(f.ctx, dir, o, arrange); err != nil {
+	if err := maintenance.Restore(f.ctx, dir, o, arrange); err != nil {
 		t.Fatal(err)
 	}
 	r := openPair(t, to, f.clock)
@@ -67,23 +68,23 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
-		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
+		refused(t, maintenance.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
 	})
 	fresh := dbtest.Fresh(t)
-	refused(t, store.Restore(f.ctx, t.TempDir(), optionsFor(fresh), arrange), outbox.ErrSetup, "is no backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
+	refused(t, maintenance.Restore(f.ctx, t.TempDir(), optionsFor(fresh), arrange), outbox.ErrSetup, "is no backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
-	refused(t, store.Restore(f.ctx, dir, optionsIn(file), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
+	refused(t, maintenance.Restore(f.ctx, dir, optionsIn(file), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
 	if left, _ := os.ReadDir(file); len(left) != 0 {
 		t.Errorf("a refused restore left %v", left)
 	}
 	other := optionsFor(fresh)
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
-	refused(t, store.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal and fits no other", "search_path=journal")
+	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal and fits no other", "search_path=journal")
 	copies := t.TempDir()
 	if err := os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	missing := dbtest.InSchema(unused(t, "never_restored"), "journal")
-	refused(t, store.Restore(f.ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
+	refused(t, maintenance.Restore(f.ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
 	atServer(t, `do $$ begin if exists (select from pg_database where datname = 'never_restored') then raise exception 'a refused restore made the database'; end if; end $$`)
 }

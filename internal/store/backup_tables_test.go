@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // rowCounts counts the rows of every table of both databases.
@@ -59,7 +59,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	to := dbtest.Fresh(t)
 	o := optionsFor(to)
 	o.Now, o.Retry = f.clock.now, f.Retry()
-	if err := store.Restore(f.ctx, dir, o, arrange); err != nil {
+	if err := maintenance.Restore(f.ctx, dir, o, arrange); err != nil {
 		t.Fatal(err)
 	}
 	r := openPair(t, to, f.clock)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
@@ -20,7 +21,7 @@ func arrange(s *store.Store) { runs.New(s) }
 func (f *fixture) restore(from, to string) error {
 	o := optionsIn(to)
 	o.Now = f.clock.now
-	return store.Restore(f.ctx, from, o, arrange)
+	return maintenance.Restore(f.ctx, from, o, arrange)
 }
 
 func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
@@ -130,16 +131,16 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unchanged(func() {
-		refused(t, store.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "exists already", "move it away")
+		refused(t, maintenance.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "exists already", "move it away")
 	})
-	refused(t, store.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
+	refused(t, maintenance.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
 	// A write-ahead log left by the databases that were moved away would be
 	// replayed into the restored ones.
 	left := t.TempDir()
 	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, store.Restore(f.ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
+	refused(t, maintenance.Restore(f.ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -148,7 +149,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	refused(t, store.Restore(f.ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	refused(t, maintenance.Restore(f.ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
 		t.Errorf("the refused restore left %v", entries)
 	}

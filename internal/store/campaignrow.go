@@ -39,13 +39,14 @@ type CampaignRow struct {
 	UpdatedAt   int64
 }
 
-const campaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
+// CampaignColumns are what Dest scans.
+const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
 // CampaignColumnsOf is campaignColumns of the table of an alias.
 func CampaignColumnsOf(alias string) string {
-	names := strings.Split(campaignColumns, ",")
+	names := strings.Split(CampaignColumns, ",")
 	for i, name := range names {
 		names[i] = alias + "." + strings.TrimSpace(name)
 	}
@@ -61,7 +62,7 @@ func (c *CampaignRow) Dest() []any {
 }
 
 const selectCampaign = `
-select ` + campaignColumns + `, applied_span
+select ` + CampaignColumns + `, applied_span
 from campaigns
 where campaign_id = $1`
 
@@ -105,6 +106,7 @@ func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 	return c, err
 }
 
+// UnknownCampaign is the refusal of what is asked of a campaign without events.
 func UnknownCampaign(id string) error {
 	return outbox.NotFound("campaign %q is unknown: nothing has been appended to it", id)
 }
@@ -148,7 +150,8 @@ func (c *CampaignRow) values(now int64) []any {
 		c.PausedAt, c.PausedBy, c.PausedWhy, c.Diverged, c.Skips, now}
 }
 
-func (t *Tx) save(c *CampaignRow, now int64) error {
+// Save writes the row of a campaign, but for the span.
+func (t *Tx) Save(c *CampaignRow, now int64) error {
 	var b sqldb.Batch
 	c.SaveInto(&b, now)
 	if err := t.RunAll(&b); err != nil {
@@ -166,25 +169,25 @@ func (c *CampaignRow) Schedule(now int64) {
 	if c.LeaseOwner != "" { // also one that ran out is found by its end
 		now = min(now, c.LeaseExpiry-1)
 	}
-	_, until := c.standing().Hold(now)
+	_, until := c.Standing().Hold(now)
 	c.Due = sql.NullInt64{Int64: until, Valid: until > 0}
 }
 
-// bare reports whether events are owed and none of them has a row: they are
+// Bare reports whether events are owed and none of them has a row: they are
 // being applied by the request that appended them, or it died.
-func (c *CampaignRow) bare() bool { return !c.Head.Valid && c.HighWater > c.Applied }
+func (c *CampaignRow) Bare() bool { return !c.Head.Valid && c.HighWater > c.Applied }
 
-// mistimed reports whether workers are to look at the campaign later than they
+// Mistimed reports whether workers are to look at the campaign later than they
 // may take it, or never.
-func (c *CampaignRow) mistimed(now int64) bool {
-	_, until := c.standing().Hold(now)
+func (c *CampaignRow) Mistimed(now int64) bool {
+	_, until := c.Standing().Hold(now)
 	return until > 0 && (!c.Due.Valid || c.Due.Int64 > until)
 }
 
-// standing is what decides whether a worker may take the campaign.
-func (c *CampaignRow) standing() outbox.Standing {
+// Standing is what decides whether a worker may take the campaign.
+func (c *CampaignRow) Standing() outbox.Standing {
 	return outbox.Standing{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: outbox.Status(c.HeadStatus.String),
-		NextAttempt: c.HeadNext.Int64, Bare: c.bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
+		NextAttempt: c.HeadNext.Int64, Bare: c.Bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
 }
 
 const selectAppended = `
@@ -232,11 +235,11 @@ func (t *Tx) saveFromHead(c *CampaignRow, now int64) error {
 		return err
 	}
 	c.Schedule(now)
-	return t.save(c, now)
+	return t.Save(c, now)
 }
 
-// count returns the counter of a status, to be changed.
-func (c *CampaignRow) count(status string) *int64 {
+// Count returns the counter of a status, to be changed.
+func (c *CampaignRow) Count(status string) *int64 {
 	switch outbox.Status(status) {
 	case outbox.Pending:
 		return &c.Counts.Pending

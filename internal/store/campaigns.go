@@ -25,7 +25,7 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
-	mark, err := s.watermarkOf(ctx, id)
+	mark, err := s.WatermarkOf(ctx, id)
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
@@ -95,7 +95,7 @@ const (
 // rows fetched after, so that the sort carries two columns and not all of them.
 func byKey(key string) sqldb.Ways {
 	return sqldb.BothWays(`
-select ` + campaignColumns + foundColumn + `
+select ` + CampaignColumns + foundColumn + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
   from campaigns
@@ -114,10 +114,10 @@ order by sort_key{desc}, id{desc}`)
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
-	campaignsByLag = byKey(lagKey)
+	CampaignsByLag = byKey(lagKey)
 	campaignsByAge = byKey(ageKey)
 	campaignsByID  = sqldb.BothWays(`
-select ` + campaignColumns + foundColumn + `
+select ` + CampaignColumns + foundColumn + `
 from campaigns
 where campaign_id {>} $2
   and cast($1 as bigint) = 0
@@ -126,8 +126,8 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// scanFound reads a campaign with its foundColumn.
-func scanFound(row sqldb.Row) (c *CampaignRow, drifted, unverifiable int64, err error) {
+// ScanFound reads a campaign with its foundColumn.
+func ScanFound(row sqldb.Row) (c *CampaignRow, drifted, unverifiable int64, err error) {
 	c = new(CampaignRow)
 	var found int64
 	err = row.Scan(append(c.Dest(), &found)...)
@@ -139,7 +139,7 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse,
 		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
 		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
-			c, drifted, unverifiable, err := scanFound(rows)
+			c, drifted, unverifiable, err := ScanFound(rows)
 			view := c.View()
 			view.Drifted, view.Unverifiable = drifted, unverifiable
 			return view, err
@@ -148,7 +148,7 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 	number := func(outbox.Campaign) int64 { return 0 }
 	switch f.Sort {
 	case outbox.SortLag:
-		l.Query = campaignsByLag
+		l.Query = CampaignsByLag
 		number = func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
 	case outbox.SortAge:
 		l.Query = campaignsByAge
@@ -206,7 +206,7 @@ func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error
 			blocked = append(blocked, outbox.Blocked{Campaign: c.View()})
 			return err
 		}, `
-select `+campaignColumns+`
+select `+CampaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
@@ -243,7 +243,7 @@ func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error
 			paused = append(paused, c.View())
 			return err
 		}, `
-select `+campaignColumns+`
+select `+CampaignColumns+`
 from campaigns
 where paused_at is not null
 order by paused_at desc

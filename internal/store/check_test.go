@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -71,7 +72,7 @@ func TestCheck_namesEachViolation(t *testing.T) {
 			f.append("a", 3)
 			f.sound()
 			c.harm(f)
-			var report store.CheckReport
+			var report outbox.CheckReport
 			f.unchanged(func() {
 				var err error
 				if report, err = f.Check(f.ctx, func(int64, int64) {}); err != nil {
@@ -129,7 +130,7 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 		f.append(id, 2)
 	}
 	f.raw(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
-	after, steps := store.Round{}, 0
+	after, steps := maintenance.Round{}, 0
 	for {
 		next, _, err := f.SelfCheck(f.ctx, after, 2)
 		if err != nil {

@@ -75,7 +75,7 @@ const waveCampaigns = 256
 
 const (
 	selectDue = `
-select ` + campaignColumns + `
+select ` + CampaignColumns + `
 from campaigns
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
@@ -117,7 +117,7 @@ const (
 func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
 
 const selectDueSuspect = `
-select ` + campaignColumns + `
+select ` + CampaignColumns + `
 from campaigns
 where due_at <= $1
   and crashes >= ` + suspectCrashes
@@ -312,9 +312,9 @@ func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, no
 				return nil, &CampaignError{c.ID, err}
 			}
 		}
-		if hold, _ := c.standing().Hold(now); hold != outbox.HoldNone || c.suspected() != limits.suspect {
+		if hold, _ := c.Standing().Hold(now); hold != outbox.HoldNone || c.suspected() != limits.suspect {
 			c.Schedule(now)
-			if err := t.save(c, now); err != nil {
+			if err := t.Save(c, now); err != nil {
 				return nil, err
 			}
 			continue
@@ -373,7 +373,7 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 
 // mend sets a campaign's row right that promised rows which are not there.
 func (t *Tx) mend(c *CampaignRow, now int64) error {
-	if err := t.recount(c); err != nil {
+	if err := t.Recount(c); err != nil {
 		return err
 	}
 	return t.saveFromHead(c, now)
@@ -482,7 +482,7 @@ func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 		}
 	}
 	c.LeaseOwner, c.LeaseExpiry = "", 0
-	if c.bare() { // they were left by the request that was to apply them
+	if c.Bare() { // they were left by the request that was to apply them
 		_, err := t.enqueueMissing(c, now)
 		return err
 	}
@@ -492,7 +492,7 @@ func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 // recordCrash writes down that applying the head took its process down, unless
 // the event was applied before the process died.
 func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
-	mark, err := s.watermarkOf(context.Background(), c.ID)
+	mark, err := s.WatermarkOf(context.Background(), c.ID)
 	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
 		return err
 	}
@@ -502,7 +502,7 @@ func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 		return err
 	}
 	c.Counts.Pending--
-	*c.count(c.HeadStatus.String)++
+	*c.Count(c.HeadStatus.String)++
 	return nil
 }
 
@@ -593,18 +593,18 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 			return err
 		}
 		claim = Claim{}
-		hold, _ = c.standing().Hold(now)
+		hold, _ = c.Standing().Hold(now)
 		switch {
-		case !w.Serves.Includes(id) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.bare()):
+		case !w.Serves.Includes(id) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.Bare()):
 			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended and waits to be applied by another instance: this one serves only campaigns that match %s", w.Serves)}
 		case hold == outbox.HoldNone && !c.suspected():
 			if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
 				hold = outbox.HoldLease // it is not what it seemed; look again
 			}
 			return err
-		case c.bare() && hold == outbox.HoldEmpty:
+		case c.Bare() && hold == outbox.HoldEmpty:
 			claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
-			return t.save(c, now)
+			return t.Save(c, now)
 		case hold == outbox.HoldPaused && c.Applied == c.HighWater:
 			hold = outbox.HoldEmpty
 			return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -256,7 +257,7 @@ func TestIdleWorkerWritesNothing(t *testing.T) {
 		if r, err := f.Reconcile(f.ctx); err != nil || r != (outbox.Repaired{}) {
 			t.Errorf("reconcile: %+v, %v", r, err)
 		}
-		if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 100); err != nil {
+		if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 100); err != nil {
 			t.Error(err)
 		}
 		f.sound()

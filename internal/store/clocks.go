@@ -90,9 +90,9 @@ func (b *clockBounds) ahead() int64 { return cmp.Or(b.bounded(), b.kept) }
 
 func (b *clockBounds) bounded() int64 {
 	switch {
-	case b.least > clockTolerance:
+	case b.least > ClockTolerance:
 		return b.least
-	case b.most < -clockTolerance && b.signs >= clocksTrusted:
+	case b.most < -ClockTolerance && b.signs >= clocksTrusted:
 		return b.most
 	}
 	return 0
@@ -119,19 +119,19 @@ func (s *Store) allOverdrawn() []overdrawn {
 	}
 }
 
-// shortenWaits is shorten for publishers and runs.
-func (s *Store) shortenWaits(ctx context.Context) error {
+// ShortenWaits is shorten for publishers and runs.
+func (s *Store) ShortenWaits(ctx context.Context) error {
 	now := s.Now()
 	for _, of := range s.allOverdrawn() {
 		ends, found := now+of.longest.Microseconds(), false
 		err := s.journal.Read(ctx, func(t *Tx) (err error) {
 			var one string
-			found, err = t.One([]any{&one}, of.query, ends+clockTolerance)
+			found, err = t.One([]any{&one}, of.query, ends+ClockTolerance)
 			return err
 		})
 		if err == nil && found {
 			err = s.journal.Write(ctx, func(t *Tx) error {
-				_, err := t.Exec(of.shorten, ends+clockTolerance, ends)
+				_, err := t.Exec(of.shorten, ends+ClockTolerance, ends)
 				return err
 			})
 		}

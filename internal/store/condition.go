@@ -162,6 +162,11 @@ const (
 	indexedValue = 200
 )
 
+// TagEntry is the name and the value that a tag is indexed by.
+func TagEntry(name, value string) (string, string) {
+	return cut(name, indexedName), cut(value, indexedValue)
+}
+
 // cut is the first limit characters of text.
 func cut(text string, limit int) string {
 	for i := range text {
@@ -239,7 +244,8 @@ func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64,
 func (s *search) ways(item *outbox.ConditionItem) (ways [][]walk, err error) {
 	for name, value := range item.Tags {
 		if !outbox.EnvelopeTag(name) {
-			key := []any{cut(name, indexedName), cut(value, indexedValue)}
+			name, value := TagEntry(name, value)
+			key := []any{name, value}
 			ways = append(ways, []walk{{countTagged, selectTagged, key, s.after}})
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 		if err != nil {
 			return fmt.Errorf("dead-letter campaign %q seq %d: %w", campaign, seq, err)
 		}
-		*c.count(string(row.Status)) -= n
+		*c.Count(string(row.Status)) -= n
 		c.Counts.Dead += n
 		return t.saveFromHead(c, now)
 	})

@@ -33,7 +33,7 @@ where campaign_id = $1
 func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
-		e, err = scanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
+		e, err = ScanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
 		return err
 	}, eventWithin, campaign, seq, limit)
 	if err == nil && found {

@@ -12,13 +12,15 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-const selectEvent = `
+// SelectEvent begins a query for whole events, for ScanEvent.
+const SelectEvent = `
 select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
   tags, metadata, payload, event_hash, chain_hash
 from events`
 
-func scanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
+// ScanEvent reads a row of SelectEvent.
+func ScanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
@@ -47,13 +49,13 @@ func RawObject(text string) json.RawMessage {
 func (t *Tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		found = true
-		e, err = scanEvent(rows)
+		e, err = ScanEvent(rows)
 		return err
 	}, query, args...)
 	return e, found, err
 }
 
-const eventsInRange = selectEvent + `
+const eventsInRange = SelectEvent + `
 where campaign_id = $1
   and seq between $2 and $3
 order by seq`
@@ -68,7 +70,7 @@ func (t *Tx) events(campaign string, first, last int64) ([]outbox.Event, error) 
 
 func collectEvents(into *[]outbox.Event) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
-		e, err := scanEvent(row)
+		e, err := ScanEvent(row)
 		*into = append(*into, e)
 		return err
 	}

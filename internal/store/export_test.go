@@ -102,9 +102,6 @@ func (s *Store) Proxied() (journal, projections bool) {
 // LockWaitLimit is how long a call waits for a connection or a lock.
 const LockWaitLimit = sqldb.LockWait
 
-// TokenUseTime is how long the note of a token's use may take.
-const TokenUseTime = tokenUseTime
-
 // HeldWait is how long an act waits for a campaign that is being worked on.
 const HeldWait = heldWait
 

@@ -5,7 +5,6 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 )
 
 // A journal of the version before tags were indexed gets its index from the
@@ -62,7 +61,7 @@ select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\
 	}
 }
 
-func tagViolations(r store.CheckReport) (n int) {
+func tagViolations(r outbox.CheckReport) (n int) {
 	for _, v := range r.Violations {
 		if v.Invariant == "tag_index" {
 			n++

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/readmodel"
@@ -229,7 +230,7 @@ func (f *fixture) useTokens(must func(...error)) {
 	f.NoteTokenUse(f.ctx, token)
 	_, err = f.RevokeToken(f.ctx, ana(""), token.ID)
 	must(err)
-	_, err = f.Tokens(f.ctx)
+	_, err = f.List(f.ctx)
 	must(err)
 }
 
@@ -559,7 +560,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.ActOfKey(f.ctx, "k")
 	must(err)
-	_, _, err = f.SelfCheck(f.ctx, store.Round{}, 10)
+	_, _, err = f.SelfCheck(f.ctx, maintenance.Round{}, 10)
 	must(err)
 	f.gaps()
 	_, err = f.Check(f.ctx, quiet)

@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-const selectEventsFrom = selectEvent + `
+const selectEventsFrom = SelectEvent + `
 where position > $1
   and position <= $2
 order by position

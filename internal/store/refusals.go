@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxRefusal = 500             // bytes of a refusal that are kept
-	recordTime = 5 * time.Second // for the record of a refusal, whatever became of who asked
+	MaxRefusal = 500             // bytes of a refusal that are kept
+	RecordTime = 5 * time.Second // for the record of a refusal, whatever became of who asked
 )
 
 const insertRefusal = `
@@ -90,13 +90,13 @@ func (s *Store) writeRefusal(ctx context.Context, a *Act, refusal string) (id in
 		}
 		after = string(text)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTime)
 	defer cancel()
 	o := a.Order
 	err = s.journal.Write(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&id}, insertRefusal, s.Now(), kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
-			kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), kept(o.Reason, outbox.MaxReason), o.RequestID,
-			string(o.By.Auth), string(o.By.Role), kept(string(a.Target), maxRefusal), kept(refusal, maxRefusal), after)
+		_, err := t.One([]any{&id}, insertRefusal, s.Now(), Kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
+			Kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), Kept(o.Reason, outbox.MaxReason), o.RequestID,
+			string(o.By.Auth), string(o.By.Role), Kept(string(a.Target), MaxRefusal), Kept(refusal, MaxRefusal), after)
 		return err
 	})
 	if err != nil {
@@ -105,9 +105,9 @@ func (s *Store) writeRefusal(ctx context.Context, a *Act, refusal string) (id in
 	return id, nil
 }
 
-// kept is what a record keeps of a text that nobody has judged yet: so many
+// Kept is what a record keeps of a text that nobody has judged yet: so many
 // bytes at the most, as both databases take them.
-func kept(text string, limit int) string {
+func Kept(text string, limit int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

@@ -256,7 +256,7 @@ func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
 	}
 	c.HeadNext.Int64 = now
 	c.Schedule(now)
-	return true, t.save(c, now)
+	return true, t.Save(c, now)
 }
 
 // RetryFailed makes failed heads that match f due now, in order of next
@@ -340,6 +340,6 @@ func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *Campaig
 		}
 		a.After = map[string]bool{"paused": c.PausedAt.Valid}
 		c.Schedule(now)
-		return c.View(), t.save(c, now)
+		return c.View(), t.Save(c, now)
 	})
 }

@@ -10,9 +10,11 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-const rowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
+// RowColumns are the columns of the outbox as o, for ScanRow.
+const RowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
-func scanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
+// ScanRow reads RowColumns, and what more follows them.
+func ScanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 	var r outbox.Row
 	var status string
 	var next, enqueued, updated int64
@@ -26,9 +28,9 @@ func scanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
 	err = t.Each(func(rows sqldb.Row) error {
 		found = true
-		r, err = scanRow(rows)
+		r, err = ScanRow(rows)
 		return err
-	}, `select `+rowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
+	}, `select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
 	if err != nil {
 		err = fmt.Errorf("read campaign %q seq %d: %w", campaign, seq, err)
 	}
@@ -103,7 +105,7 @@ func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
 	d.Queue = []outbox.Row{}
 	b.Each(func(row sqldb.Row) error {
 		var of CampaignRow
-		r, err := scanRow(row, &of.Head, &of.Counts.Pending, &of.Counts.Processing, &of.Counts.Failed, &of.Counts.Dead)
+		r, err := ScanRow(row, &of.Head, &of.Counts.Pending, &of.Counts.Processing, &of.Counts.Failed, &of.Counts.Dead)
 		describeHead(&r, c)
 		d.Queue = append(d.Queue, r)
 		return err
@@ -175,13 +177,13 @@ func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[
 // SelectListed begins a query for rows as lists show them: from the outbox as o
 // joined with campaigns as c. ScanListed reads what it finds.
 const SelectListed = `
-select ` + rowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
+select ` + RowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
 from `
 
 // ScanListed reads a row of SelectListed.
 func ScanListed(rows sqldb.Row) (outbox.Row, error) {
 	var c CampaignRow
-	r, err := scanRow(rows, &c.Head, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead)
+	r, err := ScanRow(rows, &c.Head, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead)
 	describeHead(&r, &c)
 	return r, err
 }
@@ -212,7 +214,7 @@ limit $4`)
 
 	// The page is chosen first, so that no plan walks the campaigns beside it.
 	rowsAll = sqldb.BothWays(SelectListed + `(
-  select ` + rowColumns + `
+  select ` + RowColumns + `
   from projection_apply_outbox o
   where (o.campaign_id, o.seq) {>} ($1, $2)
   order by o.campaign_id{desc}, o.seq{desc}

@@ -41,7 +41,7 @@ const (
 // same transaction: its error, when the process does not hold the run any more, is
 // the answer.
 func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
-	if err := s.refuseReadOnly(); err != nil {
+	if err := s.Refuse(); err != nil {
 		return nil, err
 	}
 	var claims []RunClaim
@@ -252,7 +252,7 @@ func without(ids []string, id string) []string {
 // looked at like in any repair.
 func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) error {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
-	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.bare() {
+	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.Bare() {
 		return nil
 	}
 	if c.Counts.Processing > 0 {
@@ -260,7 +260,7 @@ func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now
 			return err
 		}
 	}
-	if _, err := s.repairCampaign(t, c, now); err != nil {
+	if _, err := s.RepairCampaign(t, c, now); err != nil {
 		return err
 	}
 	if c.Applied >= c.Suspect {
@@ -302,7 +302,7 @@ func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
 			return err
 		}
 		c.Schedule(now)
-		if err := t.save(c, now); err != nil {
+		if err := t.Save(c, now); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
@@ -12,7 +13,7 @@ import (
 // selfCheck goes round all campaigns once and returns what it found.
 func (f *fixture) selfCheck() (found []store.Found) {
 	f.tb.Helper()
-	for at := (store.Round{}); ; {
+	for at := (maintenance.Round{}); ; {
 		next, more, err := f.SelfCheck(f.ctx, at, 2)
 		if err != nil {
 			f.tb.Fatal(err)
@@ -99,7 +100,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	f.clock.advance(time.Millisecond)
 	f.append("a", 3)
 	for _, want := range []int{0, 1} {
-		_, found, err := f.SelfCheck(f.ctx, store.Round{}, 10)
+		_, found, err := f.SelfCheck(f.ctx, maintenance.Round{}, 10)
 		if err != nil || len(found) != want {
 			t.Fatalf("the self-check found %+v, %v, want %d", found, err, want)
 		}
@@ -153,7 +154,7 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 // selfChecks fails unless one step of the self-check finds just one campaign.
 func (f *fixture) selfChecks(id string) store.Found {
 	f.tb.Helper()
-	_, found, err := f.SelfCheck(f.ctx, store.Round{}, 1)
+	_, found, err := f.SelfCheck(f.ctx, maintenance.Round{}, 1)
 	if err != nil || len(found) != 1 || found[0].CampaignID != id {
 		f.tb.Fatalf("the self-check found %+v, %v, want %s", found, err, id)
 	}
@@ -225,7 +226,7 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 	f.clock.advance(24 * time.Hour)
 	f.claimRun(one)
 	f.clock.advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.ctx, store.Round{}, 10); err != nil {
+	if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.advance(lease + time.Second)

@@ -192,7 +192,7 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 		c.Counts.Pending += back
 	}
 	if c.Counts.Processing != 0 {
-		return t.recount(c)
+		return t.Recount(c)
 	}
 	if r.Applied > held.Last { // a worker that was fenced before it could settle got further
 		return t.dropApplied(c, r.Applied)
@@ -225,8 +225,8 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 	if err := s.recordFailure(t, c, seq, *h.Failure, w, counted, now); err != nil {
 		return err
 	}
-	*c.count(before)--
-	*c.count(c.HeadStatus.String)++
+	*c.Count(before)--
+	*c.Count(c.HeadStatus.String)++
 	settled.Failed++
 	if c.HeadStatus.String == string(outbox.Dead) {
 		settled.Died++
@@ -244,7 +244,7 @@ func (t *Tx) dropApplied(c *CampaignRow, applied int64) error {
 	if _, err := t.Exec(deleteStaleRows, c.ID, applied); err != nil {
 		return fmt.Errorf("remove applied rows: %w", err)
 	}
-	return t.recount(c)
+	return t.Recount(c)
 }
 
 const failRow = `
@@ -306,8 +306,8 @@ func (s *Store) failed(t *Tx, campaign string, seq int64, f readmodel.Failure, n
 	return false, nil
 }
 
-// recount sets the counts of a campaign from its rows.
-func (t *Tx) recount(c *CampaignRow) error {
+// Recount sets the counts of a campaign from its rows.
+func (t *Tx) Recount(c *CampaignRow) error {
 	counts, err := t.countRows(c.ID)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (t *Tx) recount(c *CampaignRow) error {
 
 // recountWithHead is recount, and reads the head anew.
 func (t *Tx) recountWithHead(c *CampaignRow) error {
-	if err := t.recount(c); err != nil {
+	if err := t.Recount(c); err != nil {
 		return err
 	}
 	return t.refreshHead(c)
@@ -331,7 +331,7 @@ func (t *Tx) countRows(campaign string) (outbox.Counts, error) {
 		var status string
 		var n int64
 		err := rows.Scan(&status, &n)
-		*c.count(status) += n
+		*c.Count(status) += n
 		return err
 	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, campaign)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-const skipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
+// SkipColumns are what ScanSkip reads.
+const SkipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
 
-func scanSkip(row sqldb.Row) (outbox.Skip, error) {
+// ScanSkip reads a skip.
+func ScanSkip(row sqldb.Row) (outbox.Skip, error) {
 	var k outbox.Skip
 	var skipped int64
 	var applied, undone sql.NullInt64
@@ -26,21 +28,22 @@ func scanSkip(row sqldb.Row) (outbox.Skip, error) {
 
 func collectSkips(into *[]outbox.Skip) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
-		k, err := scanSkip(row)
+		k, err := ScanSkip(row)
 		*into = append(*into, k)
 		return err
 	}
 }
 
 const standingInRange = `
-select ` + skipColumns + `
+select ` + SkipColumns + `
 from skips
 where campaign_id = $1
   and seq between $2 and $3
   and undone_at is null
 order by seq`
 
-func (t *Tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
+// StandingSkips are the skips of a campaign between two seqs that stand.
+func (t *Tx) StandingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	if err := t.Each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
 		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
@@ -53,7 +56,7 @@ func (t *Tx) standingSkips(campaign string, first, last int64) ([]outbox.Skip, e
 func (s *Store) StandingSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		skips, err = t.standingSkips(campaign, 1, until)
+		skips, err = t.StandingSkips(campaign, 1, until)
 		return err
 	})
 	return skips, err
@@ -65,7 +68,7 @@ func (t *Tx) readSkips(events []outbox.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	skips, err := t.standingSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
+	skips, err := t.StandingSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
 	noteSkips(events, skips)
 	return err
 }
@@ -91,7 +94,7 @@ func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, err
 
 // skipsOfCampaign walks the ledger of a campaign.
 var skipsOfCampaign = sqldb.BothWays(`
-select ` + skipColumns + `
+select ` + SkipColumns + `
 from skips
 where id {>} $1
   and campaign_id = $2
@@ -103,7 +106,7 @@ limit $3`)
 func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
 	page := outbox.Page[outbox.Skip]{Items: []outbox.Skip{}}
 	l := &sqldb.List[outbox.Skip]{
-		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: scanSkip, Down: true,
+		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(k outbox.Skip) []any { return []any{k.ID} },
 	}
@@ -151,7 +154,7 @@ where campaign_id = $1
 // next claims pass.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActSkip, CampaignID: campaign, Seq: seq}
-	row, err := whenFree(ctx, func() (outbox.Row, error) {
+	row, err := WhenFree(ctx, func() (outbox.Row, error) {
 		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
@@ -174,7 +177,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 // refuseSkipped refuses a row whose event is skipped already: what it failed of
 // keeps even the watermark from advancing over it.
 func (t *Tx) refuseSkipped(row outbox.Row) error {
-	skips, err := t.standingSkips(row.CampaignID, row.Seq, row.Seq)
+	skips, err := t.StandingSkips(row.CampaignID, row.Seq, row.Seq)
 	if err == nil && len(skips) > 0 {
 		err = outbox.Conflict("event %d of campaign %q is skipped already, by %s; what keeps it from being passed over is: %s",
 			row.Seq, row.CampaignID, skips[0].SkippedBy, row.LastError)
@@ -238,7 +241,7 @@ func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Order, now int64) err
 	if err != nil {
 		return fmt.Errorf("release campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
-	*c.count(string(row.Status)) -= n
+	*c.Count(string(row.Status)) -= n
 	c.Counts.Pending += n
 	c.Skips++
 	return t.finishRequeue(c, now)
@@ -280,7 +283,7 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
 	a := &Act{Order: o, Action: outbox.ActUnskip, CampaignID: campaign, Seq: seq}
-	skip, err := whenFree(ctx, func() (outbox.Skip, error) {
+	skip, err := WhenFree(ctx, func() (outbox.Skip, error) {
 		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {
@@ -312,7 +315,7 @@ func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*Campa
 	if seq < 1 || seq > c.HighWater {
 		return nil, outbox.Skip{}, t.missingEvent(campaign, seq)
 	}
-	skips, err := t.standingSkips(campaign, seq, seq)
+	skips, err := t.StandingSkips(campaign, seq, seq)
 	if err != nil {
 		return nil, outbox.Skip{}, err
 	}
@@ -341,7 +344,7 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 	if err != nil {
 		return false, err
 	}
-	skipped, err := t.standingSkips(c.ID, skip.Seq+1, math.MaxInt64)
+	skipped, err := t.StandingSkips(c.ID, skip.Seq+1, math.MaxInt64)
 	if err != nil {
 		return false, err
 	}
@@ -368,14 +371,14 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
 	}
 	c.Applied = skip.Seq - 1
-	return true, t.recount(c)
+	return true, t.Recount(c)
 }
 
 // chainHashes reads the chain hashes of an event and of the one before it, which
 // is empty for the first.
 func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHashes, err error) {
-	if _, err = t.One([]any{&hashes.Before}, selectChainHash, campaign, seq-1); err == nil {
-		_, err = t.One([]any{&hashes.Own}, selectChainHash, campaign, seq)
+	if _, err = t.One([]any{&hashes.Before}, SelectChainHash, campaign, seq-1); err == nil {
+		_, err = t.One([]any{&hashes.Own}, SelectChainHash, campaign, seq)
 	}
 	if err != nil {
 		return hashes, fmt.Errorf("read the chain hashes of campaign %q up to seq %d: %w", campaign, seq, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"outboxweb/internal/outbox"
@@ -12,10 +11,10 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// contradictions tells where the projections and the ledger of skips say
+// Contradictions tells where the projections and the ledger of skips say
 // different things about an event: one that is skipped and was applied, or one
 // that was passed over and is not skipped. It calls found in the order of seq.
-func contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
+func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
 	known := make(map[int64]int64, len(standing))
 	for _, k := range standing {
 		known[k.Seq] = k.ID
@@ -34,9 +33,9 @@ func contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied i
 	}
 }
 
-// contradiction is the first of the contradictions; empty when there is none.
-func contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
-	contradictions(standing, marks, applied, func(_ int64, what string) {
+// Contradiction is the first of the contradictions; empty when there is none.
+func Contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
+	Contradictions(standing, marks, applied, func(_ int64, what string) {
 		if reason == "" {
 			reason = what
 		}
@@ -44,9 +43,9 @@ func contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied in
 	return reason
 }
 
-// unsettled reports whether a skip says something else about being applied than
+// Unsettled reports whether a skip says something else about being applied than
 // the watermark.
-func unsettled(standing []outbox.Skip, applied int64) bool {
+func Unsettled(standing []outbox.Skip, applied int64) bool {
 	return slices.ContainsFunc(standing, func(k outbox.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
 }
 
@@ -84,10 +83,10 @@ func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found
 	}
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
-		skip, err = scanSkip(row)
+		skip, err = ScanSkip(row)
 		return err
 	}, `
-select `+skipColumns+`
+select `+SkipColumns+`
 from skips
 where id = $1
   and campaign_id = $2
@@ -119,52 +118,4 @@ func (t *Tx) repairSkips(c *CampaignRow, w readmodel.Watermark, now int64) (bool
 		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.ID, err)
 	}
 	return passed+reopened > 0, nil
-}
-
-// skipSuspects names the campaigns of a page, in order of id, whose ledger of
-// skips and projections do not add up.
-func (s *Store) skipSuspects(ctx context.Context, page []*CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
-	first, last := page[0].ID, page[len(page)-1].ID
-	standing := make(map[string][]outbox.Skip)
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			k, err := scanSkip(row)
-			standing[k.CampaignID] = append(standing[k.CampaignID], k)
-			return err
-		}, `
-select `+skipColumns+`
-from skips
-where campaign_id between $1 and $2
-  and undone_at is null`, first, last)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read skips: %w", err)
-	}
-	passed, err := s.readmodel.PassedOver(ctx, first, last)
-	suspects := make(map[string]bool)
-	for _, c := range page {
-		applied := marks[c.ID].AppliedSeq
-		suspects[c.ID] = int64(len(standing[c.ID])) != c.Skips || contradiction(standing[c.ID], passed[c.ID], applied) != "" || unsettled(standing[c.ID], applied)
-	}
-	return suspects, err
-}
-
-// checkSkips compares the ledger of a campaign's skips with what its projections
-// passed over, and with what its row counts.
-func (t *Tx) checkSkips(f *finding, c *CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
-	standing, err := t.standingSkips(c.ID, 1, math.MaxInt64)
-	if err != nil {
-		return err
-	}
-	f.skips = int64(len(standing))
-	contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add("skips", seq, "%s", what) })
-	for _, k := range standing {
-		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
-			f.add("skips", k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
-		}
-	}
-	if f.skips != c.Skips {
-		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
-	}
-	return nil
 }

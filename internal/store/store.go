@@ -70,7 +70,7 @@ type Store struct {
 	onSample    []func(ctx context.Context, minute int64) error
 	onFailure   []func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)
 	onSummary   []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
-	onCheck     []checkStep
+	onCheck     []CheckStep
 	onReconcile []func(context.Context) error
 	onEndLeases []func(ctx context.Context, owner string) error
 
@@ -82,7 +82,6 @@ type Store struct {
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
 	fits      atomic.Bool            // the projections were seen to be of this journal, as far as strange tells
 	clocks    clocks
-	tokenUses sync.Map // id of a token → when its use was last noted, in microseconds
 	closing   sync.Once
 }
 
@@ -125,8 +124,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 //go:embed migrations
 var migrations embed.FS
 
-// config is how both databases are opened.
-func (o Options) config() sqldb.Config {
+// Config is how both databases are opened.
+func (o Options) Config() sqldb.Config {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		panic(err) // the name is well formed
@@ -138,7 +137,7 @@ func (o Options) config() sqldb.Config {
 // locations are where the options say that the two databases are, which must
 // not be one file.
 func (o Options) locations() (journal, projections sqldb.Location, err error) {
-	c := o.config()
+	c := o.Config()
 	if journal, err = sqldb.ParseURL("journal-db", o.Journal, c); err != nil {
 		return journal, projections, err
 	}
@@ -166,7 +165,7 @@ func (s *Store) locate(ctx context.Context) error {
 	}
 	s.journal = &Database{opened}
 	opened, err = projections.Open(ctx, "projections")
-	s.readmodel = readmodel.New(opened, readmodel.Options{Now: s.Now, Refuse: s.refuseReadOnly})
+	s.readmodel = readmodel.New(opened, readmodel.Options{Now: s.Now, Refuse: s.Refuse})
 	s.readmodel.OnAdvance(s.applied.announce)
 	if s.projections = (&Database{opened}); err == nil {
 		if err = sqldb.RefuseSameSchema(s.journal.DB, s.projections.DB); err != nil {
@@ -250,15 +249,40 @@ func (s *Store) OnEndLeases(end func(ctx context.Context, owner string) error) {
 	s.onEndLeases = append(s.onEndLeases, end)
 }
 
+// CheckStep is a part of a check that is not of one campaign.
+type CheckStep struct {
+	About string
+	Check func(context.Context, *outbox.CheckReport) error
+}
+
+// OnCheck registers what a check looks for besides; about says what it reads, where
+// that cannot be read. It must not be called once the store is in use.
+func (s *Store) OnCheck(about string, check func(context.Context, *outbox.CheckReport) error) {
+	s.onCheck = append(s.onCheck, CheckStep{about, check})
+}
+
+// Checks are the steps of a check that were registered.
+func (s *Store) Checks() []CheckStep { return s.onCheck }
+
 // OnReconcile registers what Reconcile does besides. It must not be called once the
 // store is in use.
 func (s *Store) OnReconcile(do func(context.Context) error) {
 	s.onReconcile = append(s.onReconcile, do)
 }
 
-// changed makes whoever keeps a view of what the databases have take a new one:
+// ReconcileBesides does what was registered for a reconcile.
+func (s *Store) ReconcileBesides(ctx context.Context) error {
+	for _, do := range s.onReconcile {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Changed makes whoever keeps a view of what the databases have take a new one:
 // after every act, whichever way it came in.
-func (s *Store) changed() {
+func (s *Store) Changed() {
 	s.summary.Forget()
 	s.groups.Forget()
 	for _, forget := range s.onChange {
@@ -269,12 +293,19 @@ func (s *Store) changed() {
 // Now is the one timestamp of a transaction, in microseconds since 1970 UTC.
 func (s *Store) Now() int64 { return s.options.Now().UnixMicro() }
 
-func (s *Store) refuseReadOnly() error {
+// Refuse says that the store refuses every change; nil where it does not.
+func (s *Store) Refuse() error {
 	if s.options.ReadOnly {
 		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
 	}
 	return nil
 }
+
+// Opened is when the store was opened, in microseconds.
+func (s *Store) Opened() int64 { return s.opened }
+
+// NoteDrift counts a campaign whose row a self-check had to correct; see Summary.
+func (s *Store) NoteDrift() { s.drift.Add(1) }
 
 // Retry is the policy for events that fail.
 func (s *Store) Retry() outbox.Retry { return s.options.Retry }

@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
+	"outboxweb/internal/tokens"
 )
 
 // TestMain lowers how many random histories a test tries, and for how long it
@@ -64,6 +65,7 @@ type model struct{ *readmodel.Database }
 type fixture struct {
 	*storetest.Fixture
 	model
+	*tokens.Tokens
 	operations  *operations.Operations
 	runs        *runs.Runs
 	tb          testing.TB
@@ -84,7 +86,7 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 func openPair(tb testing.TB, p dbtest.Pair, c clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	s := storetest.OpenPair(tb, p, c.Clock, change...)
-	return &fixture{Fixture: s, model: model{s.ReadModel()}, operations: operations.New(s.Store), runs: runs.New(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
+	return &fixture{Fixture: s, model: model{s.ReadModel()}, Tokens: tokens.New(s.Store), operations: operations.New(s.Store), runs: runs.New(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
 }
 
 // release closes everything before the test's end, for tests that open many.

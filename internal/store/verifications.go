@@ -30,7 +30,7 @@ set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = e
   error = excluded.error
 where excluded.at >= verifications.at`
 
-// noteVerifications writes verifications in the order of their keys, so that
+// NoteVerifications writes verifications in the order of their keys, so that
 // transactions never wait for each other in a circle. One that is older than
 // what is there changes nothing.
 func (t *Tx) NoteVerifications(all []outbox.Verification) error {

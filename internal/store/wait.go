@@ -180,7 +180,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 		return w.mark.AppliedSeq, s.mustFit(beyond, campaign, w.mark, seq)
 	case <-ctx.Done():
 	}
-	mark, err := s.watermarkOf(beyond, campaign)
+	mark, err := s.WatermarkOf(beyond, campaign)
 	if err != nil {
 		return 0, err
 	}
@@ -209,7 +209,7 @@ func (s *Store) mustExist(ctx context.Context, campaign string) error {
 // AppliedSeq reads how far the projections of a campaign are; 0 for a campaign
 // they do not know.
 func (s *Store) AppliedSeq(ctx context.Context, campaign string) (int64, error) {
-	w, err := s.watermarkOf(ctx, campaign)
+	w, err := s.WatermarkOf(ctx, campaign)
 	return w.AppliedSeq, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
@@ -40,6 +41,7 @@ func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 // connections that go past it.
 type Fixture struct {
 	*store.Store
+	*maintenance.Maintenance
 	TB            testing.TB
 	Pair          dbtest.Pair
 	Clock         *Clock
@@ -64,7 +66,7 @@ func OpenPair(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &Fixture{Store: s, TB: tb, Pair: p, Clock: c, JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
+	f := &Fixture{Store: s, Maintenance: maintenance.New(s), TB: tb, Pair: p, Clock: c, JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
 	return f
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"outboxweb/internal/loop"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -50,8 +51,9 @@ type Config struct {
 // or in many: leases spread campaigns over them, and fencing keeps them apart.
 type Worker struct {
 	Config
-	who  store.Worker
-	wake loop.Signal
+	maintenance *maintenance.Maintenance
+	who         store.Worker
+	wake        loop.Signal
 
 	troubles    troubles
 	quiet       quiet
@@ -96,7 +98,7 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1)}
+	w := &Worker{Config: c, maintenance: maintenance.New(c.Store), who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1)}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = heartbeatInterval
@@ -140,7 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	loops.Go(func() { w.loop(ctx, "reconcile", loop.Every(reconcileInterval), nil, loop.ExceptFirst(w.reconcile)) })
 	loops.Go(func() {
-		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.Store.PruneAppendKeys))
+		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.maintenance.PruneAppendKeys))
 	})
 	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(heartbeatInterval), nil, w.heartbeat) })
@@ -229,7 +231,7 @@ const reconciledNamed = 5
 
 // reconcile brings rows and watermarks in line.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
-	repaired, named, err := w.Store.ReconcileNaming(ctx, reconciledNamed)
+	repaired, named, err := w.maintenance.ReconcileNaming(ctx, reconciledNamed)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return false, err
 	}
@@ -274,9 +276,9 @@ const (
 // selfCheck returns a step that compares a few campaigns with their rows and
 // watermarks each time, going round all of them, and repairs what does not fit.
 func (w *Worker) selfCheck() func(context.Context) (bool, error) {
-	var at store.Round
+	var at maintenance.Round
 	return func(ctx context.Context) (bool, error) {
-		next, found, err := w.Store.SelfCheck(ctx, at, selfCheckCampaigns)
+		next, found, err := w.maintenance.SelfCheck(ctx, at, selfCheckCampaigns)
 		at = next
 		if errors.Is(err, outbox.ErrDamaged) {
 			w.troubles.damaged(err)

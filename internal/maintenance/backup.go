@@ -1,4 +1,4 @@
-package store
+package maintenance
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // Backup writes a consistent copy of each database into dir, which must not
@@ -13,11 +14,11 @@ import (
 // has every event they were built from, and a restore finds only rows to write
 // again, never events that are missing. PostgreSQL is copied by pg_dump, which
 // must be installed.
-func (s *Store) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
+func (s *Maintenance) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
 	if err := sqldb.MakeBackupDir(dir); err != nil {
 		return err
 	}
-	for i, d := range []*Database{s.projections, s.journal} {
+	for i, d := range []*sqldb.DB{s.core.ReadModel().DB, s.core.Journal().DB} {
 		progress(int64(i), 2)
 		if err := d.BackUp(ctx, dir); err != nil {
 			return fmt.Errorf("back up the %s database: %w", d.Name, err)
@@ -32,10 +33,10 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(done, tota
 // the backup of the projections their rows back. arrange is called first with what
 // was restored, which nobody uses yet, to put the rooms around it that are to end
 // leases and to repair with it.
-func Restore(ctx context.Context, dir string, o Options, arrange func(*Store)) error {
+func Restore(ctx context.Context, dir string, o store.Options, arrange func(*store.Store)) error {
 	var parts []*sqldb.Restoration
 	for _, p := range []struct{ name, url string }{{"journal", o.Journal}, {"projections", o.Projections}} {
-		part, err := sqldb.FindBackup(ctx, dir, p.name, p.url, o.config())
+		part, err := sqldb.FindBackup(ctx, dir, p.name, p.url, o.Config())
 		if err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ func Restore(ctx context.Context, dir string, o Options, arrange func(*Store)) e
 			return err
 		}
 	}
-	s, err := Open(ctx, o)
+	s, err := store.Open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func Restore(ctx context.Context, dir string, o Options, arrange func(*Store)) e
 	// copied, not on these.
 	arrange(s)
 	if err = s.EndLeases(ctx, ""); err == nil {
-		_, err = s.Reconcile(ctx)
+		_, err = New(s).Reconcile(ctx)
 	}
 	return errors.Join(err, s.Close())
 }

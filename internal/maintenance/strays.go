@@ -1,4 +1,4 @@
-package store
+package maintenance
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // stray is a campaign that has no row in campaigns, and what there is of it all
@@ -52,10 +53,10 @@ select id from ids where id is not null`
 
 // eachStray walks the strays by id, page by page. The projections are read
 // first: an event that they have is in the journal before.
-func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error {
+func (s *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
-		bound := func(t *Tx) error {
+		bound := func(t *tx) error {
 			last = sqldb.BeyondTexts
 			clear(known)
 			return t.Each(func(row sqldb.Row) error {
@@ -67,11 +68,11 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 				return err
 			}, selectCampaignIDs, after, campaignPage)
 		}
-		if err := s.journal.Read(ctx, bound); err != nil {
+		if err := s.read(ctx, bound); err != nil {
 			return err
 		}
 		found := make(map[string]stray)
-		note := func(t *Tx, query string, what func(*stray)) error {
+		note := func(t *tx, query string, what func(*stray)) error {
 			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
@@ -82,11 +83,11 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 				return err
 			}, query, after, last)
 		}
-		err := s.projections.Read(ctx, func(t *Tx) error {
+		err := s.readModel(ctx, func(t *tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
-			err = s.journal.Read(ctx, func(t *Tx) error {
+			err = s.read(ctx, func(t *tx) error {
 				if err := note(t, selectIDsOfEvents, func(s *stray) { s.events = true }); err != nil {
 					return err
 				}
@@ -111,7 +112,7 @@ func (s *Store) eachStray(ctx context.Context, visit func([]stray) error) error 
 
 // dropKnown takes away what has a row in campaigns, also one that was made
 // since the known ones were read.
-func (t *Tx) dropKnown(found map[string]stray, known map[string]bool) error {
+func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
 	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
 	if len(found) == 0 {
 		return nil
@@ -123,15 +124,15 @@ func (t *Tx) dropKnown(found map[string]stray, known map[string]bool) error {
 
 // adoptStrays gives campaigns their rows: those whose events are in the journal,
 // and, marked as diverged, those that only the projections know.
-func (s *Store) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
+func (s *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
 	return s.eachStray(ctx, func(strays []stray) error {
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
 			var repaired outbox.Repaired
-			err := s.journal.Write(ctx, func(t *Tx) error {
+			err := s.write(ctx, func(t *tx) error {
 				repaired = outbox.Repaired{}
 				for _, x := range page {
-					r, err := s.adopt(t, x.id, s.Now())
+					r, err := s.adopt(t, x.id, s.core.Now())
 					if err != nil {
 						return fmt.Errorf("campaign %q: %w", x.id, err)
 					}
@@ -157,13 +158,6 @@ insert into campaigns (campaign_id, created_at, updated_at)
 values ($1, coalesce((select min(recorded_at) from events where campaign_id = $1), $2), $2)
 on conflict (campaign_id) do nothing`
 
-	selectLastEvent = `
-select seq, chain_hash
-from events
-where campaign_id = $1
-order by seq desc
-limit 1`
-
 	selectLastEpoch = `
 select coalesce(max(claim_epoch), 0)
 from projection_apply_outbox
@@ -172,7 +166,7 @@ where campaign_id = $1`
 
 // adopt makes the row of a campaign from its events, its rows and its
 // watermark. One that has a row by now is left as it is.
-func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error) {
+func (s *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err
@@ -181,71 +175,19 @@ func (s *Store) adopt(t *Tx, id string, now int64) (r outbox.Repaired, err error
 	if err != nil {
 		return r, err
 	}
-	if _, err := t.One([]any{&c.HighWater, &c.ChainHash}, selectLastEvent, id); err != nil {
+	if _, err := t.One([]any{&c.HighWater, &c.ChainHash}, store.SelectLastEvent, id); err != nil {
 		return r, err
 	}
 	if _, err := t.One([]any{&c.LeaseEpoch}, selectLastEpoch, id); err != nil {
 		return r, err
 	}
-	if err := t.recount(c); err != nil {
+	if err := t.Recount(c); err != nil {
 		return r, err
 	}
-	if r, err = s.repairCampaign(t, c, now); err != nil {
+	if r, err = s.core.RepairCampaign(t.Tx, c, now); err != nil {
 		return r, err
 	}
 	r.Campaigns = 1
 	c.Schedule(now)
-	return r, t.save(c, now)
-}
-
-// strangeProbes is how many watermarks at either end of the table tell whose the
-// projections are.
-const strangeProbes = 3
-
-var probedMarks = sqldb.BothWays(`
-select campaign_id, applied_seq, applied_hash
-from projection_watermarks
-where campaign_id {>} $1
-order by campaign_id{desc}
-limit $2`)
-
-// strange reports whether the projections are those of another journal as far as
-// the first and the last of their campaigns tell: of none does the journal have
-// the event that was applied last. It is for the time until a worker has compared
-// every campaign.
-func (s *Store) strange(ctx context.Context) (bool, error) {
-	type mark struct {
-		id, hash string
-		seq      int64
-	}
-	var marks []mark
-	err := s.projections.Read(ctx, func(t *Tx) error {
-		var b sqldb.Batch
-		note := func(row sqldb.Row) error {
-			var m mark
-			err := row.Scan(&m.id, &m.seq, &m.hash)
-			if m.seq > 0 {
-				marks = append(marks, m)
-			}
-			return err
-		}
-		b.Each(note, probedMarks.Up, "", strangeProbes)
-		b.Each(note, probedMarks.Down, sqldb.BeyondTexts, strangeProbes)
-		return t.RunAll(&b)
-	})
-	if err != nil || len(marks) == 0 {
-		return false, err
-	}
-	fits := false
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		for _, m := range marks {
-			var hash string
-			if _, err := t.One([]any{&hash}, selectChainHash, m.id, m.seq); err != nil {
-				return err
-			}
-			fits = fits || hash == m.hash
-		}
-		return nil
-	})
-	return !fits, err
+	return r, t.Save(c, now)
 }

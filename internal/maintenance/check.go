@@ -1,7 +1,6 @@
-package store
+package maintenance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +11,15 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
-
-// CheckReport is what Check found.
-type CheckReport struct {
-	OK         bool               `json:"ok"`
-	Checked    map[string]int64   `json:"checked"` // campaigns, events, rows, skips, tags; and skipped: campaigns that kept moving
-	Violations []outbox.Violation `json:"violations"`
-	// NotCompared are events that projections which are paused, quarantined or
-	// behind were not told of, and that no fold was compared with.
-	NotCompared []outbox.NotCompared `json:"not_compared"`
-}
 
 // checkTries is how often a campaign is looked at again before a finding
 // counts: a worker may be between its two databases.
-const checkTries = 20
+const (
+	checkTries = 20
+	stillPoll  = 10 * time.Millisecond // between two looks
+)
 
 // Check tests the invariants of every campaign against both databases: the
 // hash chain, dense seqs, every event applied or with a row, each row of its
@@ -43,16 +36,16 @@ const checkTries = 20
 // less than an hour is not found. Nothing can be compared with what a row failed
 // with, how often it was tried, who paused a campaign, or audit records: that
 // nobody changes events and audit records is for the database to refuse.
-func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (CheckReport, error) {
-	report := CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
-	summary, err := s.Summary(ctx)
+func (s *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (outbox.CheckReport, error) {
+	report := outbox.CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
+	summary, err := s.core.Summary(ctx)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err
 	}
-	err = s.eachCampaignPage(ctx, func(page []*CampaignRow, _ map[string]readmodel.Watermark) error {
+	err = s.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			if err := s.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
-				report.unreadable("", &CampaignError{c.ID, err})
+				unreadable(&report, "", &store.CampaignError{CampaignID: c.ID, Err: err})
 			} else if err != nil {
 				return err
 			}
@@ -61,17 +54,19 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 		}
 		return nil
 	})
-	steps := slices.Concat([]checkStep{
-		{"the table of campaigns", func(context.Context, *CheckReport) error { return err }},
-		{"what the projections know", s.checkStrays},
-	}, s.onCheck, []checkStep{
-		{"the index of tags", s.checkTags},
-		{"the pages of the journal", s.journal.checkPages},
-		{"the pages of the projections", s.projections.checkPages},
+	steps := slices.Concat([]store.CheckStep{
+		{About: "the table of campaigns", Check: func(context.Context, *outbox.CheckReport) error { return err }},
+		{About: "what the projections know", Check: s.checkStrays},
+	}, s.core.Checks(), []store.CheckStep{
+		{About: "the index of tags", Check: s.checkTags},
+		{About: "the pages of the journal", Check: func(ctx context.Context, r *outbox.CheckReport) error { return checkPages(ctx, s.core.Journal().DB, r) }},
+		{About: "the pages of the projections", Check: func(ctx context.Context, r *outbox.CheckReport) error {
+			return checkPages(ctx, s.core.ReadModel().DB, r)
+		}},
 	})
 	for _, step := range steps {
-		if err := step.check(ctx, &report); errors.Is(err, outbox.ErrDamaged) {
-			report.unreadable(step.about, err)
+		if err := step.Check(ctx, &report); errors.Is(err, outbox.ErrDamaged) {
+			unreadable(&report, step.About, err)
 		} else if err != nil {
 			return report, fmt.Errorf("check: %w", err)
 		}
@@ -80,28 +75,16 @@ func (s *Store) Check(ctx context.Context, progress func(done, total int64)) (Ch
 	return report, nil
 }
 
-// checkStep is a part of a check that is not of one campaign.
-type checkStep struct {
-	about string
-	check func(context.Context, *CheckReport) error
-}
-
-// OnCheck registers what a check looks for besides; about says what it reads, where
-// that cannot be read. It must not be called once the store is in use.
-func (s *Store) OnCheck(about string, check func(context.Context, *CheckReport) error) {
-	s.onCheck = append(s.onCheck, checkStep{about, check})
-}
-
 // unreadable adds a violation for each error that err joins.
-func (r *CheckReport) unreadable(about string, err error) {
+func unreadable(r *outbox.CheckReport, about string, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
-			r.unreadable(about, err)
+			unreadable(r, about, err)
 		}
 		return
 	}
 	v := outbox.Violation{Invariant: "readable", Detail: about + " cannot be read: " + err.Error()}
-	if one, ok := errors.AsType[*CampaignError](err); ok {
+	if one, ok := errors.AsType[*store.CampaignError](err); ok {
 		v.CampaignID, v.Detail = one.CampaignID, "cannot be read: "+one.Err.Error()
 	}
 	r.Violations = append(r.Violations, v)
@@ -109,7 +92,7 @@ func (r *CheckReport) unreadable(about string, err error) {
 
 // checkPages lists the damaged pages of a database file. A server finds its own
 // when it reads them.
-func (d *Database) checkPages(ctx context.Context, report *CheckReport) error {
+func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) error {
 	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
@@ -124,8 +107,8 @@ func (d *Database) checkPages(ctx context.Context, report *CheckReport) error {
 
 // checkUntilStill checks one campaign until two looks at the watermark, around
 // one snapshot of the journal, agree.
-func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckReport) error {
-	poll := time.NewTicker(heldPoll)
+func (s *Maintenance) checkUntilStill(ctx context.Context, id string, report *outbox.CheckReport) error {
+	poll := time.NewTicker(stillPoll)
 	defer poll.Stop()
 	for try := range checkTries {
 		if try > 1 { // an act may be between its two databases
@@ -135,7 +118,7 @@ func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckRep
 				return ctx.Err()
 			}
 		}
-		before, marks, err := s.readmodel.Standing(ctx, id)
+		before, marks, err := s.core.ReadModel().Standing(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -146,7 +129,7 @@ func (s *Store) checkUntilStill(ctx context.Context, id string, report *CheckRep
 		if err := s.checkCounts(ctx, found, before); err != nil {
 			return err
 		}
-		after, err := s.watermarkOf(ctx, id)
+		after, err := s.core.WatermarkOf(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -177,15 +160,15 @@ func (f *finding) add(invariant string, seq int64, format string, args ...any) {
 	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
 }
 
-func (s *Store) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
+func (s *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
 	f := &finding{campaign: id}
 	leased := false
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.read(ctx, func(t *tx) error {
 		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
-		leased = c.LeaseOwner != "" && c.LeaseExpiry > s.Now()
+		leased = c.LeaseOwner != "" && c.LeaseExpiry > s.core.Now()
 		f.epoch = c.LeaseEpoch
 		if err := t.checkJournal(f, c, w); err != nil {
 			return err
@@ -230,9 +213,9 @@ order by projection`
 
 // checkCounts compares what the watermark counts, and how far its projections
 // are, with what there is.
-func (s *Store) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
+func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
 	var aside, open int64
-	err := s.projections.Read(ctx, func(t *Tx) error {
+	err := s.readModel(ctx, func(t *tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			var name, state string
 			var seq int64
@@ -262,11 +245,11 @@ func (s *Store) checkCounts(ctx context.Context, f *finding, w readmodel.Waterma
 }
 
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
-func (t *Tx) checkJournal(f *finding, c *CampaignRow, w readmodel.Watermark) error {
+func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	chain, position := "", int64(0)
 	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}
 	err := t.Each(func(rows sqldb.Row) error {
-		e, err := scanEvent(rows)
+		e, err := store.ScanEvent(rows)
 		if err != nil {
 			return err
 		}
@@ -291,7 +274,7 @@ func (t *Tx) checkJournal(f *finding, c *CampaignRow, w readmodel.Watermark) err
 			f.add("watermark_hash", e.Seq, "the projections were built from another event")
 		}
 		return nil
-	}, selectEvent+` where campaign_id = $1 order by seq`, c.ID)
+	}, store.SelectEvent+` where campaign_id = $1 order by seq`, c.ID)
 	if err != nil {
 		return err
 	}
@@ -306,86 +289,4 @@ func (t *Tx) checkJournal(f *finding, c *CampaignRow, w readmodel.Watermark) err
 		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", f.events)
 	}
 	return nil
-}
-
-// recountLimit is the number of rows up to which the self-check recounts a
-// campaign; counting more would hold a snapshot for too long.
-const recountLimit = 50_000
-
-// Round is where a self-check stands. The zero value begins one.
-type Round struct {
-	Campaign string // compared last; empty at the end of a round
-	lag      int64  // of the campaign that was looked at last among those that lag
-	lagging  string // and its id; empty at the end
-	rested   time.Time
-}
-
-// laggingChecked is how many of the campaigns that lag are looked at in a step of
-// the self-check, and laggingRest how many times as long as that took none are:
-// without an index it takes 40 ms where there are 100,000 campaigns.
-const (
-	laggingChecked = 2000
-	laggingRest    = 100
-)
-
-// SelfCheck is Reconcile for the next few campaigns of a round, except that it
-// does not count very many rows; and it repairs, of the next many that lag, those
-// whose own row shows that they would wait for ever or too long. It returns where
-// to go on and what was wrong. What drifted adds to the drift that Summary
-// reports.
-func (s *Store) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []Found, err error) {
-	next = at
-	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*Tx).tallySmall)
-	if err == nil || errors.Is(err, outbox.ErrDamaged) {
-		more, laggingErr := s.checkLagging(ctx, &next)
-		found, err = append(found, more...), cmp.Or(laggingErr, s.shortenWaits(ctx), err)
-	}
-	for _, f := range found {
-		if f.Drifted {
-			s.drift.Add(1)
-		}
-	}
-	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
-		next = Round{}
-	}
-	if err != nil {
-		err = fmt.Errorf("check campaigns: %w", err)
-	}
-	return next, found, err
-}
-
-func (s *Store) checkLagging(ctx context.Context, at *Round) ([]Found, error) {
-	began := time.Now()
-	if began.Before(at.rested) {
-		return nil, nil
-	}
-	if at.lagging == "" {
-		at.lag = sqldb.FarPast
-	}
-	var amiss []*CampaignRow
-	seen := 0
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(rows sqldb.Row) error {
-			c, _, _, err := scanFound(rows)
-			if err != nil {
-				return err
-			}
-			at.lag, at.lagging, seen = c.Applied-c.HighWater, c.ID, seen+1
-			if at.lag >= 0 {
-				return sqldb.ErrEnough
-			}
-			if s.amiss(c) {
-				amiss = append(amiss, c)
-			}
-			return nil
-		}, campaignsByLag.Up, at.lag, at.lagging, "", laggingChecked)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if at.lag >= 0 || seen < laggingChecked {
-		at.lagging = ""
-	}
-	at.rested = time.Now().Add(laggingRest * time.Since(began))
-	return s.repairEach(ctx, amiss)
 }

@@ -1,4 +1,4 @@
-package store
+package maintenance
 
 import (
 	"context"
@@ -6,15 +6,16 @@ import (
 	"fmt"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // errNameless is a campaign of which not even the name can be read.
 var errNameless = errors.New("the table of campaigns cannot be read any further")
 
 // nameAfter is the next campaign after an id, whose row may not be readable.
-func (s *Store) nameAfter(ctx context.Context, after string) (id string, err error) {
+func (s *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {
 	for _, table := range []string{"campaigns", "events"} {
-		err = s.journal.Read(ctx, func(t *Tx) error {
+		err = s.read(ctx, func(t *tx) error {
 			_, err := t.One([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
 			return err
 		})
@@ -33,7 +34,7 @@ func (s *Store) nameAfter(ctx context.Context, after string) (id string, err err
 // campaign after an id, and returns its id, or nothing at the end. Where it
 // fails since something is damaged, the next one is visited; oneByOne returns the last
 // id, empty at the end, and a CampaignError for each that failed.
-func (s *Store) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
+func (s *Maintenance) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
 	var damaged []error
 	for range limit {
 		id, err := visit(after)
@@ -42,7 +43,7 @@ func (s *Store) oneByOne(ctx context.Context, after string, limit int, visit fun
 			if id, err = s.nameAfter(ctx, after); err != nil {
 				return "", errors.Join(append(damaged, fmt.Errorf("after campaign %q: %w: %w", after, err, cause))...)
 			}
-			damaged = append(damaged, &CampaignError{id, cause})
+			damaged = append(damaged, &store.CampaignError{CampaignID: id, Err: cause})
 		}
 		if err != nil {
 			return "", err

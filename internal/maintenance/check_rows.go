@@ -1,4 +1,4 @@
-package store
+package maintenance
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // clockSlack is how far the clocks of processes may be apart before check
@@ -58,20 +59,20 @@ type checkedRow struct {
 
 // checkRows walks the campaign's rows against the watermark and the
 // campaign's own counts.
-func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w readmodel.Watermark) error {
-	var counts CampaignRow
+func (s *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
+	var counts store.CampaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
 	err := t.Each(func(rows sqldb.Row) error {
 		var r checkedRow
 		var err error
-		if r.Row, err = scanRow(rows, &r.epoch); err != nil {
+		if r.Row, err = store.ScanRow(rows, &r.epoch); err != nil {
 			return err
 		}
 		if f.rows++; f.rows == 1 {
 			head = r
 		}
-		*counts.count(string(r.Status))++
+		*counts.Count(string(r.Status))++
 		switch {
 		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.Suspect:
 			// Up to suspect the rows of a worker that died are gone over one by one.
@@ -84,11 +85,11 @@ func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w readmodel.Waterma
 		}
 		f.checkRow(c, head, r)
 		return nil
-	}, `select `+rowColumns+`, o.claim_epoch from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.ID)
+	}, `select `+store.RowColumns+`, o.claim_epoch from projection_apply_outbox o where o.campaign_id = $1 order by o.seq`, c.ID)
 	if err != nil {
 		return err
 	}
-	if next <= c.HighWater && s.options.Mode.Enqueues() {
+	if next <= c.HighWater && s.core.Mode().Enqueues() {
 		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
 	}
 	if counts.Counts != c.Counts {
@@ -99,7 +100,7 @@ func (s *Store) checkRows(t *Tx, f *finding, c *CampaignRow, w readmodel.Waterma
 }
 
 // checkRow looks at one row for itself, and at what it may be behind its head.
-func (f *finding) checkRow(c *CampaignRow, head, r checkedRow) {
+func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
 	switch {
 	case !slices.Contains(outbox.Statuses, r.Status):
@@ -119,7 +120,7 @@ func (f *finding) checkRow(c *CampaignRow, head, r checkedRow) {
 
 // checkHead compares what the campaign's row says of its head, and when it is
 // due, with the head.
-func (f *finding) checkHead(c *CampaignRow, head outbox.Row) {
+func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
 	if head.Seq != c.Head.Int64 || string(head.Status) != c.HeadStatus.String {
 		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
 		return
@@ -129,7 +130,7 @@ func (f *finding) checkHead(c *CampaignRow, head outbox.Row) {
 			moment(c.Oldest.Int64), moment(c.HeadNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
 		return
 	}
-	least, most := c.dueBetween()
+	least, most := dueBetween(c)
 	if c.Due.Valid != (most > 0) || c.Due.Valid && (c.Due.Int64 < least || c.Due.Int64 > most) {
 		f.add("campaign_row", head.Seq, "the campaign's row says that it is due at %s; it is to be due at %s", moment(c.Due.Int64), moment(most))
 	}
@@ -137,12 +138,12 @@ func (f *finding) checkHead(c *CampaignRow, head outbox.Row) {
 
 // dueBetween bounds due_at as schedule sets it, some time up to the row's last
 // change; 0 when it is to be null.
-func (c *CampaignRow) dueBetween() (least, most int64) {
+func dueBetween(c *store.CampaignRow) (least, most int64) {
 	now := c.UpdatedAt
 	if c.LeaseOwner != "" {
 		now = min(now, c.LeaseExpiry-1)
 	}
-	hold, until := c.standing().Hold(now)
+	hold, until := c.Standing().Hold(now)
 	switch {
 	case hold != outbox.HoldNone:
 		return until, until
@@ -168,7 +169,7 @@ where o.campaign_id = $1
 order by o.seq`
 
 // checkRowEvents compares each row with its event.
-func (t *Tx) checkRowEvents(f *finding) error {
+func (t *tx) checkRowEvents(f *finding) error {
 	return t.Each(func(row sqldb.Row) error {
 		var seq, enqueued, event, recorded int64
 		var says, is string
@@ -189,7 +190,7 @@ func (t *Tx) checkRowEvents(f *finding) error {
 
 // checkEpochs compares the epochs of the campaign's lease and of its fence. An
 // epoch of the lease that is ahead is that of a claim which applied nothing.
-func (f *finding) checkEpochs(c *CampaignRow, w readmodel.Watermark) {
+func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
 		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.LeaseEpoch)
@@ -200,14 +201,14 @@ func (f *finding) checkEpochs(c *CampaignRow, w readmodel.Watermark) {
 
 // checkApplied compares what the campaign's row says is applied with the
 // watermark. A worker that has still to settle is behind it.
-func (f *finding) checkApplied(c *CampaignRow, w readmodel.Watermark) {
+func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
 		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
 	}
 }
 
 // checkStrays looks for campaigns that have no row in campaigns.
-func (s *Store) checkStrays(ctx context.Context, report *CheckReport) error {
+func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
 	found := func(invariant, id, detail string) {
 		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
 	}
@@ -232,10 +233,10 @@ func (s *Store) checkStrays(ctx context.Context, report *CheckReport) error {
 
 // CheckTables looks in tables of the projections database for rows of campaigns
 // that the journal does not know, or of which nothing was applied.
-func (s *Store) CheckTables(ctx context.Context, tables []string, report *CheckReport) error {
+func (s *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
 	for _, table := range tables {
 		var ids []string
-		err := s.projections.Read(ctx, func(t *Tx) error {
+		err := s.readModel(ctx, func(t *tx) error {
 			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
@@ -260,10 +261,10 @@ where not exists (select 1 from projection_watermarks w where w.campaign_id = r.
 // engineTables may speak of a campaign of which nothing is applied yet.
 var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
-func (s *Store) checkKnown(ctx context.Context, table string, ids []string, report *CheckReport) error {
+func (s *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
-		var known map[string]*CampaignRow
-		err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		var known map[string]*store.CampaignRow
+		err := s.read(ctx, func(t *tx) (err error) {
 			known, err = t.Campaigns(page)
 			return err
 		})

@@ -1,4 +1,4 @@
-package store
+package maintenance
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // indexedTag is an entry of event_tags, but for its position and event type.
@@ -30,7 +31,8 @@ func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 		if dec.Decode(&value) != nil {
 			break
 		}
-		entries[indexedTag{cut(fmt.Sprint(name), indexedName), cut(value, indexedValue)}] = true
+		key, entry := store.TagEntry(fmt.Sprint(name), value)
+		entries[indexedTag{key, entry}] = true
 	}
 	return entries
 }
@@ -40,9 +42,9 @@ const checkPage = 2000
 
 // checkTags holds event_tags against the tags of the events, page by page and
 // in both directions.
-func (s *Store) checkTags(ctx context.Context, report *CheckReport) error {
+func (s *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
 	for last := int64(0); last >= 0; {
-		err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		err := s.read(ctx, func(t *tx) (err error) {
 			last, err = t.checkTagsAfter(last, report)
 			return err
 		})
@@ -51,7 +53,7 @@ func (s *Store) checkTags(ctx context.Context, report *CheckReport) error {
 		}
 	}
 	for last := (taggedEvent{}); last.position >= 0; {
-		err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		err := s.read(ctx, func(t *tx) (err error) {
 			last, err = t.checkEntriesAfter(last, report)
 			return err
 		})
@@ -81,13 +83,13 @@ where name = $1
 
 // checkTagsAfter looks for entries that are missing, of one page of events, and
 // returns the last event's position; -1 at the end.
-func (t *Tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
+func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, error) {
 	var events []outbox.Event
 	err := t.Each(func(row sqldb.Row) error {
 		var e outbox.Event
 		var tags string
 		err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
-		e.Tags = RawObject(tags)
+		e.Tags = store.RawObject(tags)
 		events = append(events, e)
 		return err
 	}, selectTags, after, checkPage)
@@ -98,7 +100,7 @@ func (t *Tx) checkTagsAfter(after int64, report *CheckReport) (int64, error) {
 }
 
 // checkIndexed looks for entries of the events that are missing.
-func (t *Tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
+func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) error {
 	type entry struct {
 		indexedTag
 		event *outbox.Event
@@ -119,14 +121,14 @@ func (t *Tx) checkIndexed(events []outbox.Event, report *CheckReport) error {
 	report.Checked["tags"] += int64(len(entries))
 	for _, e := range entries {
 		if !e.found {
-			report.tagIndex(e.event, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
+			tagIndex(report, e.event, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
 		}
 	}
 	return nil
 }
 
 // tagIndex adds a violation of the index of tags; e may be unknown to the journal.
-func (r *CheckReport) tagIndex(e *outbox.Event, format string, args ...any) {
+func tagIndex(r *outbox.CheckReport, e *outbox.Event, format string, args ...any) {
 	r.Violations = append(r.Violations, outbox.Violation{Invariant: "tag_index", CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -154,7 +156,7 @@ where position = $1`
 
 // checkEntriesAfter looks for entries without an event that has the tag, of one
 // page, and returns the last; its position is -1 at the end.
-func (t *Tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEvent, error) {
+func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (taggedEvent, error) {
 	entries, err := t.taggedEvents(after)
 	if err != nil || len(entries) == 0 {
 		return taggedEvent{position: -1}, err
@@ -163,16 +165,16 @@ func (t *Tx) checkEntriesAfter(after taggedEvent, report *CheckReport) (taggedEv
 		e := &found.event
 		switch {
 		case e.CampaignID == "":
-			report.tagIndex(e, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
+			tagIndex(report, e, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
 		case e.EventType != found.eventType || !indexedTags(e.Tags)[found.indexedTag]:
-			report.tagIndex(e, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
+			tagIndex(report, e, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
 		}
 	}
 	return *entries[len(entries)-1], nil
 }
 
 // taggedEvents reads one page of entries, and their events.
-func (t *Tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
+func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		e := new(taggedEvent)
 		entries = append(entries, e)
@@ -187,7 +189,7 @@ func (t *Tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error)
 		b.Each(func(row sqldb.Row) error {
 			var tags string
 			err := row.Scan(&e.CampaignID, &e.Seq, &e.EventType, &tags)
-			e.Tags = RawObject(tags)
+			e.Tags = store.RawObject(tags)
 			return err
 		}, selectTagsAt, entry.position)
 	}

@@ -1,17 +1,33 @@
-package store
+// Package tokens keeps what machines show to be let in: who made which, until when
+// it is good, when it was used last.
+package tokens
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
+
+// Tokens are what machines show to be let in; the journal database has their
+// hashes.
+//
+// It is safe for concurrent use, by several processes too.
+type Tokens struct {
+	core *store.Store
+	uses sync.Map // id of a token → when its use was last noted here, in microseconds
+}
+
+// New works on a store.
+func New(core *store.Store) *Tokens { return &Tokens{core: core} }
 
 const (
 	maxTokenNote  = 100 // bytes
@@ -32,16 +48,16 @@ type tokenAct struct {
 // CreateToken keeps the hash of a token that is valid until expires: from a
 // minute to two years from now. The note says what it is for, in at most 100
 // bytes.
-func (s *Store) CreateToken(ctx context.Context, o outbox.Order, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
+func (s *Tokens) CreateToken(ctx context.Context, o outbox.Order, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
 	expires = expires.UTC().Truncate(time.Microsecond)
 	token := outbox.Token{Role: role, Note: note, CreatedBy: o.By.Name, ExpiresAt: expires}
 	if err := s.checkToken(token); err != nil {
 		return outbox.Token{}, err
 	}
 	asked := tokenAct{Role: role, Note: note, ExpiresAt: &expires}
-	a := &Act{Order: o, Action: outbox.ActTokenCreate, Before: asked, Asked: asked}
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Token, error) {
-		if err := s.RequireReason(o, 0); err != nil {
+	a := &store.Act{Order: o, Action: outbox.ActTokenCreate, Before: asked, Asked: asked}
+	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
+		if err := s.core.RequireReason(o, 0); err != nil {
 			return outbox.Token{}, err
 		}
 		token.CreatedAt = sqldb.At(now)
@@ -54,11 +70,11 @@ func (s *Store) CreateToken(ctx context.Context, o outbox.Order, hash string, ro
 	})
 }
 
-func (s *Store) checkToken(token outbox.Token) error {
+func (s *Tokens) checkToken(token outbox.Token) error {
 	if _, err := outbox.ParseRole(string(token.Role)); err != nil {
 		return err
 	}
-	ahead := token.ExpiresAt.Sub(s.options.Now())
+	ahead := token.ExpiresAt.Sub(sqldb.At(s.core.Now()))
 	switch note := token.Note; {
 	case len(note) > maxTokenNote:
 		return outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxTokenNote)
@@ -74,10 +90,10 @@ func (s *Store) checkToken(token outbox.Token) error {
 
 // RevokeToken makes a token worthless at once. One that was revoked before is
 // outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outbox.Token, error) {
+func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outbox.Token, error) {
 	asked := tokenAct{TokenID: id}
-	a := &Act{Order: o, Action: outbox.ActTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Token, error) {
+	a := &store.Act{Order: o, Action: outbox.ActTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
+	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
 		var found []outbox.Token
 		err := t.Each(collectTokens(&found), selectTokens+`where id = $1`+t.ForUpdate, id)
 		switch {
@@ -90,7 +106,7 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 		if token.RevokedAt != nil {
 			return token, outbox.Conflict("token %d was revoked by %s %s ago", id, token.RevokedBy, outbox.Age(sqldb.At(now).Sub(*token.RevokedAt)))
 		}
-		if err := s.RequireReason(o, 0); err != nil {
+		if err := s.core.RequireReason(o, 0); err != nil {
 			return token, err
 		}
 		token.RevokedAt, token.RevokedBy = sqldb.AtOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
@@ -100,24 +116,24 @@ func (s *Store) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outb
 	})
 }
 
-// Tokens lists the latest 1,000 tokens: the valid ones first, then the newest.
-func (s *Store) Tokens(ctx context.Context) ([]outbox.Token, error) {
+// List lists the latest 1,000 tokens: the valid ones first, then the newest.
+func (s *Tokens) List(ctx context.Context) ([]outbox.Token, error) {
 	tokens := []outbox.Token{}
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		return t.Each(collectTokens(&tokens), selectTokens+`order by id desc limit $1`, tokensListed)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
-	outbox.SortTokens(tokens, s.options.Now())
+	outbox.SortTokens(tokens, sqldb.At(s.core.Now()))
 	return tokens, nil
 }
 
 // TokenByHash finds a token, whatever its state. An unknown one is
 // outbox.ErrNotFound.
-func (s *Store) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
+func (s *Tokens) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
 	var found []outbox.Token
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		return t.Each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
 	})
 	switch {
@@ -137,18 +153,18 @@ const (
 // NoteTokenUse keeps when a token was last used, to the minute. It tries once a
 // minute, and whether it succeeds is of no interest to the request: a database
 // that is busy or read-only keeps an older time.
-func (s *Store) NoteTokenUse(ctx context.Context, token outbox.Token) {
-	now := s.Now()
-	if last := token.LastUsedAt; s.options.ReadOnly || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
+func (s *Tokens) NoteTokenUse(ctx context.Context, token outbox.Token) {
+	now := s.core.Now()
+	if last := token.LastUsedAt; s.core.ReadOnly() || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
 		return
 	}
-	if last, tried := s.tokenUses.Load(token.ID); tried && now-last.(int64) < tokenUsePause.Microseconds() {
+	if last, tried := s.uses.Load(token.ID); tried && now-last.(int64) < tokenUsePause.Microseconds() {
 		return
 	}
-	s.tokenUses.Store(token.ID, now)
+	s.uses.Store(token.ID, now)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenUseTime)
 	defer cancel()
-	_ = s.journal.Write(ctx, func(t *Tx) error {
+	_ = s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		_, err := t.Exec(`update tokens set last_used_at = $1 where id = $2 and (last_used_at is null or last_used_at < $1)`, now, token.ID)
 		return err
 	})

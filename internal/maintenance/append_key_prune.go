@@ -1,0 +1,61 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/store"
+)
+
+// pruneKeys is how many keys of appends one transaction deletes.
+const pruneKeys = 5000
+
+const (
+	selectOldKey = `
+select at
+from append_keys
+where at <= $1
+order by at
+limit 1`
+
+	// Keys of one microsecond go together.
+	deleteKeys = `
+delete from append_keys
+where at <= (
+    select max(at)
+    from (
+      select at
+      from append_keys
+      where at <= $1
+      order by at
+      limit $2
+    ) as oldest
+  )`
+)
+
+// PruneAppendKeys deletes keys of appends that are no longer kept, in small
+// steps, and returns true while there may be more. Where there is none it writes
+// nothing.
+func (s *Maintenance) PruneAppendKeys(ctx context.Context) (more bool, err error) {
+	if err := s.core.Refuse(); err != nil {
+		return false, err
+	}
+	limit := s.core.Now() - store.AppendKeyLife.Microseconds()
+	old := false
+	err = s.read(ctx, func(t *tx) error {
+		var at int64
+		old, err = t.One([]any{&at}, selectOldKey, limit)
+		return err
+	})
+	if err == nil && old {
+		err = s.write(ctx, func(t *tx) error {
+			n, err := t.Exec(deleteKeys, limit, pruneKeys)
+			more = n >= pruneKeys
+			return err
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("prune the keys of appends: %w", err)
+	}
+	return more, nil
+}

@@ -1,0 +1,60 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// skipSuspects names the campaigns of a page, in order of id, whose ledger of
+// skips and projections do not add up.
+func (s *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
+	first, last := page[0].ID, page[len(page)-1].ID
+	standing := make(map[string][]outbox.Skip)
+	err := s.read(ctx, func(t *tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			k, err := store.ScanSkip(row)
+			standing[k.CampaignID] = append(standing[k.CampaignID], k)
+			return err
+		}, `
+select `+store.SkipColumns+`
+from skips
+where campaign_id between $1 and $2
+  and undone_at is null`, first, last)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read skips: %w", err)
+	}
+	passed, err := s.core.ReadModel().PassedOver(ctx, first, last)
+	suspects := make(map[string]bool)
+	for _, c := range page {
+		applied := marks[c.ID].AppliedSeq
+		suspects[c.ID] = int64(len(standing[c.ID])) != c.Skips || store.Contradiction(standing[c.ID], passed[c.ID], applied) != "" || store.Unsettled(standing[c.ID], applied)
+	}
+	return suspects, err
+}
+
+// checkSkips compares the ledger of a campaign's skips with what its projections
+// passed over, and with what its row counts.
+func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
+	standing, err := t.StandingSkips(c.ID, 1, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	f.skips = int64(len(standing))
+	store.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add("skips", seq, "%s", what) })
+	for _, k := range standing {
+		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
+			f.add("skips", k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
+		}
+	}
+	if f.skips != c.Skips {
+		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
+	}
+	return nil
+}

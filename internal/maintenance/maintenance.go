@@ -1,0 +1,41 @@
+// Package maintenance keeps both databases sound: it checks every invariant, brings
+// rows and watermarks in line, gives events that lack one their row, prunes what is
+// old, and backs up and restores.
+package maintenance
+
+import (
+	"context"
+
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// Maintenance keeps both databases sound: it checks them, brings them in line with
+// each other, prunes what is old, and copies them.
+//
+// It is safe for concurrent use, by several processes too.
+type Maintenance struct{ core *store.Store }
+
+// New works on a store.
+func New(core *store.Store) *Maintenance { return &Maintenance{core} }
+
+// tx is a transaction on either database.
+type tx struct{ *store.Tx }
+
+func (s *Maintenance) read(ctx context.Context, fn func(*tx) error) error {
+	return s.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+}
+
+func (s *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+}
+
+// readModel reads the projections.
+func (s *Maintenance) readModel(ctx context.Context, fn func(*tx) error) error {
+	return s.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+}
+
+// perform is Perform with a transaction of this package.
+func perform[R any](ctx context.Context, s *Maintenance, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+}

@@ -1,0 +1,449 @@
+package maintenance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// RepairGaps is ReplayCampaign for every campaign that needs it, each in a
+// transaction of its own, with one audit record for all.
+func (s *Maintenance) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
+	a := &store.Act{Order: o, Action: outbox.ActRepairGaps}
+	repaired, err := s.repairGaps(ctx, a)
+	return repaired, s.core.Refused(ctx, a, err)
+}
+
+func (s *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repaired, error) {
+	if err := s.core.Admit(a.Order); err != nil {
+		return outbox.Repaired{}, err
+	}
+	if err := s.core.Require(a.Order, 0); err != nil {
+		return outbox.Repaired{}, err
+	}
+	var done outbox.Repaired
+	repeated := false
+	err := s.read(ctx, func(t *tx) (err error) {
+		repeated, err = t.RepeatedAct(a, &done)
+		return err
+	})
+	if err != nil || repeated {
+		return done, err
+	}
+	done, err = s.repairAll(ctx)
+	if err != nil && done == (outbox.Repaired{}) {
+		return done, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.RecordTime) // campaigns are repaired, whoever has gone meanwhile
+	defer cancel()
+	if err != nil {
+		return done, errors.Join(err, s.recordPart(ctx, a, done, err))
+	}
+	a.After = done
+	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+}
+
+// recordPart leaves the record of a repair that did not come to its end. The
+// order's idempotency key stays free, since there is more to do.
+func (s *Maintenance) recordPart(ctx context.Context, a *store.Act, done outbox.Repaired, why error) error {
+	type part struct {
+		outbox.Repaired
+		Stopped string `json:"stopped"`
+	}
+	a.After, a.Order.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
+	_, err := perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	return err
+}
+
+// repairAll also returns what it did before an error.
+func (s *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
+	total, err := s.Reconcile(ctx)
+	if err != nil {
+		return total, err
+	}
+	// Reconcile leaves campaigns that are worked on alone; an operator who asks
+	// for a repair wants those looked at, too.
+	gaps, err := s.Gaps(ctx)
+	if err != nil {
+		return total, err
+	}
+	for _, g := range gaps {
+		f, err := store.WhenFree(ctx, func() (store.Found, error) { return s.core.RepairFree(ctx, g.CampaignID) })
+		if err != nil && !errors.Is(err, store.ErrHeld) {
+			return total, err
+		}
+		total.Add(f.Repaired)
+	}
+	return total, nil
+}
+
+// Reconcile compares every campaign with its rows, its events and its watermark,
+// and every watermark with its campaign: events above it without a row get one,
+// rows of applied events are removed, counts are set right, and a campaign whose
+// watermark contradicts the journal, or that the journal does not know, is marked
+// as diverged; one that no longer contradicts it is not. A campaign that lost its
+// row gets it back. Projections that are behind without a replay get one. Campaigns
+// under a lease are left to their worker, and events that requests of this process
+// may be about to apply to those. A second call finds nothing to do and writes
+// nothing. Campaigns of which something cannot be read are passed over; the error
+// is outbox.ErrDamaged then and names each.
+func (s *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
+	total, _, err := s.ReconcileNaming(ctx, 0)
+	return total, err
+}
+
+// ReconcileNaming is Reconcile that names the first campaigns that it changed, at
+// most so many.
+func (s *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
+	var damaged []error
+	note := func(id string) {
+		if len(named) < most {
+			named = append(named, id)
+		}
+	}
+	for after := ""; ; {
+		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
+		for _, f := range found {
+			total.Add(f.Repaired)
+			note(f.CampaignID)
+		}
+		if errors.Is(err, outbox.ErrDamaged) {
+			damaged = append(damaged, err)
+		} else if err != nil {
+			return total, named, fmt.Errorf("reconcile: %w", err)
+		}
+		if after = last; after == "" {
+			break
+		}
+	}
+	err = s.adoptStrays(ctx, &total, note)
+	if err == nil {
+		err = s.core.ReconcileBesides(ctx)
+	}
+	if err == nil {
+		err = s.core.ShortenWaits(ctx)
+	}
+	if total.Diverged > 0 {
+		s.core.Changed()
+	}
+	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
+		return total, named, fmt.Errorf("reconcile: %w", err)
+	}
+	return total, named, nil
+}
+
+// reconcilePage is Reconcile for the next campaigns after an id, with their rows
+// counted by count. It returns the id to go on from, empty at the end, and also
+// what it did before an error. One that is outbox.ErrDamaged concerns single campaigns,
+// which are passed over.
+func (s *Maintenance) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
+	last, found, err = s.reconcileTogether(ctx, after, limit, count)
+	if errors.Is(err, outbox.ErrDamaged) {
+		last, err = s.oneByOne(ctx, after, limit, func(after string) (string, error) {
+			id, more, err := s.reconcileTogether(ctx, after, 1, count)
+			found = append(found, more...)
+			return id, err
+		})
+	}
+	return last, found, err
+}
+
+func (s *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
+	p, err := s.readPage(ctx, after, limit, count)
+	if err != nil || len(p.rows) == 0 {
+		return "", nil, err
+	}
+	suspects, err := s.suspects(ctx, p)
+	if err != nil {
+		return "", nil, err
+	}
+	if found, err = s.repairEach(ctx, suspects); err != nil {
+		return "", found, err
+	}
+	return p.rows[len(p.rows)-1].ID, found, ctx.Err()
+}
+
+// repairEach repairs campaigns, except those that turn out to be held or sound.
+func (s *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []store.Found, err error) {
+	for _, c := range suspects {
+		f, err := s.core.RepairFree(ctx, c.ID)
+		if err != nil && !errors.Is(err, store.ErrHeld) { // a worker that holds it will notice
+			return found, err
+		}
+		if f.Repaired.Campaigns > 0 {
+			found = append(found, f)
+		}
+	}
+	if len(found) > 0 {
+		s.core.WakeUp()
+	}
+	return found, nil
+}
+
+// amiss reports whether the campaign's row alone shows that something is wrong:
+// it waits longer than it may, or has fewer or more rows than events to apply.
+func (s *Maintenance) amiss(c *store.CampaignRow) bool {
+	now := s.core.Now()
+	lease, wait := s.core.Overdrawn(c, now)
+	return lease || wait || c.Mistimed(now+store.ClockTolerance) ||
+		c.LeaseOwner == "" && c.Diverged == "" &&
+			(c.Oldest.Valid != (c.HighWater > c.Applied) || s.core.Mode().Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
+}
+
+// tally is what the rows of a campaign are.
+type tally struct {
+	counts      outbox.Counts
+	first, last int64 // the lowest and the highest seq; 0 when there is no row
+}
+
+// page is some consecutive campaigns: what their rows in campaigns say and what
+// was counted, in one snapshot, and their watermarks at a later moment.
+type page struct {
+	rows    []*store.CampaignRow
+	tallies map[string]*tally // of those that were counted
+	marks   map[string]readmodel.Watermark
+}
+
+// counting counts the rows of campaigns into p.tallies.
+type counting func(t *tx, p *page) error
+
+func (s *Maintenance) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
+	p := &page{tallies: make(map[string]*tally)}
+	err := s.read(ctx, func(t *tx) (err error) {
+		if p.rows, err = t.campaignPage(after, limit); err != nil || len(p.rows) == 0 {
+			return err
+		}
+		if err := count(t, p); err != nil {
+			return fmt.Errorf("count rows: %w", err)
+		}
+		return nil
+	})
+	if err != nil || len(p.rows) == 0 {
+		return p, err
+	}
+	ids := make([]string, len(p.rows))
+	for i, c := range p.rows {
+		ids[i] = c.ID
+	}
+	p.marks, err = s.core.ReadModel().Watermarks(ctx, ids)
+	return p, err
+}
+
+// drifted reports whether a campaign's row is not what was counted.
+func (p *page) drifted(c *store.CampaignRow) bool {
+	k := p.tallies[c.ID]
+	return k != nil && (k.counts != c.Counts || k.first != c.Head.Int64 || k.last > c.HighWater)
+}
+
+const (
+	selectTallies = `
+select campaign_id,
+  count(*) filter (where status = 'pending'), count(*) filter (where status = 'processing'),
+  count(*) filter (where status = 'failed'), count(*) filter (where status = 'dead'),
+  min(seq), max(seq)
+from projection_apply_outbox
+where campaign_id `
+
+	talliesBetween = selectTallies + `between $1 and $2
+group by campaign_id`
+
+	tallyOf = selectTallies + `= $1
+group by campaign_id`
+)
+
+// tallyPage counts the rows of all campaigns of the page.
+func (t *tx) tallyPage(p *page) error {
+	for _, c := range p.rows {
+		p.tallies[c.ID] = new(tally)
+	}
+	return t.Each(p.addTally, talliesBetween, p.rows[0].ID, p.rows[len(p.rows)-1].ID)
+}
+
+// tallySmall counts the rows of the campaigns that have at most recountLimit.
+func (t *tx) tallySmall(p *page) error {
+	var b sqldb.Batch
+	for _, c := range p.rows {
+		if c.Counts.Total() <= recountLimit {
+			p.tallies[c.ID] = new(tally)
+			b.Each(p.addTally, tallyOf, c.ID)
+		}
+	}
+	return t.RunAll(&b)
+}
+
+func (p *page) addTally(row sqldb.Row) error {
+	var id string
+	var k tally
+	err := row.Scan(&id, &k.counts.Pending, &k.counts.Processing, &k.counts.Failed, &k.counts.Dead, &k.first, &k.last)
+	if p.tallies[id] != nil {
+		p.tallies[id] = &k
+	}
+	return err
+}
+
+const campaignPage = 500
+
+const selectCampaignPage = `
+select ` + store.CampaignColumns + `
+from campaigns
+where campaign_id > $1
+order by campaign_id
+limit $2`
+
+// campaignPage reads the next campaigns after an id, in the order of ids.
+func (t *tx) campaignPage(after string, limit int) (page []*store.CampaignRow, err error) {
+	err = t.Each(func(rows sqldb.Row) error {
+		c := new(store.CampaignRow)
+		err := rows.Scan(c.Dest()...)
+		page = append(page, c)
+		return err
+	}, selectCampaignPage, after, limit)
+	return page, err
+}
+
+// eachCampaignPage walks all campaigns in pages with their watermarks. The
+// journal is read first: a watermark may be ahead of what its page says, and
+// never behind. Campaigns that cannot be read are passed over; the error is
+// Damaged then, and names each.
+func (s *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
+	var failed error // to visit
+	page := func(after string, limit int) (last string, err error) {
+		p, err := s.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
+		if err != nil || len(p.rows) == 0 {
+			return "", err
+		}
+		if failed = cmp.Or(visit(p.rows, p.marks), ctx.Err()); failed != nil {
+			return "", sqldb.ErrEnough
+		}
+		return p.rows[len(p.rows)-1].ID, nil
+	}
+	var damaged []error
+	for after := ""; ; {
+		last, err := page(after, campaignPage)
+		if errors.Is(err, outbox.ErrDamaged) {
+			last, err = s.oneByOne(ctx, after, campaignPage, func(after string) (string, error) { return page(after, 1) })
+		}
+		switch {
+		case failed != nil:
+			return failed
+		case errors.Is(err, outbox.ErrDamaged):
+			damaged = append(damaged, err)
+		case err != nil:
+			return err
+		}
+		if after = last; after == "" {
+			return errors.Join(damaged...)
+		}
+	}
+}
+
+// suspects lists the campaigns of a page whose row, rows and watermark do not
+// add up. It reads little and locks nothing.
+func (s *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignRow, error) {
+	odd, err := s.skipSuspects(ctx, p.rows, p.marks)
+	if err != nil {
+		return nil, err
+	}
+	var found []*store.CampaignRow
+	var b sqldb.Batch
+	for _, c := range p.rows {
+		w := p.marks[c.ID]
+		switch {
+		case s.arriving(c):
+		case s.amiss(c):
+			found = append(found, c)
+		case c.LeaseOwner != "" && c.LeaseExpiry > s.core.Now():
+		case p.drifted(c):
+			found = append(found, c)
+		case c.Diverged == store.Strange(w) && w.AppliedSeq > c.HighWater:
+		case c.Diverged != "" && w.AppliedSeq == 0, c.Diverged == "" && (odd[c.ID] || s.disagrees(c, w)):
+			found = append(found, c)
+		case w.AppliedSeq > 0:
+			at := len(found)
+			found = append(found, c)
+			b.Each(func(row sqldb.Row) error {
+				var hash string
+				err := row.Scan(&hash)
+				if hash == w.AppliedHash && c.Diverged == "" || hash != w.AppliedHash && c.Diverged == store.Strange(w) {
+					found[at] = nil // built from the event that the journal has, or still not
+				}
+				return err
+			}, store.SelectChainHash, c.ID, w.AppliedSeq)
+		}
+	}
+	err = s.read(ctx, func(t *tx) error { return t.RunAll(&b) })
+	return slices.DeleteFunc(found, func(c *store.CampaignRow) bool { return c == nil }), err
+}
+
+// arriving reports whether the requests that appended what the campaign owes may
+// still be about to apply it: those of a process that was there before are not.
+func (s *Maintenance) arriving(c *store.CampaignRow) bool {
+	age := s.core.Now() - c.Oldest.Int64
+	return s.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > s.core.Opened() &&
+		age > -store.ClockTolerance && age < store.InlineWait.Microseconds()
+}
+
+// disagrees reports whether a campaign's row says something else than its
+// watermark.
+func (s *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) bool {
+	waiting := c.HighWater - w.AppliedSeq
+	return w.AppliedSeq > c.HighWater || c.Applied != w.AppliedSeq || w.FenceEpoch > c.LeaseEpoch ||
+		c.Counts.Total() != waiting ||
+		c.Counts.Total() > 0 && c.Head.Int64 != w.AppliedSeq+1
+}
+
+// Gaps lists the campaigns with events that have neither been applied nor
+// have a row.
+func (s *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
+	gaps := []outbox.Gap{}
+	err := s.eachCampaignPage(ctx, func(page []*store.CampaignRow, marks map[string]readmodel.Watermark) error {
+		for _, c := range page {
+			applied := marks[c.ID].AppliedSeq
+			missing, err := s.missingRows(ctx, c, applied)
+			if err != nil {
+				return &store.CampaignError{CampaignID: c.ID, Err: err}
+			}
+			if missing > 0 {
+				gaps = append(gaps, outbox.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for gaps: %w", err)
+	}
+	return gaps, nil
+}
+
+// missingRows counts the events above applied that have no row. Rows at or
+// below it, of a wave that is not settled yet, do not make up for them. A
+// worker may apply and settle between the two reads, so a finding counts only
+// when the watermark has not moved meanwhile.
+func (s *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, applied int64) (int64, error) {
+	for {
+		waiting := c.HighWater - applied
+		if waiting <= 0 {
+			return 0, nil
+		}
+		var rows int64
+		err := s.read(ctx, func(t *tx) error {
+			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
+			return err
+		})
+		if err != nil || rows >= waiting {
+			return 0, err
+		}
+		w, err := s.core.WatermarkOf(ctx, c.ID)
+		if err != nil || w.AppliedSeq == applied {
+			return waiting - rows, err
+		}
+		applied = w.AppliedSeq
+	}
+}

@@ -1,0 +1,95 @@
+package maintenance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// recountLimit is the number of rows up to which the self-check recounts a
+// campaign; counting more would hold a snapshot for too long.
+const recountLimit = 50_000
+
+// Round is where a self-check stands. The zero value begins one.
+type Round struct {
+	Campaign string // compared last; empty at the end of a round
+	lag      int64  // of the campaign that was looked at last among those that lag
+	lagging  string // and its id; empty at the end
+	rested   time.Time
+}
+
+// laggingChecked is how many of the campaigns that lag are looked at in a step of
+// the self-check, and laggingRest how many times as long as that took none are:
+// without an index it takes 40 ms where there are 100,000 campaigns.
+const (
+	laggingChecked = 2000
+	laggingRest    = 100
+)
+
+// SelfCheck is Reconcile for the next few campaigns of a round, except that it
+// does not count very many rows; and it repairs, of the next many that lag, those
+// whose own row shows that they would wait for ever or too long. It returns where
+// to go on and what was wrong. What drifted adds to the drift that Summary
+// reports.
+func (s *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
+	next = at
+	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
+	if err == nil || errors.Is(err, outbox.ErrDamaged) {
+		more, laggingErr := s.checkLagging(ctx, &next)
+		found, err = append(found, more...), cmp.Or(laggingErr, s.core.ShortenWaits(ctx), err)
+	}
+	for _, f := range found {
+		if f.Drifted {
+			s.core.NoteDrift()
+		}
+	}
+	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
+		next = Round{}
+	}
+	if err != nil {
+		err = fmt.Errorf("check campaigns: %w", err)
+	}
+	return next, found, err
+}
+
+func (s *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Found, error) {
+	began := time.Now()
+	if began.Before(at.rested) {
+		return nil, nil
+	}
+	if at.lagging == "" {
+		at.lag = sqldb.FarPast
+	}
+	var amiss []*store.CampaignRow
+	seen := 0
+	err := s.read(ctx, func(t *tx) error {
+		return t.Each(func(rows sqldb.Row) error {
+			c, _, _, err := store.ScanFound(rows)
+			if err != nil {
+				return err
+			}
+			at.lag, at.lagging, seen = c.Applied-c.HighWater, c.ID, seen+1
+			if at.lag >= 0 {
+				return sqldb.ErrEnough
+			}
+			if s.amiss(c) {
+				amiss = append(amiss, c)
+			}
+			return nil
+		}, store.CampaignsByLag.Up, at.lag, at.lagging, "", laggingChecked)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if at.lag >= 0 || seen < laggingChecked {
+		at.lagging = ""
+	}
+	at.rested = time.Now().Add(laggingRest * time.Since(began))
+	return s.repairEach(ctx, amiss)
+}
