@@ -20,11 +20,12 @@ const root = "../.."
 // mayImport is the import table of the house: which of our packages each
 // package may import. cmd/outboxweb may import all of them.
 var mayImport = map[string][]string{
-	"internal/outbox": {},
-	"internal/sqldb":  {"internal/outbox"},
+	"internal/outbox":     {},
+	"internal/sqldb":      {"internal/outbox"},
+	"internal/migrations": {},
 
 	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
-	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/readmodel"},
+	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel"},
 	"internal/projection": {"internal/outbox"},
 	"internal/loop":       {"internal/outbox"},
 

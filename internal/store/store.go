@@ -1,7 +1,8 @@
-// Package store holds every SQL statement of outboxweb: the journal, the
-// outbox, leases, watermarks, acts with their audit records. Each exported
-// method is one use case in one transaction per database; nothing relies on a
-// transaction across the two.
+// Package store is the journal database: the journal, the outbox, leases, acts with
+// their audit records, and how all of it stands. Each exported method is one use case
+// in one transaction per database; nothing relies on a transaction across the two.
+// What needs more than its core are packages of their own that work in its
+// transactions; it tells them through the hooks that they register.
 //
 // A *Store is safe for concurrent use, by several goroutines and by several
 // processes on the same files.
@@ -9,14 +10,13 @@ package store
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"outboxweb/internal/migrations"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
@@ -121,16 +121,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-//go:embed migrations
-var migrations embed.FS
-
 // Config is how both databases are opened.
 func (o Options) Config() sqldb.Config {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the name is well formed
-	}
-	return sqldb.Config{Migrations: files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
+	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
 		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
 }
 

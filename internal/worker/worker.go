@@ -1,7 +1,6 @@
 // Package worker holds the loops that make projections follow the journal:
 // applying waves of outbox rows, rehearsing them in shadow mode, applying on
-// the request path in inline mode, and reconciling the two databases; and the
-// runs, which fold the journal again to verify, rebuild or catch up. It contains
+// the request path in inline mode, and reconciling the two databases. It contains
 // no SQL and no HTTP.
 package worker
 
