@@ -34,8 +34,6 @@ func (a *app) migratingOptions() store.Options {
 	return o
 }
 
-// openStore opens both databases and registers the event types that
-// --audit-only names. The caller closes the store.
 // engine is a store with all that works on it.
 type engine struct {
 	*store.Store
@@ -57,6 +55,8 @@ func workOnRuns(w *worker.Worker, st *engine, c runs.WorkerConfig) {
 	w.Beside = append(w.Beside, runs.NewWorker(c).Work)
 }
 
+// openStore opens both databases and registers the event types that
+// --audit-only names. The caller closes the store.
 func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {
 	if a.MaxPayload < 1 {
 		return nil, usagef("--max-payload must be 1 or more")

@@ -68,7 +68,6 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 	}
 }
 
-// TestRoutes_letInWhomTheTableNames asks for every address as everybody.
 func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 	t.Parallel()
 	routes := newSite(t).srv.routes
@@ -83,6 +82,7 @@ func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 	}
 }
 
+// TestRoutes_letInWhomTheTableNames asks for every address as everybody.
 func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()

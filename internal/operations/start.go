@@ -55,12 +55,7 @@ where status = 'dead'
       and r.finished_at is null)`
 
 const (
-	candidatesByFilter = selectCandidate + `
-  and ($1 = '' or o.event_type = $1)
-  and ($2 = '' or o.fingerprint = $2)
-  and ($4 = '' or o.campaign_id = $4)
-order by o.next_attempt_at, o.seq, o.campaign_id
-limit $3`
+	candidatesByFilter = selectCandidate + store.SelectedBy
 
 	candidateByKey = selectCandidate + `
   and o.campaign_id = $1
@@ -81,7 +76,7 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 		err = t.candidatesByKey(s.Rows, scan)
 		refused = int64(len(s.Rows) - len(chosen))
 	} else {
-		err = t.candidatesByFilter(s.Filter, scan)
+		err = t.Selected(scan, candidatesByFilter, s.Filter, outbox.MaxOperation, outbox.MaxOperation+1)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -127,26 +122,10 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 	})
 }
 
-func (t *tx) candidatesByFilter(f outbox.RequeueFilter, scan func(sqldb.Row) error) error {
-	if f.Limit < 0 || f.Limit > outbox.MaxOperation {
-		return outbox.Invalid("limit", "limit must lie between 1 and %d", outbox.MaxOperation)
-	}
-	if f.CampaignID != "" {
-		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
-			return err
-		}
-	}
-	limit := f.Limit
-	if limit == 0 {
-		limit = outbox.MaxOperation + 1
-	}
-	return t.Each(scan, candidatesByFilter, f.EventType, f.Fingerprint, limit, f.CampaignID)
-}
-
 // previewNames is how many campaigns and groups a preview names.
 const previewNames = 20
 
-// PreviewOperation says what an operation on a selection would do now, and
+// Preview says what an operation on a selection would do now, and
 // changes nothing.
 func (s *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
@@ -215,7 +194,7 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 	return groups
 }
 
-// StartOperation freezes the dead rows of a selection and has workers requeue
+// Start freezes the dead rows of a selection and has workers requeue
 // them. It is refused with outbox.ErrConflict when the rows are not those the
 // operator was shown, when there are none, or where nothing is applied;
 // outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
@@ -390,7 +369,7 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 	return taken, nil
 }
 
-// CancelOperation ends a running operation: rows it has not touched stay dead,
+// Cancel ends a running operation: rows it has not touched stay dead,
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
 func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
@@ -412,7 +391,7 @@ func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen 
 	})
 }
 
-// AcknowledgeOperation notes that an operator has seen how an operation ended.
+// Acknowledge notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
 func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {

@@ -15,7 +15,7 @@ import (
 // groupsAtOnce is the most groups that are worked on at once.
 const groupsAtOnce = 64
 
-// RunningOperations lists the operations that are to be stepped.
+// Running lists the operations that are to be stepped.
 func (s *Operations) Running(ctx context.Context) ([]int64, error) {
 	var ids []int64
 	err := s.read(ctx, func(t *tx) error {
@@ -32,7 +32,7 @@ func (s *Operations) Running(ctx context.Context) ([]int64, error) {
 	return ids, nil
 }
 
-// StepOperation takes a running operation one step further: it notes what
+// StepOne takes a running operation one step further: it notes what
 // became of the rows that are watched, stops groups in which something failed,
 // requeues the next wave of the others, and ends the operation when nothing is
 // left. It reports whether it changed anything.

@@ -313,7 +313,7 @@ order by group_number{desc}, ordinal{desc}
 limit $5`)
 )
 
-// OperationRows pages through the rows of an operation in the order in which
+// Rows pages through the rows of an operation in the order in which
 // they are requeued within their group; those of one status group by group. A
 // missing operation is outbox.ErrNotFound.
 func (s *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {

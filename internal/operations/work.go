@@ -19,7 +19,7 @@ func (s *Operations) Work(ctx context.Context, poll time.Duration, log *slog.Log
 	loop.Loop{Name: "operations", Step: s.Step, Interval: s.untilStep(poll), Wake: s.started, Logger: log}.Run(ctx)
 }
 
-// StepAll takes every running operation a step further and reports whether any
+// Step takes every running operation a step further and reports whether any
 // of them moved. It is safe for concurrent use, by several processes too. Without
 // a running operation it costs one read of an index.
 func (s *Operations) Step(ctx context.Context) (bool, error) {

@@ -41,7 +41,7 @@ type publisherChange struct {
 	Skip *outbox.EventRef `json:"skip,omitempty"`
 }
 
-// changePublisher changes the row of a pair. An act that gives the audit record
+// change changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
 func (s *Progress) change(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
 	a := &store.Act{Order: o, Action: action, Target: outbox.PublisherTarget(asked.PairName), Before: asked, Asked: asked}
@@ -54,7 +54,7 @@ func (s *Progress) change(ctx context.Context, o outbox.Order, action outbox.Act
 	})
 }
 
-// changedPublisher is the part of an act on a pair that all have in common.
+// changed is the part of an act on a pair that all have in common.
 // Whoever holds the pair sees by the number of acts that there was one.
 func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)

@@ -20,7 +20,7 @@ type Projection struct {
 	Schema  []string // statements, in order
 }
 
-// InstallProjections creates the tables of projections that are not there yet
+// Install creates the tables of projections that are not there yet
 // and notes the versions. A table that exists is left as it is. A wrong schema
 // statement comes back as a *SchemaError.
 func (s *Database) Install(ctx context.Context, all []Projection) error {
@@ -96,13 +96,13 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 	return len(tables) > 0, nil
 }
 
-// PrepareProjection checks one statement of a projection against the
+// CheckStatement checks one statement of a projection against the
 // database, without running it.
 func (s *Database) CheckStatement(ctx context.Context, query string) error {
 	return s.read(ctx, func(t *tx) error { return t.Prepare(query) })
 }
 
-// projectionVersion is what the database knows of a projection as a whole.
+// Version is what the database knows of a projection as a whole.
 type Version struct {
 	Version, Built string
 	Pause          *outbox.Pause // for all campaigns; nil when there is none
@@ -132,7 +132,7 @@ func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	return &outbox.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
 }
 
-// ProjectionVersions are the versions of the projections that were installed
+// Versions are the versions of the projections that were installed
 // last, by name.
 func (s *Database) Versions(ctx context.Context) (map[string]string, error) {
 	installed, err := s.projectionVersions(ctx)

@@ -10,13 +10,13 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// ModelOptions say how a process uses the projections database. All are required.
+// Options say how a process uses the projections database. All are required.
 type Options struct {
 	Now    func() int64 // in microseconds
 	Refuse func() error // says why rows may not be swapped here; nil where they may
 }
 
-// ReadModel is the projections database: the rows of the projections, and beside
+// Database is the projections database: the rows of the projections, and beside
 // them how far each campaign has come.
 //
 // It is safe for concurrent use, by several processes too.
@@ -26,7 +26,7 @@ type Database struct {
 	onAdvance func(reached map[string]int64)
 }
 
-// NewReadModel puts a database to use that is open.
+// New puts a database to use that is open.
 func New(db *sqldb.DB, o Options) *Database {
 	return &Database{DB: db, options: o, onAdvance: func(map[string]int64) {}}
 }

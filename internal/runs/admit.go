@@ -16,7 +16,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// StartRun has workers do a run over a scope of the loaded projections. It is
+// Start has workers do a run over a scope of the loaded projections. It is
 // refused with outbox.ErrInvalid when the order makes no sense,
 // outbox.ErrNotFound when it names a campaign that is unknown, and
 // outbox.ErrConflict when another active run has a part of its scope, or where
@@ -287,7 +287,7 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	return nil
 }
 
-// CancelRun ends a run: at once when no process works on it, otherwise as soon
+// Cancel ends a run: at once when no process works on it, otherwise as soon
 // as the one that does has noticed, until when it is cancelling. What it has
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or is being cancelled already, is outbox.ErrConflict.
@@ -323,7 +323,7 @@ where run_id = $1
 group by outcome`
 )
 
-// ResumeRun puts a run that was interrupted, or failed, into the queue again.
+// Resume puts a run that was interrupted, or failed, into the queue again.
 // It goes on where it stopped: campaigns that are done stay done, those that
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.

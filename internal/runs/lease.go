@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// RunLease is the right to work on a run until the lease ends. Every call with
+// Lease is the right to work on a run until the lease ends. Every call with
 // a lease whose epoch is no longer the run's is outbox.ErrLeaseLost and
 // changes nothing: the caller drops what it has.
 type Lease struct {
@@ -83,7 +83,7 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 	return runGoesOn, "", ""
 }
 
-// ClaimRun takes the oldest run that nobody works on, queued or left by a
+// Claim takes the oldest run that nobody works on, queued or left by a
 // process that is gone, whose projections are those of the caller in the same
 // versions, by name. False means there is none. On the way it ends runs that
 // nobody can go on with: those that were cancelled, whose projections have
@@ -203,7 +203,7 @@ func (t *tx) heldRun(l Lease) (*runRow, error) {
 	return r, err
 }
 
-// RunCampaign is a campaign that a run has still to do.
+// Campaign is a campaign that a run has still to do.
 type Campaign struct {
 	CampaignID   string
 	HighWaterSeq int64
@@ -236,7 +236,7 @@ where c.campaign_id = $2
       and r.campaign_id = c.campaign_id)`
 )
 
-// RunScope lists campaigns of the run's scope that have no result in it yet,
+// Scope lists campaigns of the run's scope that have no result in it yet,
 // in the order of their ids from the one after on, at most limit. Campaigns
 // that came to be after the run began are among them when it is over all.
 func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
@@ -277,7 +277,7 @@ func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]C
 	return scope, nil
 }
 
-// FinishRun ends a run that the lease holds, as completed, failed, cancelled
+// Finish ends a run that the lease holds, as completed, failed, cancelled
 // or interrupted; why is a sentence that a failed and an interrupted one need.
 // A run in which a campaign failed is failed even if it is called completed.
 // Only a run that is cancelling is cancelled.
@@ -327,7 +327,7 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 	return status, why, nil
 }
 
-// ReleaseRun gives a run back that the lease holds, so that another process
+// Release gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
 func (s *Runs) Release(ctx context.Context, l Lease) error {
 	err := s.write(ctx, func(t *tx) error {
@@ -359,7 +359,7 @@ where id in (
     and lease_expires_at > $1
   order by id`
 
-// EndRunLeases lets the leases on runs of a worker that is known to be gone
+// EndLeases lets the leases on runs of a worker that is known to be gone
 // run out now instead of at their time; an empty owner stands for all. Should
 // the worker live after all, the epoch keeps it from doing harm.
 func (s *Runs) EndLeases(ctx context.Context, owner string) error {

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// PreviewRun says what a run would be about if it were started now. What
+// Preview says what a run would be about if it were started now. What
 // StartRun refuses is refused likewise, but for the run in the way of it, which
 // the preview names.
 func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {

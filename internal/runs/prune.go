@@ -60,7 +60,7 @@ where run_id = $1
 // prunable are the outcomes whose results are not kept for ever.
 var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.OutcomeNotCompared}
 
-// PruneRuns deletes results of campaigns that were found, or put, in order, of
+// Prune deletes results of campaigns that were found, or put, in order, of
 // all but the latest ten ended runs of each kind: a verify every night would
 // else fill the disk. It takes small steps, and returns true while there is more
 // to delete. Where there is nothing it writes nothing.

@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// RunReport is what a worker has to say about the run it holds.
+// Progress is what a worker has to say about the run it holds.
 type Progress struct {
 	Results []outbox.RunResult // of campaigns done since the last report
 	Lines   []outbox.RunLine   // for the log; without an id, and without a time those of now
@@ -36,7 +36,7 @@ insert into run_log (run_id, at, campaign_id, text)
 values ($1, $2, $3, $4)`
 )
 
-// ReportRun writes down what a worker has done of the run it holds, renews its
+// Report writes down what a worker has done of the run it holds, renews its
 // lease and returns the status of the run, by which a worker learns that it is
 // cancelling. A result of a campaign that has one already takes its place. What
 // was compared with the rows as they are now counts as a verification.

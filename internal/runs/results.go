@@ -61,7 +61,7 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// RunResults pages through the results of a run by campaign, without the
+// Results pages through the results of a run by campaign, without the
 // samples of what differs. A missing run is outbox.ErrNotFound.
 func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	page := outbox.Page[outbox.RunResult]{Items: []outbox.RunResult{}}
@@ -109,7 +109,7 @@ func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, foun
 	return result, found, err
 }
 
-// RunResultOf reads what became of one campaign of a run, with samples. Without
+// ResultOf reads what became of one campaign of a run, with samples. Without
 // one it is outbox.ErrNotFound.
 func (s *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
@@ -143,7 +143,7 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 	return line, err
 }
 
-// RunLog pages through the log of a run, newest first, limit lines at a time: 0
+// Log pages through the log of a run, newest first, limit lines at a time: 0
 // means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
 func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
 	page := outbox.Page[outbox.RunLine]{Items: []outbox.RunLine{}}

@@ -220,7 +220,7 @@ func (t *tx) digestsOfRun(r *runRow) error {
 	return nil
 }
 
-// RunLoops is how many runs a process works on at a time, so that a short one
+// workerLoops is how many runs a process works on at a time, so that a short one
 // need not wait for a long one.
 const workerLoops = 2
 
@@ -294,7 +294,7 @@ where finished_at is null
 order by id
 limit $1`
 
-// ActiveRuns lists the runs that have not ended, oldest first, at most 50.
+// Active lists the runs that have not ended, oldest first, at most 50.
 func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 	runs, now := []outbox.Run{}, s.core.Now()
 	err := s.read(ctx, func(t *tx) error {
@@ -312,7 +312,7 @@ func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 	return runs, nil
 }
 
-// RunTallies counts the runs there are by kind and status.
+// Tallies counts the runs there are by kind and status.
 func (s *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
 	err := s.read(ctx, func(t *tx) error {

@@ -24,7 +24,7 @@ type Runs struct {
 	started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
 }
 
-// NewRuns is called once for a store, before it is used. From then on its summaries
+// New is called once for a store, before it is used. From then on its summaries
 // tell what is held back, a check finds what no run catches up, and a reconcile
 // starts what is owed.
 func New(core *store.Store) *Runs {

@@ -22,7 +22,7 @@ where c.campaign_id > $1
 order by c.campaign_id
 limit $2`
 
-// StalestCampaigns chooses campaigns to verify in the background: of the next
+// Stalest chooses campaigns to verify in the background: of the next
 // 500 after a campaign id those that were never verified, or not for the
 // longest time, at most limit. Campaigns of which nothing was applied are not
 // among them. The caller keeps next and gives it as after the next time, so

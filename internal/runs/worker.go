@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// RunConfig says how a process works on runs. Runs, Set, Worker and Failure are
+// WorkerConfig says how a process works on runs. Runs, Set, Worker and Failure are
 // required; other zero values are the defaults.
 type WorkerConfig struct {
 	Runs         *Runs
@@ -31,7 +31,7 @@ type WorkerConfig struct {
 	Failure func(error) *readmodel.Failure
 }
 
-// RunWorker works on runs: it folds the journal again to verify, rebuild or catch up.
+// Worker works on runs: it folds the journal again to verify, rebuild or catch up.
 // Several may, in one process or in many; leases spread runs and campaigns over them.
 type Worker struct {
 	WorkerConfig
@@ -41,7 +41,7 @@ type Worker struct {
 // pruneInterval is how often the results of old runs are deleted.
 const pruneInterval = time.Hour
 
-// NewRunWorker makes a worker. Work starts it.
+// NewWorker makes a worker. Work starts it.
 func NewWorker(c WorkerConfig) *Worker {
 	if c.PollInterval <= 0 {
 		c.PollInterval = 2 * time.Second

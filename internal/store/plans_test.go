@@ -47,12 +47,11 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 }
 
 var sqliteScans = []scan{
-	{"SCAN projection_apply_outbox USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_failed", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
-	{"SCAN o USING INDEX outbox_dead", "limit $3", "dead rows alone, for an operation, up to its limit"},
+	{"SCAN o USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},

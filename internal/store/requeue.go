@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -118,7 +119,7 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
 	a := &Act{Order: o, Action: outbox.ActRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
-		chosen, err := t.deadRows(f)
+		chosen, err := t.rowKeys(selectDead, f)
 		if err != nil {
 			return outbox.Requeued{}, err
 		}
@@ -162,44 +163,48 @@ type rowKey struct {
 // selectDead walks the index of dead rows, also for one campaign: the rows of a
 // campaign may be very many, the dead ones are few.
 const (
-	selectDead   = selectRowKeys + `where status = 'dead'` + ofFilter
-	selectFailed = selectRowKeys + `where status = 'failed'` + ofFilter
+	selectDead   = selectRowKeys + `where o.status = 'dead'` + tried
+	selectFailed = selectRowKeys + `where o.status = 'failed'` + tried
 
 	selectRowKeys = `
-select campaign_id, seq
-from projection_apply_outbox
+select o.campaign_id, o.seq
+from projection_apply_outbox o
 `
-	ofFilter = `
-  and attempt_count > 0
-  and ($1 = '' or event_type = $1)
-  and ($2 = '' or fingerprint = $2)
-  and ($4 = '' or campaign_id = $4)
-order by next_attempt_at, seq, campaign_id
+	tried = `
+  and o.attempt_count > 0` + SelectedBy
+
+	// SelectedBy ends a query for rows of the outbox as o that a filter selects;
+	// see Tx.Selected.
+	SelectedBy = `
+  and ($1 = '' or o.event_type = $1)
+  and ($2 = '' or o.fingerprint = $2)
+  and ($4 = '' or o.campaign_id = $4)
+order by o.next_attempt_at, o.seq, o.campaign_id
 limit $3`
 )
 
-func (t *Tx) deadRows(f outbox.RequeueFilter) ([]rowKey, error) { return t.rowKeys(selectDead, f) }
-
-func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) ([]rowKey, error) {
-	if f.Limit < 0 || f.Limit > outbox.MaxRequeue {
-		return nil, outbox.Invalid("limit", "limit must lie between 1 and %d", outbox.MaxRequeue)
-	}
-	limit := f.Limit
-	if limit == 0 {
-		limit = outbox.DefaultRequeue
+// Selected reads the rows that a filter selects, by a query that ends with
+// SelectedBy: as many as it says, or by itself byDefault. A limit above most is
+// outbox.ErrInvalid, an unknown campaign outbox.ErrNotFound.
+func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.RequeueFilter, most, byDefault int) error {
+	if f.Limit < 0 || f.Limit > most {
+		return outbox.Invalid("limit", "limit must lie between 1 and %d", most)
 	}
 	if f.CampaignID != "" {
 		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	var chosen []rowKey
-	err := t.Each(func(rows sqldb.Row) error {
+	return t.Each(scan, query, f.EventType, f.Fingerprint, cmp.Or(f.Limit, byDefault), f.CampaignID)
+}
+
+func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) (chosen []rowKey, err error) {
+	err = t.Selected(func(rows sqldb.Row) error {
 		var k rowKey
 		err := rows.Scan(&k.campaign, &k.seq)
 		chosen = append(chosen, k)
 		return err
-	}, query, f.EventType, f.Fingerprint, limit, f.CampaignID)
+	}, query, f, outbox.MaxRequeue, outbox.DefaultRequeue)
 	return chosen, err
 }
 
