@@ -23,7 +23,7 @@ import (
 // that dies between the two leaves a pause that says itself who made it, and
 // why.
 func (s *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, outbox.ActProjectionPause, projection, campaign, loaded, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor)
+	return s.hold(ctx, pausing, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // ResumeProjection lets a paused projection go on, in one campaign or, where
@@ -32,7 +32,7 @@ func (s *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, 
 // is not paused there is outbox.ErrConflict, and so is one campaign while it is
 // paused for all; errors are else those of PauseProjection.
 func (s *Runs) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.holdAct(ctx, o, outbox.ActProjectionResume, projection, campaign, loaded, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor)
+	return s.hold(ctx, resuming, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // holding is a pause or resume under way.
@@ -42,13 +42,24 @@ type holding struct {
 	readmodel.HoldOrder
 }
 
-func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action, projection, campaign string, loaded []outbox.ProjectionInfo,
-	everywhere func(*readmodel.Database, *readmodel.HoldOrder) error, inOne func(*readmodel.ApplyTx, *readmodel.HoldOrder) error) (outbox.ProjectionHold, error) {
-	a := &store.Act{Order: o, Action: action, CampaignID: campaign, Target: outbox.ProjectionTarget(projection), Asked: map[string]string{"projection": projection}}
+// holdKind is how a projection is held, or let go on.
+type holdKind struct {
+	action     outbox.Action
+	everywhere func(*readmodel.Database, *readmodel.HoldOrder) error
+	inOne      func(*readmodel.ApplyTx, *readmodel.HoldOrder) error
+}
+
+var (
+	pausing  = holdKind{outbox.ActProjectionPause, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor}
+	resuming = holdKind{outbox.ActProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
+)
+
+func (s *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outbox.ProjectionHold, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	a := &store.Act{Order: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
 	a.Before = a.Asked
 	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
-		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, By: o.By.Name, Reason: o.Reason, Now: now}}
-		_, err := loadedAs(projection, loaded)
+		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: of, By: o.By.Name, Reason: o.Reason, Now: now}}
+		_, err := loadedAs(of.Projection, loaded)
 		if err == nil {
 			err = s.core.Require(o, 0)
 		}
@@ -61,10 +72,10 @@ func (s *Runs) holdAct(ctx context.Context, o outbox.Order, action outbox.Action
 		if err != nil {
 			return h.ProjectionHold, err
 		}
-		if campaign == "" {
-			err = everywhere(s.core.ReadModel(), &h.HoldOrder)
-		} else if _, err = t.ExistingCampaign(campaign); err == nil {
-			err = s.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return inOne(a, &h.HoldOrder) })
+		if of.CampaignID == "" {
+			err = kind.everywhere(s.core.ReadModel(), &h.HoldOrder)
+		} else if _, err = t.ExistingCampaign(of.CampaignID); err == nil {
+			err = s.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return kind.inOne(a, &h.HoldOrder) })
 		}
 		if err == nil && h.Behind > 0 {
 			err = s.catchUp(t, h)

@@ -23,14 +23,23 @@ type suspect struct {
 	parting int64 // the seq after which they part; −1 when no event explains the row
 }
 
-// firstParting finds the first seq at which the fold has for one of the rows
+// partingSearch is for the event at which a projection's live rows of a campaign and
+// its fold part.
+type partingSearch struct {
+	folder     *Folder
+	campaign   string
+	projection string
+	stops      map[string]int64 // as in Folder.Begin
+}
+
+// first finds the first seq at which the fold has for one of the rows
 // what the live rows lack: the event after the last one at which both were
 // alike, or, where they never were, the one that gave the fold's row what it
 // came to. It is 0 where no event did, as with a row that nothing explains.
 //
 // It folds the events up to until again, in stretches, looks at the rows where
 // one ends, and goes on within the stretch in which the first row parts.
-func (f *Folder) firstParting(ctx context.Context, campaign string, until int64, stops map[string]int64, name string, rows []projection.Difference) (int64, error) {
+func (p partingSearch) first(ctx context.Context, until int64, rows []projection.Difference) (int64, error) {
 	suspects := make([]*suspect, len(rows))
 	for i := range rows {
 		suspects[i] = &suspect{Difference: &rows[i]}
@@ -41,7 +50,7 @@ func (f *Folder) firstParting(ctx context.Context, campaign string, until int64,
 		if (high-low)*int64(len(suspects)) <= cheapLooks {
 			step = 1
 		}
-		if err := f.lookAlong(ctx, campaign, low, high, step, stops, name, suspects); err != nil {
+		if err := p.lookAlong(ctx, low, high, step, suspects); err != nil {
 			return 0, err
 		}
 		first := high
@@ -67,8 +76,8 @@ func (f *Folder) firstParting(ctx context.Context, campaign string, until int64,
 
 // lookAlong folds up to high and looks at the rows at low and after each step
 // from there on.
-func (f *Folder) lookAlong(ctx context.Context, campaign string, low, high, step int64, stops map[string]int64, name string, suspects []*suspect) error {
-	fold, err := f.Begin(ctx, campaign, stops, name)
+func (p partingSearch) lookAlong(ctx context.Context, low, high, step int64, suspects []*suspect) error {
+	fold, err := p.folder.Begin(ctx, p.campaign, p.stops, p.projection)
 	if err != nil {
 		return err
 	}
@@ -80,7 +89,7 @@ func (f *Folder) lookAlong(ctx context.Context, campaign string, low, high, step
 			return err
 		}
 		for _, s := range suspects {
-			standing, err := s.Look(ctx, f.scratch)
+			standing, err := s.Look(ctx, p.folder.scratch)
 			if err != nil {
 				return err
 			}

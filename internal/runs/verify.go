@@ -72,7 +72,7 @@ func (f *Folder) verifyOnce(ctx context.Context, campaign string, until int64, n
 func (f *Folder) tellPartings(ctx context.Context, fold *Fold, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	for i, rows := range drifted {
 		p := &result.Projections[i]
-		if p.Comparison.FirstSeq, err = f.firstParting(ctx, fold.campaign, p.Seq, fold.began, p.Projection, rows); err != nil {
+		if p.Comparison.FirstSeq, err = (partingSearch{f, fold.campaign, p.Projection, fold.began}).first(ctx, p.Seq, rows); err != nil {
 			return err
 		}
 	}
