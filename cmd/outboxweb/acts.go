@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"outboxweb/internal/outbox"
 )
@@ -21,8 +20,7 @@ type requeueCmd struct {
 	DryRun      bool   `help:"Change nothing: try the row's event, and those before it that are not applied, on copies of the live rows, and print how they would change."`
 	Next        int64  `placeholder:"N" help:"With --dry-run: try so many events behind it, too."`
 	Confirm     string `placeholder:"PHRASE" help:"The phrase that a requeue wants which requeues or releases more than ${confirm_above} rows, such as 'requeue 43 rows'; asked for at a terminal when it is not given."`
-	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON        bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run requeues one row or, with --dead, many.
@@ -33,34 +31,17 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	if c.DryRun {
 		return c.try(ctx, a)
 	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-		switch {
-		case c.Canary:
-			return c.operation(ctx, a, st, o)
-		case c.Dead:
-			return c.many(ctx, a, st, o)
-		}
-		return c.one(ctx, a, st, o)
+	return a.withStore(ctx, func(st *engine) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
+			switch {
+			case c.Canary:
+				return c.operation(ctx, a, st, o)
+			case c.Dead:
+				return c.many(ctx, a, st, o)
+			}
+			return c.one(ctx, a, st, o)
+		})
 	})
-}
-
-// printed prints what an act made: as JSON, or as words say it.
-func printed[R any](a *app, asJSON bool, words func(R)) func(R, error) error {
-	return func(result R, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return a.printJSON(result)
-		}
-		words(result)
-		return nil
-	}
 }
 
 func (c *requeueCmd) check() error {
@@ -96,16 +77,20 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order
 	if err != nil {
 		return err
 	}
-	return printed(a, c.JSON, func(row outbox.Row) {
-		fmt.Fprintf(a.out, "requeued campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-	})(st.RequeueRow(ctx, o, c.Campaign, seq))
+	row, err := st.RequeueRow(ctx, o, c.Campaign, seq)
+	if err != nil {
+		return err
+	}
+	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Order) error {
-	return printed(a, c.JSON, func(done outbox.Requeued) {
-		fmt.Fprintf(a.out, "requeued %s, %s of them heads; %s waited behind those\n",
-			outbox.Count(done.Requeued, "dead row", "dead rows"), thousands(done.Heads), outbox.Count(done.Released, "row", "rows"))
-	})(st.RequeueDead(ctx, o, c.filter()))
+	done, err := st.RequeueDead(ctx, o, c.filter())
+	if err != nil {
+		return err
+	}
+	return c.print(a, done, "requeued %s, %s of them heads; %s waited behind those",
+		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"))
 }
 
 // filter selects rows as the flags say; the zero limit is the store's own.
@@ -126,8 +111,7 @@ type retryCmd struct {
 	Only        string `name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
 	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`
-	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON        bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run makes the row due now or, with --failed, many.
@@ -145,25 +129,28 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		return printed(a, c.JSON, func(row outbox.Row) {
-			fmt.Fprintf(a.out, "campaign %s seq %d (%s) is due now; %s failed\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
-		})(st.RetryRow(ctx, order(c.Reason), c.Campaign, seq))
+		row, err := st.RetryRow(ctx, order(c.Reason), c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		return c.print(a, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
 	})
 }
 
 func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
-	return printed(a, c.JSON, func(done outbox.Retried) {
-		fmt.Fprintf(a.out, "%s due now\n", outbox.Count(done.Retried, "failed row is", "failed rows are"))
-	})(st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
-		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit}))
+	done, err := st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
+		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	return c.print(a, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
 }
 
 // deadLetterCmd gives up on a failing head.
 type deadLetterCmd struct {
 	Campaign string `arg:"" help:"The row's campaign."`
 	Seq      string `arg:"" help:"The row's seq."`
-	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run declares the row dead.
@@ -173,10 +160,12 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		return printed(a, c.JSON, func(row outbox.Row) {
-			fmt.Fprintf(a.out, "campaign %s seq %d (%s) is dead after %s; %s behind it\n", row.CampaignID, row.Seq, row.EventType,
-				outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-		})(st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq))
+		row, err := st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		return c.print(a, row, "campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
+			outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 	})
 }
 
@@ -184,41 +173,31 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 type gapsCmd struct {
 	Repair bool   `help:"Give every missing event its row back."`
 	Reason string `placeholder:"TEXT" help:"With --repair: why; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run lists the gaps, or repairs them and says what that did.
 func (c *gapsCmd) Run(ctx context.Context, a *app) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	if c.Repair {
-		return c.repair(ctx, a, st)
-	}
-	gaps, err := st.maintenance.Gaps(ctx)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(map[string][]outbox.Gap{"gaps": append([]outbox.Gap{}, gaps...)})
-	}
-	if len(gaps) == 0 {
-		fmt.Fprintln(a.out, "no gaps")
-		return nil
-	}
-	t := table(a.out)
-	fmt.Fprintln(t, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING")
-	for _, g := range gaps {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing)
-	}
-	return t.Flush()
+	return a.withStore(ctx, func(st *engine) error {
+		if c.Repair {
+			return c.repair(ctx, a, st)
+		}
+		gaps, err := st.maintenance.Gaps(ctx)
+		if err != nil {
+			return err
+		}
+		gaps = append([]outbox.Gap{}, gaps...) // a list in JSON, though there are none
+		return printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
+			return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
+		})
+	})
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
-	return printed(a, c.JSON, func(done outbox.Repaired) {
-		fmt.Fprintf(a.out, "repaired %s: %s written, %s of applied events removed, %s diverged\n", outbox.Count(done.Campaigns, "campaign", "campaigns"),
-			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
-	})(st.maintenance.RepairGaps(ctx, order(c.Reason)))
+	done, err := st.maintenance.RepairGaps(ctx, order(c.Reason))
+	if err != nil {
+		return err
+	}
+	return c.print(a, done, "repaired %s: %s written, %s of applied events removed, %s diverged", outbox.Count(done.Campaigns, "campaign", "campaigns"),
+		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
 }

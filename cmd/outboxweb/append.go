@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"outboxweb/internal/metrics"
@@ -20,7 +21,7 @@ import (
 type appendCmd struct {
 	File  string `arg:"" help:"The file to read, or - for stdin."`
 	Batch int    `default:"500" placeholder:"N" help:"How many lines are appended in one transaction, fewer when they are large."`
-	JSON  bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 
 	Condition string `placeholder:"JSON|@FILE" help:"Append all lines at once, and only if nothing in the journal is against it, as {\"after_position\": N, \"items\": [{\"event_types\": […], \"tags\": {…}}]} says: no event of any item after the position."`
 }
@@ -150,7 +151,7 @@ func lineNumbers(refused []refusedLine) string {
 			numbers = append(numbers, "…")
 			break
 		}
-		numbers = append(numbers, itoa(r.Line))
+		numbers = append(numbers, strconv.Itoa(r.Line))
 	}
 	word := "line"
 	if len(refused) > 1 {

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
 )
@@ -19,7 +21,7 @@ type benchCmd struct {
 	Dir   string   `placeholder:"DIR" help:"Where to make the temporary SQLite files. Default: beside the journal."`
 	Scale float64  `default:"1" placeholder:"X" help:"Multiply every amount by this, such as 0.1 for a quick look."`
 	Only  []string `placeholder:"NAME" help:"Only measurements whose name contains this. Repeatable."`
-	JSON  bool     `name:"json" help:"Print one JSON document."`
+	jsonFlag
 
 	projectionsDBGiven bool
 }
@@ -203,7 +205,7 @@ func counted(n int, what string) string {
 	if n == 1 {
 		return "1_" + what
 	}
-	return itoa(n) + "_" + what + "s"
+	return strconv.Itoa(n) + "_" + what + "s"
 }
 
 // measure makes the measurements that are wanted by name.
@@ -240,20 +242,17 @@ func (b *bench) shrink(s shape) shape {
 
 func printBench(a *app, r benchResult) error {
 	if r.Server != "" {
-		fmt.Fprintf(a.out, "%s: %s commits/s\n\n", r.Server, thousands(int64(r.CommitsPerSecond)))
+		fmt.Fprintf(a.out, "%s: %s commits/s\n\n", r.Server, outbox.Number(int64(r.CommitsPerSecond)))
 	} else {
-		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, thousands(int64(r.FsyncPerSecond)))
+		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, outbox.Number(int64(r.FsyncPerSecond)))
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S\tBARE DRIVER\tRATIO")
-	for _, m := range r.Results {
+	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S\tBARE DRIVER\tRATIO", r.Results, func(m measurement) []any {
 		bare, ratio := "", ""
 		if m.Bare > 0 {
-			bare, ratio = thousands(int64(m.Bare)), fmt.Sprintf("%.2f", m.Ratio)
+			bare, ratio = outbox.Number(int64(m.Bare)), fmt.Sprintf("%.2f", m.Ratio)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f\t%s\t%s\t%s\n", m.Name, thousands(int64(m.Events)), m.Seconds, thousands(int64(m.EventsPerSecond)), bare, ratio)
-	}
-	return t.Flush()
+		return []any{m.Name, outbox.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), outbox.Number(int64(m.EventsPerSecond)), bare, ratio}
+	})
 }
 
 // rate fills in the measurement of n events that took a time.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func fsyncRate(ctx context.Context, dir string) (float64, error) {
 
 func (g *sqliteGround) fresh(context.Context) (databases, error) {
 	g.made++
-	name := filepath.Join(g.dir, itoa(g.made))
+	name := filepath.Join(g.dir, strconv.Itoa(g.made))
 	return databases{g.made, "sqlite:" + name + "-journal.db", "sqlite:" + name + "-projections.db"}, nil
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ type campaignsCmd struct {
 type campaignsListCmd struct {
 	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	Limit int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	JSON  bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run lists campaigns.
@@ -44,19 +43,9 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		if c.JSON {
-			return a.printJSON(map[string][]outbox.CampaignView{"campaigns": views})
-		}
-		if len(views) == 0 {
-			fmt.Fprintln(a.out, "no campaigns")
-			return nil
-		}
-		t := table(a.out)
-		fmt.Fprintln(t, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY")
-		for _, v := range views {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200))
-		}
-		return t.Flush()
+		return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
+			return []any{v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
+		})
 	})
 }
 
@@ -79,8 +68,7 @@ func (a *app) withStore(ctx context.Context, do func(*engine) error) error {
 // campaignAct is what the acts on one campaign take.
 type campaignAct struct {
 	Campaign string `arg:"" help:"Its id."`
-	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // change does an act after which the campaign is shown.
@@ -94,12 +82,8 @@ func (c *campaignAct) change(ctx context.Context, a *app, action outbox.Action, 
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(v)
-		}
 		on, _ := action.OnCampaign()
-		fmt.Fprintf(a.out, "%s campaign %s: %s\n", strings.ToLower(on.Past), v.CampaignID, v.Why)
-		return nil
+		return c.print(a, v, "%s campaign %s: %s", strings.ToLower(on.Past), v.CampaignID, v.Why)
 	})
 }
 
@@ -122,9 +106,11 @@ type campaignsReplayCmd struct{ campaignAct }
 // Run gives events without a row theirs back.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		return printed(a, c.JSON, func(done outbox.Repaired) {
-			fmt.Fprintf(a.out, "replayed campaign %s: %s written, %s of applied events removed\n", c.Campaign,
-				outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
-		})(st.ReplayCampaign(ctx, order(c.Reason), c.Campaign))
+		done, err := st.ReplayCampaign(ctx, order(c.Reason), c.Campaign)
+		if err != nil {
+			return err
+		}
+		return c.print(a, done, "replayed campaign %s: %s written, %s of applied events removed", c.Campaign,
+			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
 	})
 }

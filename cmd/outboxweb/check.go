@@ -14,7 +14,7 @@ import (
 // checkCmd tests the invariants.
 type checkCmd struct {
 	Fold bool `default:"true" negatable:"" help:"Fold every campaign from the journal and compare the digest with its live rows."`
-	JSON bool `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // foldInvariant is the one that check tests by folding; the others are the store's.
@@ -67,7 +67,7 @@ func tablesOf(set *projection.Set) (tables []string) {
 func printCheck(a *app, r outbox.CheckReport) error {
 	t := table(a.out)
 	for _, what := range slices.Sorted(maps.Keys(r.Checked)) {
-		fmt.Fprintf(t, "%s\t%s\n", what, thousands(r.Checked[what]))
+		t.row(what, outbox.Number(r.Checked[what]))
 	}
 	t.Flush()
 	if len(r.NotCompared) > 0 {
@@ -79,11 +79,9 @@ func printCheck(a *app, r outbox.CheckReport) error {
 		return nil
 	}
 	fmt.Fprintf(a.out, "\n%d violations\n", len(r.Violations))
-	fmt.Fprintln(t, "INVARIANT\tCAMPAIGN\tSEQ\tDETAIL")
-	for _, v := range r.Violations {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Invariant, v.CampaignID, v.Seq, v.Detail)
-	}
-	return t.Flush()
+	return printTable(a.out, "INVARIANT\tCAMPAIGN\tSEQ\tDETAIL", r.Violations, func(v outbox.Violation) []any {
+		return []any{v.Invariant, v.CampaignID, v.Seq, v.Detail}
+	})
 }
 
 // checkFolds folds every campaign up to what is applied and compares the rows

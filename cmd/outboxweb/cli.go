@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -143,8 +144,8 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
 		kong.Vars{
-			"max_payload": itoa(outbox.DefaultMaxPayload), "default_page": itoa(outbox.DefaultPage), "max_page": itoa(outbox.MaxPage),
-			"default_requeue": itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
+			"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
+			"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
 		},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

@@ -186,5 +186,3 @@ func kindOf(flag *kong.Flag) string {
 		return "a text"
 	}
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

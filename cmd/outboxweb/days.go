@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,21 +17,25 @@ const mostDays = 100 * 365
 
 // UnmarshalText reads the span; it is never negative.
 func (d *daysFlag) UnmarshalText(text []byte) error {
-	given := string(text)
-	if number, days := strings.CutSuffix(given, "d"); days {
-		n, err := strconv.ParseUint(number, 10, 32)
-		if err != nil || n > mostDays {
-			return fmt.Errorf("%q is not a number of days up to %d, such as 365d", given, mostDays)
-		}
-		*d = daysFlag(n) * daysFlag(24*time.Hour)
-		return nil
-	}
-	span, err := time.ParseDuration(given)
-	if err != nil || span < 0 || span > mostDays*24*time.Hour {
-		return fmt.Errorf("%q is not a span of time, such as 36h or 365d", given)
+	span, err := parseSpan(string(text))
+	switch wrong := err != nil || span < 0 || span > mostDays*24*time.Hour; {
+	case wrong && bytes.HasSuffix(text, []byte("d")):
+		return fmt.Errorf("%q is not a number of days up to %d, such as 365d", text, mostDays)
+	case wrong:
+		return fmt.Errorf("%q is not a span of time, such as 36h or 365d", text)
 	}
 	*d = daysFlag(span)
 	return nil
+}
+
+// parseSpan reads a span of time as Go writes it, or in days.
+func parseSpan(text string) (time.Duration, error) {
+	number, inDays := strings.CutSuffix(text, "d")
+	if !inDays {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	return time.Duration(n) * 24 * time.Hour, err
 }
 
 // String writes whole days as days.

@@ -18,7 +18,7 @@ type digestCmd struct {
 	Campaign   string `required:"" placeholder:"C" help:"The campaign."`
 	Projection string `placeholder:"P" help:"Only this projection."`
 	Until      *int64 `placeholder:"N" help:"Fold the journal up to seq N instead of reading the live rows; 0 is before the first event."`
-	JSON       bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // digests is what the command prints.

@@ -61,7 +61,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	if c.JSON {
 		err = a.printJSON(t)
 	} else {
-		fmt.Fprintf(a.out, "%s tried: %s would stay as before, %s would change, %s cannot be folded\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), thousands(t.Unchanged), thousands(t.Changed), thousands(t.Failed))
+		fmt.Fprintf(a.out, "%s tried: %s would stay as before, %s would change, %s cannot be folded\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), outbox.Number(t.Changed), outbox.Number(t.Failed))
 	}
 	if err == nil && t.Changed+t.Failed > 0 {
 		return errFound
@@ -133,7 +133,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 	if t.quiet {
 		return nil
 	}
-	fmt.Fprintf(t.app.out, "campaign %s, %s events\n", id, thousands(r.Seq))
+	fmt.Fprintf(t.app.out, "campaign %s, %s events\n", id, outbox.Number(r.Seq))
 	if len(r.Projections) == 0 {
 		fmt.Fprintf(t.app.out, "%s\n", r.Error)
 	}
@@ -148,7 +148,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 }
 
 func (a *app) printDryRun(d outbox.DryRun) {
-	fmt.Fprintf(a.out, "campaign %s: %s of the events from %d on would be applied, up to %d\n", d.CampaignID, thousands(d.Applied), d.FromSeq, d.UntilSeq)
+	fmt.Fprintf(a.out, "campaign %s: %s of the events from %d on would be applied, up to %d\n", d.CampaignID, outbox.Number(d.Applied), d.FromSeq, d.UntilSeq)
 	for _, p := range d.Projections {
 		a.printComparison(p)
 	}
@@ -171,12 +171,12 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 	if c.FirstSeq > 0 {
 		from = fmt.Sprintf("; live rows and fold part at event %d", c.FirstSeq)
 	}
-	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), thousands(c.Changed), thousands(c.Removed), from)
+	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
 	for _, row := range c.Samples {
 		fmt.Fprintf(a.out, "  %s\n", rowChangeText(row))
 	}
 	if more := c.Added + c.Changed + c.Removed - int64(len(c.Samples)); more > 0 {
-		fmt.Fprintf(a.out, "  and %s more\n", thousands(more))
+		fmt.Fprintf(a.out, "  and %s more\n", outbox.Number(more))
 	}
 }
 

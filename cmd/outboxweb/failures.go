@@ -14,9 +14,7 @@ type failuresCmd struct {
 	Note        failuresNoteCmd        `cmd:"" help:"Pin a note to the rows that failed alike; an empty one takes it away."`
 }
 
-type failuresListCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
-}
+type failuresListCmd struct{ jsonFlag }
 
 // Run lists the groups.
 func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
@@ -42,39 +40,32 @@ func (a *app) printGroups(groups []outbox.JudgedGroup) error {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE")
-	for _, g := range groups {
+	return printTable(a.out, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.JudgedGroup) []any {
 		note := ""
 		if g.Note != nil {
 			note = g.Note.Note
 		}
-		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%s\t%s\n", g.Dead, g.Failed, g.Released, firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80))
-	}
-	return t.Flush()
+		return []any{g.Dead, g.Failed, g.Released, firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80)}
+	})
 }
 
 type failuresNoteCmd struct {
 	Fingerprint string `arg:"" help:"What the errors have in common."`
 	Note        string `arg:"" help:"The note."`
-	Reason      string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON        bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run pins the note.
 func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		note, err := st.NoteGroup(ctx, order(c.Reason), c.Fingerprint, c.Note)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return a.printJSON(map[string]any{"fingerprint": c.Fingerprint, "note": note})
-		case note == nil:
-			fmt.Fprintln(a.out, "took the note away")
-		default:
-			fmt.Fprintln(a.out, "pinned the note")
 		}
-		return nil
+		did := "pinned the note"
+		if note == nil {
+			did = "took the note away"
+		}
+		return c.print(a, map[string]any{"fingerprint": c.Fingerprint, "note": note}, "%s", did)
 	})
 }

@@ -14,7 +14,7 @@ type projectionsStatusCmd struct {
 	Name  string `arg:"" optional:"" help:"One of them, with the campaigns that it does not follow."`
 	State string `placeholder:"S" help:"With NAME: only campaigns in which it is quarantined, paused or behind."`
 	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
-	JSON  bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run describes all projections, or one and the campaigns it does not follow.
@@ -59,17 +59,14 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": described})
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "NAME\tSTATE\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY")
-	for _, p := range described {
+	return printTable(a.out, "NAME\tSTATE\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
 		built := "the loaded version"
 		if p.BuiltByOtherVersion {
 			built = "not the loaded version"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, holdText(p.Paused), thousands(p.Quarantined), thousands(p.PausedCampaigns),
-			thousands(p.Behind), thousands(p.OpenFailures), built)
-	}
-	return t.Flush()
+		return []any{p.Name, holdText(p.Paused), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
+			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}
+	})
 }
 
 func holdText(p *outbox.Pause) string {
@@ -84,28 +81,24 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
 	fmt.Fprintf(a.out, "%s: %s; quarantined for %s, paused for %s, behind in %s campaigns\n", p.Name, holdText(p.Paused),
-		thousands(p.Quarantined), thousands(p.PausedCampaigns), thousands(p.Behind))
+		outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
 	if len(cursors.Items) == 0 {
 		return nil
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tAPPLIED\tLAG\tFAILURE")
-	for _, cursor := range cursors.Items {
+	return printTable(a.out, "CAMPAIGN\tSTATE\tAPPLIED\tLAG\tFAILURE", cursors.Items, func(cursor outbox.CampaignCursor) []any {
 		failure := ""
 		if f := cursor.Failure; f != nil {
 			failure = fmt.Sprintf("event %d: %s", f.Seq, firstLine(f.Message, 120))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", cursor.CampaignID, cursor.State, cursor.AppliedSeq, cursor.LagEvents, failure)
-	}
-	return t.Flush()
+		return []any{cursor.CampaignID, cursor.State, cursor.AppliedSeq, cursor.LagEvents, failure}
+	})
 }
 
 // projectionHold is what pausing and resuming a projection take.
 type projectionHold struct {
 	Name     string `arg:"" help:"The projection."`
 	Campaign string `placeholder:"C" help:"Only for this campaign."`
-	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 func (c *projectionHold) change(ctx context.Context, a *app, past string,
@@ -157,7 +150,7 @@ type failuresProjectionsCmd struct {
 	Campaign   string `placeholder:"C" help:"Only those of this campaign."`
 	Projection string `placeholder:"P" help:"Only those of this projection."`
 	Limit      int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	JSON       bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run lists them.
@@ -175,18 +168,8 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(map[string]any{"failures": page.Items})
-		}
-		if len(page.Items) == 0 {
-			fmt.Fprintln(a.out, "no failures")
-			return nil
-		}
-		t := table(a.out)
-		fmt.Fprintln(t, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR")
-		for _, f := range page.Items {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", f.Projection, f.CampaignID, f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120))
-		}
-		return t.Flush()
+		return printList(a, c.jsonFlag, "failures", page.Items, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR", func(f outbox.ProjectionFailure) []any {
+			return []any{f.Projection, f.CampaignID, f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
+		})
 	})
 }

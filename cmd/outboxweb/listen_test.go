@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -303,7 +304,7 @@ func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connected.Close()
-	abstract, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + itoa(os.Getpid()), Net: "unix"})
+	abstract, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + strconv.Itoa(os.Getpid()), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +344,7 @@ func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("outboxweb", "serve", "--listen", "systemd")
 	cmd.Dir, cmd.ExtraFiles = t.TempDir(), []*os.File{fileOf(t, tcpSocket(t, "127.0.0.1"))}
-	cmd.Env = append(os.Environ(), "LISTEN_PID="+itoa(os.Getpid()), "LISTEN_FDS=1")
+	cmd.Env = append(os.Environ(), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDS=1")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "passed no socket on") {
 		t.Errorf("%v: %s", err, out)

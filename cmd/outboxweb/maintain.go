@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"runtime"
 
+	_ "modernc.org/sqlite" // for its version
+
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/sqldb"
-
-	_ "modernc.org/sqlite"
-
 	"outboxweb/internal/store"
 )
-
-// for its version
 
 // migrateCmd brings both databases to this program's version.
 type migrateCmd struct {
 	DryRun bool `help:"List the steps that would be applied, and change nothing."`
-	JSON   bool `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run migrates, which opening the store does, and lists the steps.
@@ -35,16 +32,13 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 		_, err := fmt.Fprintln(a.out, "up to date: both databases have this program's version")
 		return err
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "DATABASE\tVERSION\tNAME\tAPPLIED")
-	for _, m := range steps {
+	return printTable(a.out, "DATABASE\tVERSION\tNAME\tAPPLIED", steps, func(m sqldb.Migration) []any {
 		applied := "no"
 		if m.AppliedAt != nil {
 			applied = m.AppliedAt.UTC().Format("2006-01-02 15:04:05 UTC")
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", m.Database, m.Version, m.Name, applied)
-	}
-	return t.Flush()
+		return []any{m.Database, m.Version, m.Name, applied}
+	})
 }
 
 // steps are those still to come for a dry run, and otherwise all, applied.
@@ -103,9 +97,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 }
 
 // versionCmd prints versions.
-type versionCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
-}
+type versionCmd struct{ jsonFlag }
 
 // Run prints the versions of the program, Go and SQLite.
 func (c *versionCmd) Run(ctx context.Context, a *app) error {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
 
 	"outboxweb/internal/maintenance"
@@ -149,13 +149,5 @@ func osUser() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
 	}
-	return "uid-" + itoa(os.Getuid())
-}
-
-// printJSON writes one indented JSON document to stdout.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return "uid-" + strconv.Itoa(os.Getuid())
 }

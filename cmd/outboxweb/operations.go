@@ -18,15 +18,10 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 		return err
 	}
 	if c.Wait {
-		return a.follow(ctx, st, op.ID, c.JSON)
+		return a.follow(ctx, st, op.ID, c.jsonFlag)
 	}
-	if c.JSON {
-		return a.printJSON(op)
-	}
-	fmt.Fprintf(a.out, "started operation %d: %s, %s of them heads; %s behind those\n", op.ID,
-		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), thousands(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"))
-	fmt.Fprintf(a.out, "follow it with: outboxweb operations show %d\n", op.ID)
-	return nil
+	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind those\nfollow it with: outboxweb operations show %d", op.ID,
+		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), op.ID)
 }
 
 // sayWhenNobodyWorks warns that an operation waits for a worker.
@@ -43,7 +38,7 @@ const followPause = 200 * time.Millisecond
 
 // follow waits for an operation to end and prints it. One that is not done is
 // a failure.
-func (a *app) follow(ctx context.Context, st *engine, id int64, asJSON bool) error {
+func (a *app) follow(ctx context.Context, st *engine, id int64, as jsonFlag) error {
 	look := time.NewTicker(followPause)
 	defer look.Stop()
 	bar := a.progress("requeue")
@@ -55,7 +50,7 @@ func (a *app) follow(ctx context.Context, st *engine, id int64, asJSON bool) err
 		}
 		if d.Status != outbox.OperationRunning {
 			bar.end()
-			return a.printOperation(d, asJSON)
+			return a.printOperation(d, as)
 		}
 		bar.set(d.Totals.Ended(), d.Totals.Chosen)
 		select {
@@ -68,9 +63,9 @@ func (a *app) follow(ctx context.Context, st *engine, id int64, asJSON bool) err
 
 // printOperation prints an operation; one that stopped or was cancelled makes
 // the command fail.
-func (a *app) printOperation(d outbox.OperationDetail, asJSON bool) error {
+func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
 	var err error
-	if asJSON {
+	if as.JSON {
 		err = a.printJSON(d)
 	} else {
 		err = a.describeOperation(d)
@@ -86,19 +81,19 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	t := table(a.out)
 	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tLEFT\tUNWATCHED")
 	n := d.Totals
-	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", n.Chosen, n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
+	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
 	t.Flush()
 	fmt.Fprintln(a.out)
 	fmt.Fprintln(t, "GROUP\tSTATE\tROWS\tDONE\tFAILED AGAIN\tERROR\tWHY IT STOPPED")
 	for _, g := range d.Groups {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
+		t.row(g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
 	}
 	t.Flush()
 	for i, r := range d.NewFailures {
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nnew failures that are not part of it:")
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
+		t.row(r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
 	}
 	return t.Flush()
 }
@@ -115,7 +110,7 @@ type operationsListCmd struct {
 	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
 	Open   bool   `help:"Only those that nobody has acknowledged."`
 	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run lists operations.
@@ -127,106 +122,75 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	f := outbox.OperationFilter{Status: status, Limit: c.Limit}
+	filter := outbox.OperationFilter{Status: status, Limit: c.Limit}
 	if c.Open {
-		f.Acknowledged = new(bool)
+		filter.Acknowledged = new(bool)
 	}
-	page, err := st.operations.List(ctx, f)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(map[string][]outbox.Operation{"operations": page.Items})
-	}
-	if len(page.Items) == 0 {
-		fmt.Fprintln(a.out, "no operations")
-		return nil
-	}
-	t := table(a.out)
-	fmt.Fprintln(t, "ID\tSTATUS\tACKNOWLEDGED\tROWS\tENDED\tFAILED AGAIN\tSTARTED\tBY\tREASON")
-	for _, o := range page.Items {
-		seen := "no"
-		if o.AcknowledgedAt != nil {
-			seen = "by " + o.AcknowledgedBy
+	return a.withStore(ctx, func(st *engine) error {
+		page, err := st.operations.List(ctx, filter)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Ended(), o.Totals.FailedAgain,
-			o.StartedAt.Format(time.RFC3339), o.StartedBy, firstLine(o.Reason, 60))
-	}
-	return t.Flush()
+		headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tENDED\tFAILED AGAIN\tSTARTED\tBY\tREASON"
+		return printList(a, c.jsonFlag, "operations", page.Items, headings, func(o outbox.Operation) []any {
+			seen := "no"
+			if o.AcknowledgedAt != nil {
+				seen = "by " + o.AcknowledgedBy
+			}
+			return []any{o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Ended(), o.Totals.FailedAgain, stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
+		})
+	})
 }
 
 type operationsShowCmd struct {
 	ID   int64 `arg:"" help:"Its number."`
 	Wait bool  `help:"Follow it to its end."`
-	JSON bool  `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run shows one operation.
 func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	if c.Wait {
-		return a.follow(ctx, st, c.ID, c.JSON)
-	}
-	d, err := st.operations.Get(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	return a.printOperation(d, c.JSON)
+	return a.withStore(ctx, func(st *engine) error {
+		if c.Wait {
+			return a.follow(ctx, st, c.ID, c.jsonFlag)
+		}
+		d, err := st.operations.Get(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return a.printOperation(d, c.jsonFlag)
+	})
 }
 
 type operationsCancelCmd struct {
-	ID     int64  `arg:"" help:"Its number."`
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	ID int64 `arg:"" help:"Its number."`
+	actionFlags
 }
 
 // Run ends one operation.
 func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	op, err := st.operations.Cancel(ctx, order(c.Reason), c.ID, "")
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(op)
-	}
-	fmt.Fprintf(a.out, "cancelled operation %d: %s left as before, %s under way\n", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), thousands(op.Totals.Unwatched))
-	return nil
+	return a.withStore(ctx, func(st *engine) error {
+		op, err := st.operations.Cancel(ctx, order(c.Reason), c.ID, "")
+		if err != nil {
+			return err
+		}
+		return c.print(a, op, "cancelled operation %d: %s left as before, %s under way", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
+	})
 }
 
 type operationsAcknowledgeCmd struct {
 	ID     int64  `arg:"" help:"Its number."`
 	Reason string `placeholder:"TEXT" help:"What follows from it; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run acknowledges one operation.
 func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	op, err := st.operations.Acknowledge(ctx, order(c.Reason), c.ID, "")
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(op)
-	}
-	fmt.Fprintf(a.out, "acknowledged operation %d, which is %s\n", op.ID, op.Status)
-	return nil
+	return a.withStore(ctx, func(st *engine) error {
+		op, err := st.operations.Acknowledge(ctx, order(c.Reason), c.ID, "")
+		if err != nil {
+			return err
+		}
+		return c.print(a, op, "acknowledged operation %d, which is %s", op.ID, op.Status)
+	})
 }

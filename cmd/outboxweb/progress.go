@@ -46,7 +46,7 @@ func (p *progress) set(done, total int64) {
 func (p *progress) line(done, total int64) string {
 	elapsed := time.Since(p.start)
 	if total <= 0 {
-		return fmt.Sprintf("%s  %s  %s", p.label, thousands(done), elapsed.Round(time.Second))
+		return fmt.Sprintf("%s  %s  %s", p.label, outbox.Number(done), elapsed.Round(time.Second))
 	}
 	const width = 30
 	filled := int(min(done, total) * width / total)
@@ -63,6 +63,3 @@ func (p *progress) end() {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
-
-// thousands writes a number the way people read one: 1,234,567.
-func thousands(n int64) string { return outbox.Number(n) }

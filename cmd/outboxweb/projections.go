@@ -21,9 +21,7 @@ type projectionsCmd struct {
 }
 
 // projectionsListCmd lists what --projections loads.
-type projectionsListCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
-}
+type projectionsListCmd struct{ jsonFlag }
 
 // Run lists the projections; it opens no database.
 func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
@@ -35,16 +33,13 @@ func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": infos})
 	}
-	t := table(a.out)
-	fmt.Fprintln(t, "NAME\tVERSION\tON FAILURE\tMAX ATTEMPTS\tTABLES\tSOURCE")
-	for _, p := range infos {
+	return printTable(a.out, "NAME\tVERSION\tON FAILURE\tMAX ATTEMPTS\tTABLES\tSOURCE", infos, func(p outbox.ProjectionInfo) []any {
 		most := "-"
 		if p.MaxAttempts > 0 {
 			most = strconv.Itoa(p.MaxAttempts)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, firstLine(p.Version, 12), p.OnFailure, most, strings.Join(p.Tables, ", "), p.Source)
-	}
-	return t.Flush()
+		return []any{p.Name, firstLine(p.Version, 12), p.OnFailure, most, strings.Join(p.Tables, ", "), p.Source}
+	})
 }
 
 // projectionInfos describes the loaded projections, without what only a
@@ -60,8 +55,8 @@ func projectionInfos(set *projection.Set) []outbox.ProjectionInfo {
 
 // projectionsCheckCmd checks definitions offline.
 type projectionsCheckCmd struct {
-	Dir  string `arg:"" help:"A directory of projection files, or builtin:NAME."`
-	JSON bool   `name:"json" help:"Print one JSON document."`
+	Dir string `arg:"" help:"A directory of projection files, or builtin:NAME."`
+	jsonFlag
 }
 
 // Run checks the files; a fault names file and line and is exit 1.

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
@@ -36,9 +36,7 @@ func (p *pairArg) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-type publishersListCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
-}
+type publishersListCmd struct{ jsonFlag }
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
@@ -47,28 +45,12 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(map[string][]outbox.Publisher{"publishers": all})
-		}
-		if len(all) == 0 {
-			fmt.Fprintln(a.out, "no publishers")
-			return nil
-		}
-		t := table(a.out)
-		fmt.Fprintln(t, "PUBLISHER\tSTATUS\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR")
-		for _, p := range all {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%d\t%s\n", p, p.Status, p.Position, p.HeadPosition, p.Lag(), p.Delivered,
-				timeOr(p.LastPublishedAt, "never"), holderOf(p), p.ErrorCount, firstLine(p.LastError, 120))
-		}
-		return t.Flush()
+		headings := "PUBLISHER\tSTATUS\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
+		return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
+			return []any{p, p.Status, p.Position, p.HeadPosition, p.Lag(), p.Delivered,
+				stampOr(p.LastPublishedAt, "never"), holderOf(p), p.ErrorCount, firstLine(p.LastError, 120)}
+		})
 	})
-}
-
-func timeOr(t *time.Time, none string) string {
-	if t == nil {
-		return none
-	}
-	return t.Format(time.RFC3339)
 }
 
 func holderOf(p outbox.Publisher) string {
@@ -83,7 +65,7 @@ const publisherActsShown = 10
 
 type publishersShowCmd struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	JSON      bool    `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run shows one publisher.
@@ -106,15 +88,15 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 
 func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
 	t := table(a.out)
-	fmt.Fprintf(t, "%s\t%s\n", p, p.Status)
+	t.row(p, p.Status)
 	for _, line := range publisherLines(p) {
-		fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
+		t.row(line[0], line[1])
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if p.LastError != "" {
-		fmt.Fprintf(a.out, "\nlast error, of %s\n%s\n", timeOr(p.LastErrorAt, "an unknown time"), p.LastError)
+		fmt.Fprintf(a.out, "\nlast error, of %s\n%s\n", stampOr(p.LastErrorAt, "an unknown time"), p.LastError)
 	}
 	for i, act := range acts {
 		if i == 0 {
@@ -124,7 +106,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
 		if act.Outcome == outbox.ActRefused {
 			did += " (refused)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", act.At.Format(time.RFC3339), act.Actor, did, firstLine(act.Reason, 120))
+		t.row(stamp(act.At), act.Actor, did, firstLine(act.Reason, 120))
 	}
 	return t.Flush()
 }
@@ -134,11 +116,11 @@ func publisherLines(p outbox.Publisher) [][2]string {
 	lines := [][2]string{
 		{"destination", p.Destination}, {"selects", p.Match.Words()},
 		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
-		{"delivered", fmt.Sprintf("%s events, the last at position %d", thousands(p.Delivered), p.DeliveredPosition)},
-		{"last delivery", timeOr(p.LastPublishedAt, "never")}, {"held by", holderOf(p)},
+		{"delivered", fmt.Sprintf("%s events, the last at position %d", outbox.Number(p.Delivered), p.DeliveredPosition)},
+		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"held by", holderOf(p)},
 	}
 	if p.Paused != nil {
-		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, p.Paused.At.Format(time.RFC3339), p.Paused.Reason)})
+		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
 	}
 	if p.ErrorCount > 0 {
 		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last one blames the %s", p.ErrorCount, p.ErrorKind)})
@@ -150,7 +132,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 	case p.Stopped:
 		lines = append(lines, [2]string{"next try", "not before it is resumed or reset: the destination said that it is gone"})
 	case p.RetryAt != nil:
-		lines = append(lines, [2]string{"next try", p.RetryAt.Format(time.RFC3339)})
+		lines = append(lines, [2]string{"next try", stamp(*p.RetryAt)})
 	}
 	return lines
 }
@@ -158,7 +140,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 type publishersHistoryCmd struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Span      string  `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
-	JSON      bool    `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run shows how one publisher stood and went.
@@ -176,35 +158,27 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintln(a.out, "no samples; a server takes one each minute while something changes")
 			return nil
 		}
-		t := table(a.out)
-		fmt.Fprintln(t, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS")
-		for _, p := range points {
+		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", points, func(p outbox.PublisherPoint) []any {
 			lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
-			fmt.Fprintf(t, "%s\t%d\t%.1f\t%s\t%d\n", p.At.Format(time.RFC3339), p.Delivered, p.PerSecond, lag, p.ErrorsInARow)
-		}
-		return t.Flush()
+			return []any{stamp(p.At), p.Delivered, fmt.Sprintf("%.1f", p.PerSecond), lag, p.ErrorsInARow}
+		})
 	})
 }
 
 // publisherAct is what the acts on one publisher take.
 type publisherAct struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON      bool    `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // change does an act after which the publisher is shown.
 func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
 	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		p, err := act(progress, ctx, order(c.Reason), c.Publisher.PairName)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return a.printJSON(p)
 		}
-		fmt.Fprintf(a.out, "%s publisher %s: it is %s at position %d of %d, lag: %s\n", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
-		return nil
+		return c.print(a, p, "%s publisher %s: it is %s at position %d of %d, lag: %s", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
 	})
 }
 
@@ -234,7 +208,7 @@ type publishersSkipCmd struct {
 	Position  int64   `arg:"" help:"The position of the event in its way, as show tells it."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
 	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination; asked for at a terminal when they are not given."`
-	JSON      bool    `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run passes over the event in the way.
@@ -245,14 +219,10 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			p, err := progress.SkipEvent(ctx, o, c.Publisher.PairName, c.Position)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case c.JSON:
-				return a.printJSON(p)
 			}
-			fmt.Fprintf(a.out, "publisher %s passes over the event at position %d; it is %s, lag: %s\n", p, p.Position, p.Status, p.Lag())
-			return nil
+			return c.print(a, p, "publisher %s passes over the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
 		})
 	})
 }
@@ -266,7 +236,7 @@ type publishersSeekCmd struct {
 	DryRun    bool    `help:"Change nothing, and print what the seek would repeat or skip."`
 	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A seek that skips events needs one."`
 	Confirm   string  `placeholder:"PHRASE" help:"The phrase that a seek wants which skips events, such as 'skip 43 events'; asked for at a terminal when it is not given."`
-	JSON      bool    `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // target is the one place that the flags name.
@@ -299,29 +269,25 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return err
 			}
-			return c.print(a, seek, "would go on")
+			return c.printSeek(a, seek, "would go on")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			seek, err := progress.Seek(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}
-			return c.print(a, seek, "goes on")
+			return c.printSeek(a, seek, "goes on")
 		})
 	})
 }
 
-func (c *publishersSeekCmd) print(a *app, seek outbox.Seek, does string) error {
-	if c.JSON {
-		return a.printJSON(seek)
-	}
+func (c *publishersSeekCmd) printSeek(a *app, seek outbox.Seek, does string) error {
 	least := ""
 	if seek.Capped {
 		least = "at least "
 	}
-	fmt.Fprintf(a.out, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped\n", seek.PairName, does, seek.To, seek.From,
-		least, outbox.Count(seek.Repeats, "event", "events"), least, thousands(seek.Skips))
-	return nil
+	return c.print(a, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.PairName, does, seek.To, seek.From,
+		least, outbox.Count(seek.Repeats, "event", "events"), least, outbox.Number(seek.Skips))
 }
 
 type publishersTestCmd struct{ publisherAct }
@@ -344,22 +310,14 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if err := progress.RecordTestDelivery(ctx, o, sent); err != nil {
 			return err
 		}
-		return a.printTest(sent, c.JSON)
+		return c.printTest(a, sent)
 	})
 }
 
-func (a *app) printTest(d outbox.TestDelivery, asJSON bool) error {
-	if asJSON {
-		if err := a.printJSON(d); err != nil {
-			return err
-		}
-	} else if d.OK {
-		fmt.Fprintf(a.out, "delivered event %s to publisher %s in %.3f s\n", d.ID, d.PairName, d.Seconds)
-	} else {
-		fmt.Fprintf(a.out, "publisher %s did not take event %s after %.3f s: %s\n", d.PairName, d.ID, d.Seconds, d.Error)
+func (c *publishersTestCmd) printTest(a *app, d outbox.TestDelivery) error {
+	if d.OK {
+		return c.print(a, d, "delivered event %s to publisher %s in %.3f s", d.ID, d.PairName, d.Seconds)
 	}
-	if !d.OK {
-		return errFound
-	}
-	return nil
+	err := c.print(a, d, "publisher %s did not take event %s after %.3f s: %s", d.PairName, d.ID, d.Seconds, d.Error)
+	return cmp.Or(err, errFound)
 }

@@ -14,7 +14,7 @@ type reportCmd struct {
 	Status   string `placeholder:"S" help:"Show rows with this status: pending, processing, failed or dead."`
 	Campaign string `placeholder:"C" help:"Show rows of this campaign."`
 	Limit    int    `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // report is what the command prints.
@@ -93,14 +93,14 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
-	fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", thousands(s.Counts.Pending), thousands(s.Counts.Processing), thousands(s.Counts.Failed), thousands(s.Counts.Dead))
+	t.row(outbox.Number(s.Counts.Pending), outbox.Number(s.Counts.Processing), outbox.Number(s.Counts.Failed), outbox.Number(s.Counts.Dead))
 	t.Flush()
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
 	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
-	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", thousands(s.Campaigns.Total),
-		thousands(s.Campaigns.Lagging), thousands(s.Campaigns.Blocked), thousands(s.Campaigns.Paused), thousands(s.Campaigns.Diverged), thousands(s.Campaigns.Drifted), thousands(s.Campaigns.Unverifiable))
+	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", outbox.Number(s.Campaigns.Total),
+		outbox.Number(s.Campaigns.Lagging), outbox.Number(s.Campaigns.Blocked), outbox.Number(s.Campaigns.Paused), outbox.Number(s.Campaigns.Diverged), outbox.Number(s.Campaigns.Drifted), outbox.Number(s.Campaigns.Unverifiable))
 	for _, line := range heldLines(s.Held) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}
@@ -118,7 +118,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
 	for _, c := range blocked {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.CampaignID, c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
+		t.row(c.CampaignID, c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
 	}
 	t.Flush()
 }
@@ -173,21 +173,7 @@ func printRows(w io.Writer, rows []outbox.Row) {
 		fmt.Fprintln(w, "no such rows")
 		return
 	}
-	t := table(w)
-	fmt.Fprintln(t, "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR")
-	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", r.CampaignID, r.Seq, r.EventType, r.Status, r.AttemptCount,
-			r.NextAttemptAt.UTC().Format(time.RFC3339), firstLine(r.LastError, 100))
-	}
-	t.Flush()
-}
-
-// firstLine is the beginning of a text, fit for one line of a table.
-func firstLine(text string, most int) string {
-	for i, r := range text {
-		if r == '\n' || r == '\t' || i >= most {
-			return text[:i] + "…"
-		}
-	}
-	return text
+	_ = printTable(w, "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR", rows, func(r outbox.Row) []any {
+		return []any{r.CampaignID, r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
+	})
 }

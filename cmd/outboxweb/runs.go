@@ -62,7 +62,7 @@ type runsStartCmd struct {
 	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
 	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
 	DryRun bool   `help:"Of a rebuild: start no run, print what it would change. With --projections naming other files, what those would."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run starts a run and, when asked to, follows it.
@@ -92,17 +92,17 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.afterStart(ctx, st, set, run, c.Wait, c.JSON)
+	return a.afterStart(ctx, st, set, run, c.Wait, c.jsonFlag)
 }
 
 // afterStart says that a run was started or, when wait is set, follows it.
-func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, run outbox.Run, wait, asJSON bool) error {
+func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, run outbox.Run, wait bool, as jsonFlag) error {
 	if wait {
 		run, err := a.followRun(ctx, st, set, run.ID)
 		if err != nil {
 			return err
 		}
-		if err := a.printRun(ctx, st, run, asJSON); err != nil {
+		if err := a.printRun(ctx, st, run, as); err != nil {
 			return err
 		}
 		return runError(run)
@@ -114,12 +114,7 @@ func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, r
 	if !summary.Worker.Running {
 		fmt.Fprintf(a.err, "no worker is running, so run %d waits until one does: start outboxweb serve, or use --wait\n", run.ID)
 	}
-	if asJSON {
-		return a.printJSON(run)
-	}
-	fmt.Fprintf(a.out, "run %d is %s: %s of %s\n", run.ID, run.Status, run.Kind, run.Scope())
-	fmt.Fprintf(a.out, "follow it with: outboxweb runs show %d\n", run.ID)
-	return nil
+	return as.print(a, run, "run %d is %s: %s of %s\nfollow it with: outboxweb runs show %d", run.ID, run.Status, run.Kind, run.Scope(), run.ID)
 }
 
 // runError is the failure that a run which has ended stands for.
@@ -225,24 +220,24 @@ func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error)
 }
 
 // printRun prints a run with what did not match and the end of its log.
-func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, asJSON bool) error {
+func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if as.JSON {
 		return a.printJSON(d)
 	}
-	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, d.RequestedAt.Format(time.RFC3339))
+	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, stamp(d.RequestedAt))
 	for _, line := range []struct{ name, text string }{{"reason", d.Reason}, {"error", d.Error}, {"cancelled by", d.CancelledBy}, {"verdict", d.Kind.OutcomeName(string(d.Verdict))}} {
 		if line.text != "" {
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
-	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", thousands(d.Campaigns.Done), thousands(d.Campaigns.Total), thousands(d.Events.Done), thousands(d.Events.Total), pace(d.Run))
+	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Number(d.Campaigns.Total), outbox.Number(d.Events.Done), outbox.Number(d.Events.Total), pace(d.Run))
 	t := table(a.out)
 	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", driftedHeading(d.Kind))
-	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\n", d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
+	t.row(d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -263,7 +258,7 @@ func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, asJSON b
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nthe end of its log")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", line.At.Format(time.RFC3339), line.CampaignID, firstLine(line.Text, 200))
+		t.row(stamp(line.At), line.CampaignID, firstLine(line.Text, 200))
 	}
 	return t.Flush()
 }
@@ -279,7 +274,7 @@ func pace(run outbox.Run) string {
 	if run.EventsPerSecond <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s events/s", thousands(int64(run.EventsPerSecond)))
+	text := fmt.Sprintf(", %s events/s", outbox.Number(int64(run.EventsPerSecond)))
 	if run.SecondsLeft != nil {
 		text += fmt.Sprintf(", about %s left", time.Duration(*run.SecondsLeft*float64(time.Second)).Round(time.Second))
 	}
@@ -311,7 +306,7 @@ func (a *app) printResults(d runDetail) error {
 			if c := p.Comparison; c != nil {
 				changes = fmt.Sprintf("%d\t%d\t%d\t%d", c.Added, c.Changed, c.Removed, c.FirstSeq)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, firstLine(p.Error, 100))
+			t.row(r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, firstLine(p.Error, 100))
 		}
 		if !printed {
 			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, r.Outcome, r.Seq, firstLine(r.Error, 100))
@@ -335,7 +330,7 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 		fmt.Fprintln(a.out, "not compared:", n)
 	}
 	if more := len(left) - leftShown; more > 0 {
-		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", thousands(int64(more)))
+		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", outbox.Number(int64(more)))
 	}
 }
 
@@ -343,7 +338,7 @@ type runsListCmd struct {
 	Kind   string `placeholder:"K" help:"Only replay, verify or rebuild."`
 	Status string `placeholder:"S" help:"Only those that are queued, running, cancelling, completed, failed, cancelled or interrupted."`
 	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run lists runs.
@@ -364,26 +359,18 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(map[string][]outbox.Run{"runs": page.Items})
-		}
-		if len(page.Items) == 0 {
-			fmt.Fprintln(a.out, "no runs")
-			return nil
-		}
-		t := table(a.out)
-		fmt.Fprintln(t, "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON")
-		for _, r := range page.Items {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d/%d\t%d/%d\t%s\t%s\t%s\t%s\n", r.ID, r.Kind, r.Status, r.Kind.OutcomeName(string(r.Verdict)), r.Campaigns.Done, r.Campaigns.Total,
-				r.Events.Done, r.Events.Total, r.RequestedAt.Format(time.RFC3339), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60))
-		}
-		return t.Flush()
+		headings := "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON"
+		return printList(a, c.jsonFlag, "runs", page.Items, headings, func(r outbox.Run) []any {
+			campaigns, events := fmt.Sprintf("%d/%d", r.Campaigns.Done, r.Campaigns.Total), fmt.Sprintf("%d/%d", r.Events.Done, r.Events.Total)
+			return []any{r.ID, r.Kind, r.Status, r.Kind.OutcomeName(string(r.Verdict)), campaigns, events,
+				stamp(r.RequestedAt), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60)}
+		})
 	})
 }
 
 type runsShowCmd struct {
-	ID   int64 `arg:"" help:"Its number."`
-	JSON bool  `name:"json" help:"Print one JSON document."`
+	ID int64 `arg:"" help:"Its number."`
+	jsonFlag
 }
 
 // Run shows one run.
@@ -393,14 +380,13 @@ func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.printRun(ctx, st, run, c.JSON)
+		return a.printRun(ctx, st, run, c.jsonFlag)
 	})
 }
 
 type runsCancelCmd struct {
-	ID     int64  `arg:"" help:"Its number."`
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	ID int64 `arg:"" help:"Its number."`
+	actionFlags
 }
 
 // Run ends one run.
@@ -410,15 +396,11 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(run)
-		}
+		becomes := "cancelled"
 		if run.Status == outbox.RunCancelling {
-			fmt.Fprintf(a.out, "run %d is cancelling: it ends as soon as its worker has noticed\n", run.ID)
-			return nil
+			becomes = "cancelling: it ends as soon as its worker has noticed"
 		}
-		fmt.Fprintf(a.out, "run %d is cancelled\n", run.ID)
-		return nil
+		return c.print(a, run, "run %d is %s", run.ID, becomes)
 	})
 }
 
@@ -426,7 +408,7 @@ type runsResumeCmd struct {
 	ID     int64  `arg:"" help:"Its number."`
 	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
 	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run puts one run into the queue again.
@@ -440,14 +422,13 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.afterStart(ctx, st, set, run, c.Wait, c.JSON)
+	return a.afterStart(ctx, st, set, run, c.Wait, c.jsonFlag)
 }
 
 // verifyCmd compares live rows with a fold of the journal; it suits cron.
 type verifyCmd struct {
 	runScope
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run verifies and says what drifted. A drift is exit 1.
@@ -469,7 +450,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.JSON {
-		err = a.printRun(ctx, st, run, true)
+		err = a.printRun(ctx, st, run, c.jsonFlag)
 	} else {
 		err = a.printVerdict(ctx, st, run)
 	}
@@ -496,11 +477,11 @@ func vouchedFor(ctx context.Context, st *engine) error {
 func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
-		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, thousands(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
+		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", thousands(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, and nothing differs; %s not compared in full: %s folded\n", thousands(run.Counts.Matched),
+		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, and nothing differs; %s not compared in full: %s folded\n", outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)

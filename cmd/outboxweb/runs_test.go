@@ -137,7 +137,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	}
 	d.said("is completed: verify of projections campaigns, sessions of all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
-	if err := (&runsShowCmd{ID: run.ID, JSON: true}).Run(t.Context(), d.app); err != nil {
+	if err := (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
 	var got runDetail
@@ -168,7 +168,7 @@ func TestFollowRun_endsWithTheRun(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	if err := d.afterStart(t.Context(), d.st, d.set, run, true, false); !errors.Is(err, errFound) {
+	if err := d.afterStart(t.Context(), d.st, d.set, run, true, jsonFlag{}); !errors.Is(err, errFound) {
 		t.Errorf("following a verify that found a drift ends with %v", err)
 	}
 	d.said("verdict: drift")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"outboxweb/internal/outbox"
@@ -14,7 +13,7 @@ type skipCmd struct {
 	Seq      string `arg:"" help:"The event's seq."`
 	Reason   string `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
 	Confirm  string `placeholder:"PHRASE" help:"The words 'skip CAMPAIGN SEQ', with the event's own; asked for at a terminal when they are not given."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	jsonFlag
 }
 
 // Run skips the event.
@@ -26,15 +25,14 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-		return printed(a, c.JSON, func(row outbox.Row) {
-			fmt.Fprintf(a.out, "skipped campaign %s seq %d (%s); %s behind it\n", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-		})(st.SkipEvent(ctx, o, c.Campaign, seq))
+	return a.withStore(ctx, func(st *engine) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
+			row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
+			if err != nil {
+				return err
+			}
+			return c.print(a, row, "skipped campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		})
 	})
 }
 
@@ -42,8 +40,7 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 type unskipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
-	Reason   string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON     bool   `name:"json" help:"Print one JSON document."`
+	actionFlags
 }
 
 // Run takes the skip back.
@@ -52,14 +49,13 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return printed(a, c.JSON, func(skip outbox.Skip) {
-		fmt.Fprintf(a.out, "took back the skip of campaign %s seq %d (%s); it is applied like any other event\n", skip.CampaignID, skip.Seq, skip.EventType)
-	})(st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq))
+	return a.withStore(ctx, func(st *engine) error {
+		skip, err := st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq)
+		if err != nil {
+			return err
+		}
+		return c.print(a, skip, "took back the skip of campaign %s seq %d (%s); it is applied like any other event", skip.CampaignID, skip.Seq, skip.EventType)
+	})
 }
 
 // parseSeq reads the SEQ of a command.

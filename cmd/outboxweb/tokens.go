@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"outboxweb/internal/auth"
@@ -23,15 +21,7 @@ type days time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *days) UnmarshalText(text []byte) error {
-	if n, inDays := strings.CutSuffix(string(text), "d"); inDays {
-		whole, err := strconv.ParseUint(n, 10, 16)
-		if err != nil {
-			return fmt.Errorf("%q is no duration; write it like 90d or 720h", text)
-		}
-		*d = days(time.Duration(whole) * 24 * time.Hour)
-		return nil
-	}
-	span, err := time.ParseDuration(string(text))
+	span, err := parseSpan(string(text))
 	if err != nil {
 		return fmt.Errorf("%q is no duration; write it like 90d or 720h", text)
 	}
@@ -76,9 +66,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 }
 
 // tokenListCmd lists tokens.
-type tokenListCmd struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
-}
+type tokenListCmd struct{ jsonFlag }
 
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
@@ -87,45 +75,31 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(map[string]any{"tokens": tokens})
-		}
-		if len(tokens) == 0 {
-			fmt.Fprintln(a.out, "no tokens")
-			return nil
-		}
-		t := table(a.out)
-		fmt.Fprintln(t, "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE")
-		for _, token := range tokens {
+		headings := "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE"
+		return printList(a, c.jsonFlag, "tokens", tokens, headings, func(token outbox.Token) []any {
 			used := "never"
 			if token.LastUsedAt != nil {
 				used = token.LastUsedAt.Format("2006-01-02 15:04")
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
-				token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note)
-		}
-		return t.Flush()
+			return []any{token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
+				token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note}
+		})
 	})
 }
 
 // tokenRevokeCmd takes a token back.
 type tokenRevokeCmd struct {
-	ID     int64  `arg:"" help:"The token's number, as token list shows it."`
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON   bool   `name:"json" help:"Print one JSON document."`
+	ID int64 `arg:"" help:"The token's number, as token list shows it."`
+	actionFlags
 }
 
 // Run revokes the token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		token, err := st.tokens.RevokeToken(ctx, order(c.Reason), c.ID)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return a.printJSON(token)
 		}
-		fmt.Fprintf(a.out, "revoked token %d (%s)\n", token.ID, token.Role)
-		return nil
+		return c.print(a, token, "revoked token %d (%s)", token.ID, token.Role)
 	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -39,19 +38,3 @@ func (v visible) Write(text []byte) (int, error) {
 func hides(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
-
-// columns aligns what is written to it, cells with tabs between them, as it will
-// be seen.
-type columns struct {
-	visible
-	cells *tabwriter.Writer
-}
-
-// table makes columns that are written to w when they are flushed.
-func table(w io.Writer) columns {
-	cells := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	return columns{visible{cells}, cells}
-}
-
-// Flush writes the rows so far; those to come are aligned anew.
-func (c columns) Flush() error { return c.cells.Flush() }
