@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"context"
 
 	"outboxweb/internal/outbox"
 )
@@ -9,10 +9,16 @@ import (
 // WatchConnections adds the gauges of connections to the databases, which call
 // list at each scrape.
 func (m *Metrics) WatchConnections(list func() []outbox.Connections) {
-	m.registry.MustRegister(&connections{list: list})
+	m.watch("list the connections", func(_ context.Context, gauge gauge) error {
+		for _, c := range list() {
+			gauge(connectionsDesc, float64(c.Idle), c.Database, c.Use, "idle")
+			gauge(connectionsDesc, float64(c.InUse), c.Database, c.Use, "in_use")
+			gauge(mostConnectionsDesc, float64(c.Limit), c.Database, c.Use)
+			gauge(waitingConnectionsDesc, float64(c.Waiting), c.Database, c.Use)
+		}
+		return nil
+	}, connectionsDesc, mostConnectionsDesc, waitingConnectionsDesc)
 }
-
-type connections struct{ list func() []outbox.Connections }
 
 var (
 	connectionsDesc = desc("connections", "Connections of this process to a database for transactions that write or read, by whether one is in use. Digests, migrations and being told of new work need a few more.",
@@ -20,21 +26,3 @@ var (
 	mostConnectionsDesc    = desc("connections_limit", "How many of them there can be.", "database", "use")
 	waitingConnectionsDesc = desc("connections_waiting", "Transactions of this process that wait for one.", "database", "use")
 )
-
-func (c *connections) Describe(ch chan<- *prometheus.Desc) {
-	ch <- connectionsDesc
-	ch <- mostConnectionsDesc
-	ch <- waitingConnectionsDesc
-}
-
-func (c *connections) Collect(ch chan<- prometheus.Metric) {
-	for _, one := range c.list() {
-		gauge := func(d *prometheus.Desc, n int, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), append([]string{one.Database, one.Use}, labels...)...)
-		}
-		gauge(connectionsDesc, one.Idle, "idle")
-		gauge(connectionsDesc, one.InUse, "in_use")
-		gauge(mostConnectionsDesc, one.Limit)
-		gauge(waitingConnectionsDesc, one.Waiting)
-	}
-}

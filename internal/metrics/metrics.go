@@ -6,22 +6,18 @@ package metrics
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"outboxweb/internal/outbox"
 )
-
-// scrapeTimeout bounds the summary that a scrape reads.
-const scrapeTimeout = 5 * time.Second
 
 // Metrics are the collectors. The counters are incremented by the worker;
 // everything is safe for concurrent use.
@@ -61,123 +57,102 @@ var (
 // summary at each scrape; when it fails they are left out of that scrape and
 // the failure is logged, so that an alert on absence fires.
 func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
+	registry := prometheus.NewRegistry()
+	collect := registered{promauto.With(registry)}
 	m := &Metrics{
-		Appended:     counter("appended_events_total", "Events appended to the journal by this process; those that were there already are not counted."),
-		AppendTime:   histogram("append_seconds", "Time of one append that was not refused, of one event or many, with the wait for the commit.", shortBounds),
-		AppliedAfter: histogram("applied_after_seconds", "Time from the append of an event until it is applied, for each event that this process applied.", delayBounds),
+		Appended:     collect.counter("appended_events_total", "Events appended to the journal by this process; those that were there already are not counted."),
+		AppendTime:   collect.histogram("append_seconds", "Time of one append that was not refused, of one event or many, with the wait for the commit.", shortBounds),
+		AppliedAfter: collect.histogram("applied_after_seconds", "Time from the append of an event until it is applied, for each event that this process applied.", delayBounds),
 
-		Applied:            counter("events_applied_total", "Events applied to the projections by this process."),
-		Failed:             counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
-		Fenced:             counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
-		Waves:              counter("waves_total", "Waves this process has worked off."),
-		WaveSeconds:        histogram("wave_seconds", "Time of one wave from claim to release.", shortBounds[1:]),
-		Stalled:            prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
-		PublisherDelivered: counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
-		PublisherErrors:    counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
-		PublisherReads:     counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
-		PublisherSeconds:   histograms("publisher_seconds", "Time of one delivery of a batch.", shortBounds, "topic", "publisher"),
-		PublisherLost:      counters("publisher_leases_lost_total", "Leases of publishers that this process lost: they ran out, or another process or an operator took them over.", "topic", "publisher"),
-		IdentityRefused:    counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
+		Applied:            collect.counter("events_applied_total", "Events applied to the projections by this process."),
+		Failed:             collect.counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
+		Fenced:             collect.counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
+		Waves:              collect.counter("waves_total", "Waves this process has worked off."),
+		WaveSeconds:        collect.histogram("wave_seconds", "Time of one wave from claim to release.", shortBounds[1:]),
+		Stalled:            collect.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
+		PublisherDelivered: collect.counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
+		PublisherErrors:    collect.counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
+		PublisherReads:     collect.counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
+		PublisherSeconds:   collect.histograms("publisher_seconds", "Time of one delivery of a batch.", shortBounds, "topic", "publisher"),
+		PublisherLost:      collect.counters("publisher_leases_lost_total", "Leases of publishers that this process lost: they ran out, or another process or an operator took them over.", "topic", "publisher"),
+		IdentityRefused:    collect.counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
 
-		registry: prometheus.NewRegistry(),
-		requests: counters("http_requests_total", "HTTP requests answered, by route pattern and status code.", "route", "code"),
-		requestTimes: histograms("http_request_seconds", "Time of one HTTP request until the client has taken its answer, by route pattern, method (GET, HEAD, POST or other) and class of the status, such as 2xx.",
+		registry: registry,
+		requests: collect.counters("http_requests_total", "HTTP requests answered, by route pattern and status code.", "route", "code"),
+		requestTimes: collect.histograms("http_request_seconds", "Time of one HTTP request until the client has taken its answer, by route pattern, method (GET, HEAD, POST or other) and class of the status, such as 2xx.",
 			requestBounds, "route", "method", "status"),
 	}
-	m.registry.MustRegister(m.Appended, m.AppendTime, m.AppliedAfter, m.requestTimes, m.PublisherLost, m.Applied, m.Failed, m.Fenced, m.Waves, m.WaveSeconds, m.Stalled, m.requests,
-		m.PublisherDelivered, m.PublisherErrors, m.PublisherReads, m.PublisherSeconds, m.IdentityRefused,
-		&state{summary: summary},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.watchSummary(summary)
 	return m
 }
 
 // WatchRuns adds the gauge of runs by kind and status, which calls tallies at
-// each scrape; when it fails the gauge is left out of that scrape.
+// each scrape; when it fails the gauge is left out of that scrape. There is a
+// value for each kind and status, so that an alert need not know of what has
+// never been.
 func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]outbox.RunTally, error)) {
-	m.registry.MustRegister(&runs{tallies: tallies})
-}
-
-type runs struct {
-	tallies func(ctx context.Context) ([]outbox.RunTally, error)
+	m.watch("count the runs", func(ctx context.Context, gauge gauge) error {
+		all, err := tallies(ctx)
+		if err != nil {
+			return err
+		}
+		runs := map[outbox.RunTally]int64{}
+		for _, t := range all {
+			runs[outbox.RunTally{Kind: t.Kind, Status: t.Status}] = t.Runs
+		}
+		for _, kind := range outbox.RunKinds {
+			for _, status := range outbox.RunStatuses {
+				gauge(runsDesc, float64(runs[outbox.RunTally{Kind: kind, Status: status}]), string(kind), string(status))
+			}
+		}
+		return nil
+	}, runsDesc)
 }
 
 var runsDesc = desc("runs", "Replays, verifies and rebuilds by kind and status; those that have ended too.", "kind", "status")
 
-func (r *runs) Describe(ch chan<- *prometheus.Desc) { ch <- runsDesc }
-
-// Collect has a value for each kind and status, so that an alert need not know
-// of what has never been.
-func (r *runs) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	tallies, err := r.tallies(ctx)
-	if err != nil {
-		slog.Error("scrape: count the runs", "err", err)
-		return
-	}
-	for _, kind := range outbox.RunKinds {
-		for _, status := range outbox.RunStatuses {
-			n := 0.0
-			for _, t := range tallies {
-				if t.Kind == kind && t.Status == status {
-					n = float64(t.Runs)
-				}
-			}
-			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, n, string(kind), string(status))
-		}
-	}
-}
-
 // WatchBehind adds the gauge of projections that are behind, which calls count at
 // each scrape; when it fails the gauge is left out of that scrape.
 func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCounts, error)) {
-	m.registry.MustRegister(&behind{count: count})
-}
-
-type behind struct {
-	count func(ctx context.Context) (outbox.BehindCounts, error)
+	m.watch("count the projections that are behind", func(ctx context.Context, gauge gauge) error {
+		n, err := count(ctx)
+		if err != nil {
+			return err
+		}
+		gauge(behindDesc, float64(n.Alone), "none")
+		gauge(behindDesc, float64(n.Waiting), "waiting")
+		gauge(behindDesc, float64(n.CatchUps), "active")
+		return nil
+	}, behindDesc)
 }
 
 var behindDesc = desc("behind_projections", "Projections, once for each campaign, that were resumed behind its journal, by their replay: none, so that somebody has to start one; waiting for the end of another run; active.", "replay")
 
-func (b *behind) Describe(ch chan<- *prometheus.Desc) { ch <- behindDesc }
+// registered makes collectors that are in the registry.
+type registered struct{ promauto.Factory }
 
-func (b *behind) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	n, err := b.count(ctx)
-	if err != nil {
-		slog.Error("scrape: count the projections that are behind", "err", err)
-		return
-	}
-	for replay, n := range map[string]int64{"none": n.Alone, "waiting": n.Waiting, "active": n.CatchUps} {
-		ch <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(n), replay)
-	}
+func (r registered) counter(name, help string) prometheus.Counter {
+	return r.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help})
+func (r registered) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return r.NewCounterVec(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help}, labels)
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outboxweb_" + name, Help: help}, labels)
+func (r registered) histogram(name, help string, bounds []float64) prometheus.Histogram {
+	return r.NewHistogram(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds})
 }
 
-func histogram(name, help string, bounds []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds})
-}
-
-func histograms(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds}, labels)
+func (r registered) histograms(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+	return r.NewHistogramVec(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds}, labels)
 }
 
 // TellBuild adds the series that says which build this is.
 func (m *Metrics) TellBuild(version, revision string) {
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_build_info", Help: "1, with the version of the program, its source's revision where it is known, and Go's version."},
+	build := promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_build_info", Help: "1, with the version of the program, its source's revision where it is known, and Go's version."},
 		[]string{"version", "revision", "goversion"})
 	build.WithLabelValues(version, revision, runtime.Version()).Set(1)
-	m.registry.MustRegister(build)
 }
 
 // Append counts one append that made so many events.
@@ -201,91 +176,4 @@ func (m *Metrics) Request(route, method string, code int, took time.Duration) {
 // Handler answers scrapes.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-}
-
-// state reads the gauges from one summary a scrape.
-type state struct {
-	summary func(ctx context.Context) (outbox.Summary, error)
-}
-
-var (
-	rowsDesc         = desc("rows", "Outbox rows by status.", "status")
-	oldestDesc       = desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied.")
-	retryableDesc    = desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none.")
-	lagDesc          = desc("lag_events", "Events in the journal that are not applied yet, over all campaigns.")
-	campaignsDesc    = desc("campaigns", "Campaigns in the journal.")
-	blockedDesc      = desc("blocked_campaigns", "Campaigns whose head is dead.")
-	divergedDesc     = desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal.")
-	driftedDesc      = desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified.")
-	unverifiableDesc = desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not fold, such as one with an event that was changed or deleted.")
-	pausedDesc       = desc("paused_campaigns", "Campaigns that an operator has paused.")
-	heldDesc         = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
-	quarantinedDesc  = desc("quarantined_projections", "Projections, once for each campaign, that are set aside after a failure until a run catches them up; those paused for all campaigns are not counted.")
-	skippedDesc      = desc("skipped_events", "Events that are skipped: passed over and never applied.")
-	runningDesc      = desc("operations_running", "Requeues of many rows that are under way.")
-	openDesc         = desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged.")
-	driftDesc        = desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start.")
-	diskDesc         = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
-	workerDesc       = desc("worker_running", "1 when an instance with a worker has started and not stopped.")
-	unreadableDesc   = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
-)
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("outboxweb_"+name, help, labels, nil)
-}
-
-func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, retryableDesc, lagDesc, campaignsDesc, blockedDesc, divergedDesc, driftedDesc, unverifiableDesc,
-		pausedDesc, heldDesc, quarantinedDesc, skippedDesc, runningDesc, openDesc, driftDesc, diskDesc, workerDesc, unreadableDesc} {
-		ch <- d
-	}
-}
-
-func (s *state) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	sum, err := s.summary(ctx)
-	if err != nil {
-		slog.Error("scrape: read the summary", "err", err)
-		ch <- prometheus.MustNewConstMetric(unreadableDesc, prometheus.GaugeValue, 1)
-		return
-	}
-	ch <- prometheus.MustNewConstMetric(unreadableDesc, prometheus.GaugeValue, 0)
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	for _, status := range outbox.Statuses {
-		gauge(rowsDesc, float64(sum.Counts.Of(status)), string(status))
-	}
-	running := 0.0
-	if sum.Worker.Running {
-		running = 1
-	}
-	gauge(oldestDesc, sum.Lag.MaxSeconds)
-	gauge(retryableDesc, sum.Lag.RetryableSeconds)
-	gauge(lagDesc, float64(sum.Lag.Events))
-	gauge(campaignsDesc, float64(sum.Campaigns.Total))
-	gauge(blockedDesc, float64(sum.Campaigns.Blocked))
-	gauge(divergedDesc, float64(sum.Campaigns.Diverged))
-	gauge(driftedDesc, float64(sum.Campaigns.Drifted))
-	gauge(unverifiableDesc, float64(sum.Campaigns.Unverifiable))
-	gauge(pausedDesc, float64(sum.Campaigns.Paused))
-	if sum.Held != nil {
-		forAll, campaigns := sum.PausedProjections()
-		gauge(heldDesc, float64(forAll), "all")
-		gauge(heldDesc, float64(campaigns), "campaign")
-		gauge(quarantinedDesc, float64(sum.QuarantinedProjections()))
-	}
-	gauge(skippedDesc, float64(sum.Campaigns.Skips))
-	gauge(runningDesc, float64(sum.Operations.Running))
-	gauge(openDesc, float64(sum.Operations.Unacknowledged))
-	gauge(driftDesc, float64(sum.Drift))
-	for _, database := range []string{"journal", "projections"} {
-		full := 0.0
-		if slices.ContainsFunc(sum.DisksFull, func(d outbox.FullDisk) bool { return d.Database == database }) {
-			full = 1
-		}
-		gauge(diskDesc, full, database)
-	}
-	gauge(workerDesc, running)
 }

@@ -2,10 +2,7 @@ package metrics
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"outboxweb/internal/outbox"
 )
@@ -14,11 +11,16 @@ import (
 // scrape; when it fails they are left out of that scrape. So is the lag of one
 // that is not known.
 func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publisher, error)) {
-	m.registry.MustRegister(&publishers{list: list})
-}
-
-type publishers struct {
-	list func(ctx context.Context) ([]outbox.Publisher, error)
+	m.watch("list the publishers", func(ctx context.Context, gauge gauge) error {
+		all, err := list(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			tellPublisher(p, gauge)
+		}
+		return nil
+	}, publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc)
 }
 
 var (
@@ -32,45 +34,20 @@ var (
 	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
 )
 
-func (p *publishers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc} {
-		ch <- d
+func tellPublisher(p outbox.Publisher, gauge gauge) {
+	if !p.LagUnknown() {
+		gauge(publisherLagDesc, float64(p.LagEvents), p.Topic, p.Publisher)
+		gauge(publisherAgeDesc, p.LagSeconds, p.Topic, p.Publisher)
 	}
-}
-
-func (p *publishers) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	all, err := p.list(ctx)
-	if err != nil {
-		slog.Error("scrape: list the publishers", "err", err)
-		return
+	gauge(publisherPositionDesc, float64(p.Position), p.Topic, p.Publisher)
+	gauge(publisherErrorsDesc, float64(p.ErrorCount), p.Topic, p.Publisher)
+	remaining := 0.0
+	if p.Lease != nil {
+		remaining = max(0, time.Until(p.Lease.ExpiresAt).Seconds())
 	}
-	for _, one := range all {
-		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{one.Topic, one.Publisher}, labels...)...)
-		}
-		if !one.LagUnknown() {
-			gauge(publisherLagDesc, float64(one.LagEvents))
-			gauge(publisherAgeDesc, one.LagSeconds)
-		}
-		gauge(publisherPositionDesc, float64(one.Position))
-		gauge(publisherErrorsDesc, float64(one.ErrorCount))
-		leased, remaining := 0.0, 0.0
-		if one.Lease != nil {
-			remaining = max(0, time.Until(one.Lease.ExpiresAt).Seconds())
-		}
-		if remaining > 0 {
-			leased = 1
-		}
-		gauge(publisherLeasedDesc, leased)
-		gauge(publisherLeaseDesc, remaining)
-		for _, status := range outbox.PublisherStatuses {
-			is := 0.0
-			if one.Status == status {
-				is = 1
-			}
-			gauge(publisherStatusDesc, is, string(status))
-		}
+	gauge(publisherLeasedDesc, truth(remaining > 0), p.Topic, p.Publisher)
+	gauge(publisherLeaseDesc, remaining, p.Topic, p.Publisher)
+	for _, status := range outbox.PublisherStatuses {
+		gauge(publisherStatusDesc, truth(p.Status == status), p.Topic, p.Publisher, string(status))
 	}
 }

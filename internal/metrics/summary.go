@@ -1,0 +1,86 @@
+package metrics
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"outboxweb/internal/outbox"
+)
+
+// The gauges of the summary that have labels, or are not always there.
+var (
+	rowsDesc        = desc("rows", "Outbox rows by status.", "status")
+	heldDesc        = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
+	quarantinedDesc = desc("quarantined_projections", "Projections, once for each campaign, that are set aside after a failure until a run catches them up; those paused for all campaigns are not counted.")
+	diskDesc        = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
+	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
+)
+
+// summaryGauges are the others.
+var summaryGauges = []struct {
+	desc *prometheus.Desc
+	of   func(*outbox.Summary) float64
+}{
+	{desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied."),
+		func(s *outbox.Summary) float64 { return s.Lag.MaxSeconds }},
+	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none."),
+		func(s *outbox.Summary) float64 { return s.Lag.RetryableSeconds }},
+	{desc("lag_events", "Events in the journal that are not applied yet, over all campaigns."),
+		func(s *outbox.Summary) float64 { return float64(s.Lag.Events) }},
+	{desc("campaigns", "Campaigns in the journal."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Total) }},
+	{desc("blocked_campaigns", "Campaigns whose head is dead."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Blocked) }},
+	{desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Diverged) }},
+	{desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Drifted) }},
+	{desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not fold, such as one with an event that was changed or deleted."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Unverifiable) }},
+	{desc("paused_campaigns", "Campaigns that an operator has paused."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Paused) }},
+	{desc("skipped_events", "Events that are skipped: passed over and never applied."),
+		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Skips) }},
+	{desc("operations_running", "Requeues of many rows that are under way."),
+		func(s *outbox.Summary) float64 { return float64(s.Operations.Running) }},
+	{desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged."),
+		func(s *outbox.Summary) float64 { return float64(s.Operations.Unacknowledged) }},
+	{desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start."),
+		func(s *outbox.Summary) float64 { return float64(s.Drift) }},
+	{desc("worker_running", "1 when an instance with a worker has started and not stopped."),
+		func(s *outbox.Summary) float64 { return truth(s.Worker.Running) }},
+}
+
+// watchSummary adds the gauges that are read from one summary a scrape.
+func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, error)) {
+	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, diskDesc, unreadableDesc}
+	for _, g := range summaryGauges {
+		descs = append(descs, g.desc)
+	}
+	m.watch("read the summary", func(ctx context.Context, gauge gauge) error {
+		s, err := summary(ctx)
+		gauge(unreadableDesc, truth(err != nil))
+		if err != nil {
+			return err
+		}
+		for _, g := range summaryGauges {
+			gauge(g.desc, g.of(&s))
+		}
+		for _, status := range outbox.Statuses {
+			gauge(rowsDesc, float64(s.Counts.Of(status)), string(status))
+		}
+		if s.Held != nil {
+			forAll, campaigns := s.PausedProjections()
+			gauge(heldDesc, float64(forAll), "all")
+			gauge(heldDesc, float64(campaigns), "campaign")
+			gauge(quarantinedDesc, float64(s.QuarantinedProjections()))
+		}
+		for _, database := range []string{"journal", "projections"} {
+			full := slices.ContainsFunc(s.DisksFull, func(d outbox.FullDisk) bool { return d.Database == database })
+			gauge(diskDesc, truth(full), database)
+		}
+		return nil
+	}, descs...)
+}
