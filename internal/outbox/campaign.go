@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -63,17 +64,7 @@ const (
 var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateUnverifiable, StateDrifted, StateLagging, StateCurrent}
 
 // ParseState reads a state by its name; the empty name stands for any.
-func ParseState(name string) (State, error) {
-	if name == "" {
-		return "", nil
-	}
-	for _, s := range States {
-		if string(s) == name {
-			return s, nil
-		}
-	}
-	return "", Invalid("state", "state %q is unknown; use diverged, blocked, paused, failing, unverifiable, drifted, lagging or current", name)
-}
+func ParseState(name string) (State, error) { return parseName("state", name, States) }
 
 // State is the campaign's condition.
 func (c Campaign) State() State {
@@ -169,13 +160,11 @@ const (
 
 // ParseCampaignSort reads an order by its name; the empty name is SortID.
 func ParseCampaignSort(name string) (CampaignSort, error) {
-	switch s := CampaignSort(name); s {
-	case "":
-		return SortID, nil
-	case SortID, SortLag, SortAge:
-		return s, nil
+	s, err := parseName("sort", name, []CampaignSort{SortID, SortLag, SortAge})
+	if err != nil {
+		return "", err
 	}
-	return "", Invalid("sort", "sort %q is unknown; use id, lag or age", name)
+	return cmp.Or(s, SortID), nil
 }
 
 // Gap is a campaign with events that have neither been applied nor have a row.

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 )
 
@@ -109,16 +108,13 @@ type Cursor struct {
 // Follows reports whether the projection goes on with the campaign.
 func (c Cursor) Follows() bool { return c.State == CursorLive }
 
-// CursorStates lists every state.
+// CursorStates lists every state, CursorLive first.
 var CursorStates = []string{CursorLive, CursorQuarantined, CursorPaused, CursorBehind}
 
 // ParseCursorState reads the state of a cursor that is not live; the empty name
 // stands for any of those.
 func ParseCursorState(name string) (string, error) {
-	if name == "" || name != CursorLive && slices.Contains(CursorStates, name) {
-		return name, nil
-	}
-	return "", Invalid("state", "state %q is unknown; use quarantined, paused or behind", name)
+	return parseName("state", name, CursorStates[1:])
 }
 
 // CampaignCursor is the cursor of a projection in one of many campaigns.

@@ -72,6 +72,22 @@ type Event struct {
 	Redacted []string `json:"redacted,omitzero" api:"required"`
 }
 
+// EnvelopeText is a text of an event's envelope, by its name in JSON.
+type EnvelopeText struct {
+	Name  string
+	Value *string
+}
+
+// Envelope is the texts of the event's envelope, in the order in which they are
+// hashed.
+func (e *Event) Envelope() [11]EnvelopeText {
+	return [...]EnvelopeText{
+		{"campaign_id", &e.CampaignID}, {"event_id", &e.EventID}, {"event_type", &e.EventType},
+		{"actor_type", &e.ActorType}, {"actor_id", &e.ActorID}, {"entity_type", &e.EntityType}, {"entity_id", &e.EntityID},
+		{"session_id", &e.SessionID}, {"request_id", &e.RequestID}, {"correlation_id", &e.CorrelationID}, {"causation_id", &e.CausationID},
+	}
+}
+
 // Intent says what an event type is for.
 type Intent string
 
@@ -146,12 +162,8 @@ func invalidByte(b []byte) int {
 // tags each. Errors are *Refusal with ErrInvalid or ErrTooLarge, and name the
 // field.
 func (e *Event) Normalize(maxPayload int) error {
-	for _, f := range []struct{ name, value string }{
-		{"campaign_id", e.CampaignID}, {"event_id", e.EventID}, {"event_type", e.EventType},
-		{"actor_type", e.ActorType}, {"actor_id", e.ActorID}, {"entity_type", e.EntityType}, {"entity_id", e.EntityID},
-		{"session_id", e.SessionID}, {"request_id", e.RequestID}, {"correlation_id", e.CorrelationID}, {"causation_id", e.CausationID},
-	} {
-		if err := checkText(f.name, f.value); err != nil {
+	for _, f := range e.Envelope() {
+		if err := checkText(f.Name, *f.Value); err != nil {
 			return err
 		}
 	}
@@ -328,12 +340,9 @@ func escapedUnit(raw []byte) rune {
 func (e *Event) ContentHash() string {
 	var buf [1024]byte // most events fit, and then nothing is allocated
 	b := buf[:0]
-	for _, s := range [...]string{
-		e.CampaignID, e.EventID, e.EventType, e.ActorType, e.ActorID, e.EntityType, e.EntityID,
-		e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
-	} {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
+	for _, f := range e.Envelope() {
+		b = binary.AppendUvarint(b, uint64(len(*f.Value)))
+		b = append(b, *f.Value...)
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(e.OccurredAt.UnixMicro()))
 	for _, raw := range [...]json.RawMessage{e.Tags, e.Metadata, e.Payload} {

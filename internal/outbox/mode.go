@@ -23,12 +23,7 @@ func ParseMode(name string) (Mode, error) {
 	if name == "" {
 		return ModeOutbox, nil
 	}
-	for _, m := range Modes {
-		if string(m) == name {
-			return m, nil
-		}
-	}
-	return "", Invalid("mode", "mode %q is unknown; use outbox_apply_only, inline_apply_only or shadow_only", name)
+	return parseName("mode", name, Modes)
 }
 
 // ModeFromSwitches resolves the three switches of older set-ups: is the

@@ -25,15 +25,7 @@ func (s OperationStatus) CutShort() bool { return s == OperationStopped || s == 
 
 // ParseOperationStatus reads a status by its name; the empty name stands for any.
 func ParseOperationStatus(name string) (OperationStatus, error) {
-	if name == "" {
-		return "", nil
-	}
-	for _, s := range OperationStatuses {
-		if string(s) == name {
-			return s, nil
-		}
-	}
-	return "", Invalid("status", "status %q is unknown; use running, stopped, cancelled or done", name)
+	return parseName("status", name, OperationStatuses)
 }
 
 // RowResult is what became of one row of an operation.

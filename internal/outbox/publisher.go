@@ -293,24 +293,22 @@ func (m Match) Words() string {
 	return strings.Join(parts, "; ")
 }
 
-// envelopeTags read the fields of the envelope that count as tags.
-var envelopeTags = map[string]func(*Event) string{
-	"campaign_id":    func(e *Event) string { return e.CampaignID },
-	"event_id":       func(e *Event) string { return e.EventID },
-	"event_type":     func(e *Event) string { return e.EventType },
-	"actor_type":     func(e *Event) string { return e.ActorType },
-	"actor_id":       func(e *Event) string { return e.ActorID },
-	"entity_type":    func(e *Event) string { return e.EntityType },
-	"entity_id":      func(e *Event) string { return e.EntityID },
-	"session_id":     func(e *Event) string { return e.SessionID },
-	"request_id":     func(e *Event) string { return e.RequestID },
-	"correlation_id": func(e *Event) string { return e.CorrelationID },
-	"causation_id":   func(e *Event) string { return e.CausationID },
-}
-
 // EnvelopeTag reports whether a tag of this name stands for a field of the
 // envelope.
-func EnvelopeTag(name string) bool { return envelopeTags[name] != nil }
+func EnvelopeTag(name string) bool {
+	_, is := (&Event{}).envelopeText(name)
+	return is
+}
+
+// envelopeText is the text of the envelope that a name stands for.
+func (e *Event) envelopeText(name string) (value string, is bool) {
+	for _, f := range e.Envelope() {
+		if f.Name == name {
+			return *f.Value, true
+		}
+	}
+	return "", false
+}
 
 // Tag is the value of a tag of the event, or of the field of the envelope that
 // counts as one.
@@ -326,8 +324,7 @@ type tagReader struct {
 }
 
 func (r *tagReader) value(name string) (string, bool) {
-	if field := envelopeTags[name]; field != nil {
-		value := field(r.event)
+	if value, is := r.event.envelopeText(name); is {
 		return value, value != ""
 	}
 	if len(r.event.Tags) <= len("{}") {

@@ -24,15 +24,7 @@ func (s Status) Stuck() bool { return s == Failed || s == Dead }
 
 // ParseStatus reads a status by its name; the empty name stands for any.
 func ParseStatus(name string) (Status, error) {
-	if name == "" {
-		return "", nil
-	}
-	for _, s := range Statuses {
-		if string(s) == name {
-			return s, nil
-		}
-	}
-	return "", Invalid("status", "status %q is unknown; use pending, processing, failed or dead", name)
+	return parseName("status", name, Statuses)
 }
 
 // Counts is a number of rows by status.

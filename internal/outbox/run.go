@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -27,12 +26,7 @@ var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
 func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
 
 // ParseRunKind reads a kind by its name; the empty name stands for any.
-func ParseRunKind(name string) (RunKind, error) {
-	if k := RunKind(name); name == "" || slices.Contains(RunKinds, k) {
-		return k, nil
-	}
-	return "", Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", name)
-}
+func ParseRunKind(name string) (RunKind, error) { return parseName("kind", name, RunKinds) }
 
 // RunStatus is where a run stands.
 type RunStatus string
@@ -57,10 +51,7 @@ func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s
 
 // ParseRunStatus reads a status by its name; the empty name stands for any.
 func ParseRunStatus(name string) (RunStatus, error) {
-	if s := RunStatus(name); name == "" || slices.Contains(RunStatuses, s) {
-		return s, nil
-	}
-	return "", Invalid("status", "status %q is unknown; use queued, running, cancelling, completed, failed, cancelled or interrupted", name)
+	return parseName("status", name, RunStatuses)
 }
 
 // RunOrder says what a run shall do, and to what.
@@ -482,15 +473,12 @@ func (d DryRun) TablesText() string {
 	if len(d.OtherTables) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The database has %s in another form than the projection's file gives now, so that events may fail there that went through here. Drop %s, restart and rebuild",
-		strings.Join(d.OtherTables, ", "), them(len(d.OtherTables)))
-}
-
-func them(n int) string {
-	if n == 1 {
-		return "that table"
+	them := "that table"
+	if len(d.OtherTables) > 1 {
+		them = "these tables"
 	}
-	return "these tables"
+	return fmt.Sprintf("The database has %s in another form than the projection's file gives now, so that events may fail there that went through here. Drop %s, restart and rebuild",
+		strings.Join(d.OtherTables, ", "), them)
 }
 
 // DryRunFailure is the event at which a dry run ended.
@@ -512,10 +500,7 @@ const (
 
 // ParseFailureStatus reads a status by its name; the empty name stands for any.
 func ParseFailureStatus(name string) (FailureStatus, error) {
-	if s := FailureStatus(name); name == "" || s == FailureOpen || s == FailureResolved {
-		return s, nil
-	}
-	return "", Invalid("status", "status %q is unknown; use open or resolved", name)
+	return parseName("status", name, []FailureStatus{FailureOpen, FailureResolved})
 }
 
 // ProjectionFailure is an event that a projection could not follow. There is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,52 +14,45 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// source is where a binding's value comes from.
-type source uint8
-
-const (
-	fromCampaignID source = iota
-	fromSeq
-	fromPosition
-	fromEventID
-	fromEventType
-	fromOccurredAt
-	fromOccurredAtText
-	fromRecordedAt
-	fromRecordedAtText
-	fromActorType
-	fromActorID
-	fromEntityType
-	fromEntityID
-	fromSessionID
-	fromRequestID
-	fromCorrelationID
-	fromCausationID
-	fromEventHash
-	fromPayload
-	fromMetadata
-	fromTags
-)
-
-// bindingNames lists every binding in the order the error for an unknown one
-// names them.
-var bindingNames = []string{
-	fromCampaignID: "campaign_id", fromSeq: "seq", fromPosition: "position",
-	fromEventID: "event_id", fromEventType: "event_type",
-	fromOccurredAt: "occurred_at", fromOccurredAtText: "occurred_at_text",
-	fromRecordedAt: "recorded_at", fromRecordedAtText: "recorded_at_text",
-	fromActorType: "actor_type", fromActorID: "actor_id",
-	fromEntityType: "entity_type", fromEntityID: "entity_id",
-	fromSessionID: "session_id", fromRequestID: "request_id",
-	fromCorrelationID: "correlation_id", fromCausationID: "causation_id",
-	fromEventHash: "event_hash",
-	fromPayload:   "payload", fromMetadata: "metadata", fromTags: "tags",
+// source is a part of an event that a binding names. Of documents, which have
+// parts of their own, it is the document; of all others a database argument.
+type source struct {
+	name     string
+	argument func(*outbox.Event) any
+	document func(*outbox.Event) json.RawMessage
 }
+
+// sources lists every one in the order the error for an unknown one names them.
+var sources = []source{
+	{name: "campaign_id", argument: func(e *outbox.Event) any { return e.CampaignID }},
+	{name: "seq", argument: func(e *outbox.Event) any { return e.Seq }},
+	{name: "position", argument: func(e *outbox.Event) any { return e.Position }},
+	{name: "event_id", argument: func(e *outbox.Event) any { return e.EventID }},
+	{name: "event_type", argument: func(e *outbox.Event) any { return e.EventType }},
+	{name: "occurred_at", argument: func(e *outbox.Event) any { return e.OccurredAt.UnixMicro() }},
+	{name: "occurred_at_text", argument: func(e *outbox.Event) any { return timeText(e.OccurredAt) }},
+	{name: "recorded_at", argument: func(e *outbox.Event) any { return e.RecordedAt.UnixMicro() }},
+	{name: "recorded_at_text", argument: func(e *outbox.Event) any { return timeText(e.RecordedAt) }},
+	{name: "actor_type", argument: func(e *outbox.Event) any { return e.ActorType }},
+	{name: "actor_id", argument: func(e *outbox.Event) any { return e.ActorID }},
+	{name: "entity_type", argument: func(e *outbox.Event) any { return e.EntityType }},
+	{name: "entity_id", argument: func(e *outbox.Event) any { return e.EntityID }},
+	{name: "session_id", argument: func(e *outbox.Event) any { return e.SessionID }},
+	{name: "request_id", argument: func(e *outbox.Event) any { return e.RequestID }},
+	{name: "correlation_id", argument: func(e *outbox.Event) any { return e.CorrelationID }},
+	{name: "causation_id", argument: func(e *outbox.Event) any { return e.CausationID }},
+	{name: "event_hash", argument: func(e *outbox.Event) any { return e.EventHash }},
+	{name: "payload", document: func(e *outbox.Event) json.RawMessage { return e.Payload }},
+	{name: "metadata", document: func(e *outbox.Event) json.RawMessage { return e.Metadata }},
+	{name: "tags", document: func(e *outbox.Event) json.RawMessage { return e.Tags }},
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // value is one argument of a statement: which part of an event it binds.
 type value struct {
 	name     string // as written, without : and !
-	from     source
+	from     *source
 	path     string // within the JSON, in gjson's syntax; empty for the whole
 	required bool
 }
@@ -67,17 +61,16 @@ type value struct {
 func parseBinding(written string) (value, error) {
 	name, required := strings.CutSuffix(written[1:], "!")
 	head, rest, nested := strings.Cut(name, ".")
-	v := value{name: name, required: required}
-	known := false
-	for i, n := range bindingNames {
-		if n == head {
-			v.from, known = source(i), true
+	i := slices.IndexFunc(sources, func(s source) bool { return s.name == head })
+	if i < 0 {
+		var names []string
+		for _, s := range sources {
+			names = append(names, s.name)
 		}
+		return value{}, fmt.Errorf("unknown binding :%s; an event offers :%s", head, strings.Join(names, ", :"))
 	}
-	if !known {
-		return v, fmt.Errorf("unknown binding :%s; an event offers :%s", head, strings.Join(bindingNames, ", :"))
-	}
-	if nested && v.from < fromPayload {
+	v := value{name: name, from: &sources[i], required: required}
+	if nested && v.from.document == nil {
 		return v, fmt.Errorf(":%s has no parts, so :%s does not exist; paths go into :payload, :metadata and :tags", head, name)
 	}
 	v.path = gjsonPath(rest)
@@ -104,61 +97,14 @@ func gjsonPath(written string) string {
 // of is the value the event has for it, as a database argument: nil, string,
 // int64 or float64.
 func (v *value) of(e *outbox.Event) (any, error) {
-	switch v.from {
-	case fromPayload:
-		return v.inside(e.Payload)
-	case fromMetadata:
-		return v.inside(e.Metadata)
-	case fromTags:
-		return v.inside(e.Tags)
-	case fromSeq:
-		return e.Seq, nil
-	case fromPosition:
-		return e.Position, nil
-	case fromOccurredAt:
-		return e.OccurredAt.UnixMicro(), nil
-	case fromRecordedAt:
-		return e.RecordedAt.UnixMicro(), nil
+	if v.from.document != nil {
+		return v.inside(v.from.document(e))
 	}
-	s := v.envelopeText(e)
-	if s == "" && v.required {
+	argument := v.from.argument(e)
+	if argument == "" && v.required {
 		return nil, v.missing("the event has none")
 	}
-	return s, nil
-}
-
-func (v *value) envelopeText(e *outbox.Event) string {
-	switch v.from {
-	case fromCampaignID:
-		return e.CampaignID
-	case fromEventID:
-		return e.EventID
-	case fromEventType:
-		return e.EventType
-	case fromOccurredAtText:
-		return e.OccurredAt.UTC().Format(time.RFC3339Nano)
-	case fromRecordedAtText:
-		return e.RecordedAt.UTC().Format(time.RFC3339Nano)
-	case fromActorType:
-		return e.ActorType
-	case fromActorID:
-		return e.ActorID
-	case fromEntityType:
-		return e.EntityType
-	case fromEntityID:
-		return e.EntityID
-	case fromSessionID:
-		return e.SessionID
-	case fromRequestID:
-		return e.RequestID
-	case fromCorrelationID:
-		return e.CorrelationID
-	case fromCausationID:
-		return e.CausationID
-	case fromEventHash:
-		return e.EventHash
-	}
-	return ""
+	return argument, nil
 }
 
 // inside picks the value out of raw without decoding the rest of it.

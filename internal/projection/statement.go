@@ -151,7 +151,7 @@ func (r *parser) checkHandler(tokens []token, args []value) error {
 			return faultf(t.line, "this statement changes table %q, which -- tables does not list; a projection changes its own tables only", t.name())
 		}
 	}
-	if !slices.ContainsFunc(args, func(v value) bool { return v.from == fromCampaignID }) {
+	if !slices.ContainsFunc(args, func(v value) bool { return v.from.name == "campaign_id" }) {
 		return faultf(first.line, "this statement does not use :campaign_id, so it would reach rows of other campaigns; a projection is rebuilt campaign by campaign")
 	}
 	return nil

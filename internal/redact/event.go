@@ -51,16 +51,13 @@ func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage
 // what is not there any more.
 func hideInEvent(r *Redactor, e *outbox.Event) {
 	e.Redacted = []string{}
-	for _, text := range []struct {
-		name  string
-		value *string
-	}{
-		{"event_id", &e.EventID}, {"actor_type", &e.ActorType}, {"actor_id", &e.ActorID}, {"entity_type", &e.EntityType}, {"entity_id", &e.EntityID},
-		{"session_id", &e.SessionID}, {"request_id", &e.RequestID}, {"correlation_id", &e.CorrelationID}, {"causation_id", &e.CausationID},
-	} {
-		if hidden := r.Text(*text.value); hidden != *text.value {
-			*text.value = hidden
-			e.Redacted = append(e.Redacted, text.name)
+	for _, text := range e.Envelope() {
+		if text.Name == "campaign_id" || text.Name == "event_type" {
+			continue // needed whole in links and filters
+		}
+		if hidden := r.Text(*text.Value); hidden != *text.Value {
+			*text.Value = hidden
+			e.Redacted = append(e.Redacted, text.Name)
 		}
 	}
 	for _, d := range []struct {

@@ -1,0 +1,16 @@
+package outbox
+
+import "slices"
+
+// parseName reads one of some names, such as that of a status; the empty name
+// stands for any. field is that of the refusal.
+func parseName[T ~string](field, name string, names []T) (T, error) {
+	if name == "" || slices.Contains(names, T(name)) {
+		return T(name), nil
+	}
+	known := make([]string, len(names))
+	for i, n := range names {
+		known[i] = string(n)
+	}
+	return "", Invalid(field, "%s %q is unknown; use %s", field, name, OrList(known))
+}
