@@ -70,11 +70,7 @@ func fileFlags(model *kong.Application) map[string]*kong.Flag {
 func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, topics *yaml.Node, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		var pathError *os.PathError
-		if errors.As(err, &pathError) {
-			err = pathError.Err
-		}
-		return nil, nil, usagef("--config: cannot read %s: %v", name, err)
+		return nil, nil, usagef("--config: cannot read %s: %v", name, outbox.Cause(err))
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {

@@ -89,12 +89,8 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 // created waits while another process brings a database that it creates to
 // version want, and returns the version that was reached.
 func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
 	for grew := time.Now(); have < want && time.Since(grew) < creationPause; {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
+		if !pause(ctx, 50*time.Millisecond) {
 			return have, ctx.Err()
 		}
 		now, _, err := d.standing(ctx)

@@ -15,11 +15,11 @@ import (
 // MakeBackupDir makes a directory for copies, which must not exist or be empty.
 func MakeBackupDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return outbox.Setup("cannot create the backup directory %s: %v", dir, reason(err))
+		return outbox.Setup("cannot create the backup directory %s: %v", dir, outbox.Cause(err))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return outbox.Setup("cannot read the backup directory %s: %v", dir, reason(err))
+		return outbox.Setup("cannot read the backup directory %s: %v", dir, outbox.Cause(err))
 	}
 	if len(entries) > 0 {
 		return outbox.Setup("the backup directory %s is not empty; name a new one", dir)
@@ -151,7 +151,7 @@ type Restoration struct {
 // nothing is in its way to where url leads.
 func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restoration, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, outbox.Setup("%s is no backup: %v", dir, reason(err))
+		return nil, outbox.Setup("%s is no backup: %v", dir, outbox.Cause(err))
 	}
 	r := &Restoration{name: name, flag: name + "-db", url: url}
 	var err error

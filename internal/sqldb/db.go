@@ -251,27 +251,7 @@ func (d *DB) within(ctx context.Context, from *sessions, begin Begin, fn func(*T
 		return d.explain("begin", err)
 	}
 	t := &Tx{database: d, link: s.link}
-	committed := false
-	defer func() { // also when fn panics
-		if !committed {
-			s.abandon(t)
-		}
-	}()
-	if err := fn(t); err != nil {
-		return err
-	}
-	if t.err != nil {
-		return t.err
-	}
-	if t.finished {
-		committed = true
-		return nil
-	}
-	if err := s.link.commit(); err != nil {
-		return d.explain("commit", t.note(err))
-	}
-	committed = true
-	return nil
+	return t.complete(fn, func() { s.abandon(t) }, func(err error) error { return d.explain("commit", err) })
 }
 
 // explain says what failed, and marks what may succeed later, so that callers
@@ -299,6 +279,30 @@ type Tx struct {
 }
 
 var background = context.Background()
+
+// complete runs fn in the transaction, and commits it when fn returns nil.
+// Otherwise undo undoes it. explain words an error of the commit.
+func (t *Tx) complete(fn func(*Tx) error, undo func(), explain func(error) error) error {
+	committed := false
+	defer func() { // also when fn panics
+		if !committed {
+			undo()
+		}
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if !t.finished {
+		if err := t.link.commit(); err != nil {
+			return explain(t.note(err))
+		}
+	}
+	committed = true
+	return nil
+}
 
 // Err is the error that the transaction has come to; nil while it can be used.
 func (t *Tx) Err() error { return t.err }
@@ -424,21 +428,8 @@ func (t *Tx) note(err error) error {
 		return callback.error
 	}
 	v := t.link.judge(err)
-	if v.late && !errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-	}
-	if v.busy {
-		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
-	}
-	if v.full {
-		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
-	}
-	if v.damaged {
-		err = fmt.Errorf("%w: %w", outbox.ErrDamaged, err)
-	}
-	if v.taken {
-		err = fmt.Errorf("%w: %w", ErrKeyTaken, err)
-	}
+	v.late = v.late && !errors.Is(err, context.DeadlineExceeded)
+	err = v.mark(err)
 	if v.fatal {
 		t.err = err
 	}

@@ -3,7 +3,10 @@ package sqldb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"outboxweb/internal/outbox"
 )
 
 // link is one connection to a database, with whatever is prepared on it. Only
@@ -33,7 +36,7 @@ type link interface {
 	close()
 }
 
-// scanner is a row of an answer.
+// Row is a row of an answer.
 type Row interface{ Scan(dest ...any) error }
 
 // verdict is what an error means.
@@ -45,6 +48,38 @@ type verdict struct {
 	full    bool // there is no room left on the database's disk
 	damaged bool // a part of the database cannot be read
 	taken   bool // a row with the key of another was refused
+}
+
+// mark has errors.Is tell of an error what the verdict says.
+func (v verdict) mark(err error) error {
+	for _, m := range []struct {
+		is bool
+		as error
+	}{{v.late, context.DeadlineExceeded}, {v.busy, outbox.ErrBusy}, {v.full, outbox.ErrFull}, {v.damaged, outbox.ErrDamaged}, {v.taken, ErrKeyTaken}} {
+		if m.is {
+			err = fmt.Errorf("%w: %w", m.as, err)
+		}
+	}
+	return err
+}
+
+// answer is the rows of a query, of either driver.
+type answer interface {
+	Row
+	Next() bool
+	Err() error
+}
+
+// scanAll calls scan for every row, or until it returns ErrEnough.
+func scanAll(rows answer, scan func(Row) error) error {
+	for rows.Next() {
+		if err := scan(rows); err == ErrEnough {
+			return nil
+		} else if err != nil {
+			return ours{err}
+		}
+	}
+	return rows.Err()
 }
 
 // Batch is statements that do not depend on each other's answers. SQLite runs
@@ -109,3 +144,13 @@ const (
 	LockWait      = 10 * time.Second // how long a caller waits for a connection, and a transaction for a lock
 	reconnectWait = 50 * time.Millisecond
 )
+
+// pause waits, and returns false where ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -155,9 +155,7 @@ func (d *DB) recognize(ctx context.Context) error {
 
 // versions reads the version the database has and the newest one known here.
 func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want int64, err error) {
-	for _, source := range provider.ListSources() {
-		want = max(want, source.Version)
-	}
+	want = newest(provider)
 	var tables int
 	err = d.peek(ctx, &tables, d.Dialect.CountTables, "goose_db_version")
 	if err != nil || tables == 0 {
@@ -165,6 +163,12 @@ func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want
 	}
 	err = d.peek(ctx, &have, "select coalesce(max(version_id), 0) from goose_db_version")
 	return have, want, err
+}
+
+// newest is the version that a database has after every step.
+func newest(provider *goose.Provider) int64 {
+	sources := provider.ListSources() // in their order
+	return sources[len(sources)-1].Version
 }
 
 // Ready brings the schema to this program's version and makes the sessions.
@@ -208,12 +212,9 @@ func (d *DB) Version(ctx context.Context) (have, want int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, source := range provider.ListSources() {
-		want = max(want, source.Version)
-	}
 	err = d.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&have}, "select max(version_id) from goose_db_version")
 		return err
 	})
-	return have, want, err
+	return have, newest(provider), err
 }

@@ -144,9 +144,7 @@ func lookAtPostgres(ctx context.Context, name string, u *postgresURL, c Config) 
 		return nil, &missingError{"the schema " + d.Schema + " of the " + name + " database " + u.place}
 	}
 	d.settings = d.setSchema()
-	pool := u.config.Copy()
-	pool.DefaultQueryExecMode = pgx.QueryExecModeExec
-	d.pool = stdlib.OpenDB(*pool)
+	d.pool = u.openPool()
 	return d, nil
 }
 
@@ -175,9 +173,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 	writer, reader := d.setTransactions()
 	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, writer) }
 	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader) }
-	pool := u.config.Copy()
-	pool.DefaultQueryExecMode = pgx.QueryExecModeExec
-	d.pool, d.readerPool = stdlib.OpenDB(*pool), stdlib.OpenDB(*pool)
+	d.pool, d.readerPool = u.openPool(), u.openPool()
 	for _, p := range []*sql.DB{d.pool, d.readerPool} {
 		p.SetMaxOpenConns(2)
 		p.SetMaxIdleConns(1)
@@ -185,6 +181,13 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 	}
 	d.readerPool.SetMaxOpenConns(2 + d.config.Snapshots)
 	return d, nil
+}
+
+// openPool makes connections that prepare nothing, for database/sql.
+func (u *postgresURL) openPool() *sql.DB {
+	config := u.config.Copy()
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return stdlib.OpenDB(*config)
 }
 
 // connectFirst makes the connection that decides whether the URL is right. It
@@ -345,8 +348,7 @@ func (d *DB) advisory(purpose int32) string {
 }
 
 func pgCode(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""
@@ -354,8 +356,7 @@ func pgCode(err error) string {
 
 // pgMessage is the server's own sentence, or the innermost cause.
 func pgMessage(err error) error {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return errors.New(e.Message)
 	}
 	for {
@@ -391,10 +392,13 @@ func (d *DB) dialPostgres(ctx context.Context, settings string) (link, error) {
 	return l, nil
 }
 
-func (l *postgresLink) close() {
+func (l *postgresLink) close() { hangUp(l.conn) }
+
+// hangUp closes a connection that may be lost already.
+func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(background, time.Second)
 	defer cancel()
-	_ = l.conn.Close(ctx)
+	_ = conn.Close(ctx)
 }
 
 // answerLimit is how long the server's answer is waited for. The server cuts a
@@ -450,19 +454,8 @@ func (l *postgresLink) each(scan func(Row) error, query string, args []any) erro
 	if err != nil {
 		return err
 	}
-	return scanAll(rows, scan)
-}
-
-func scanAll(rows pgx.Rows, scan func(Row) error) error {
 	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err == ErrEnough {
-			return nil
-		} else if err != nil {
-			return ours{err}
-		}
-	}
-	return rows.Err()
+	return scanAll(rows, scan)
 }
 
 // Journey is how many statements travel at a time: few enough that all fit
@@ -503,6 +496,7 @@ func receive(results pgx.BatchResults, s *step) error {
 		if err != nil {
 			return err
 		}
+		defer rows.Close()
 		return scanAll(rows, s.scan)
 	}
 	tag, err := results.Exec()
@@ -561,11 +555,7 @@ func (d *DB) Listen(ctx context.Context, channel string, listening func(), heed 
 	if err != nil {
 		return err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		_ = conn.Close(end)
-	}()
+	defer hangUp(conn)
 	if _, err := conn.Exec(ctx, "listen "+channel); err != nil {
 		return err
 	}

@@ -134,21 +134,6 @@ func (p *Private) Within(begin Begin, fn func(*Tx) error) error {
 	if err := p.link.begin(background, p.database.begins[begin]); err != nil {
 		return fmt.Errorf("begin on the scratch database: %w", t.note(err))
 	}
-	committed := false
-	defer func() { // also when fn panics
-		if !committed {
-			_ = p.link.rollback() // fails where the database has rolled back by itself
-		}
-	}()
-	if err := fn(t); err != nil {
-		return err
-	}
-	if t.err != nil {
-		return t.err
-	}
-	if err := p.link.commit(); err != nil {
-		return fmt.Errorf("commit on the scratch database: %w", t.note(err))
-	}
-	committed = true
-	return nil
+	undo := func() { _ = p.link.rollback() } // it fails where the database has rolled back by itself
+	return t.complete(fn, undo, func(err error) error { return fmt.Errorf("commit on the scratch database: %w", err) })
 }

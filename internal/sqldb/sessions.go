@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -92,11 +91,7 @@ func (s *session) begin(ctx context.Context, text string) error {
 		if err == nil || s.link != nil {
 			return err
 		}
-		pause := time.NewTimer(reconnectWait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause(ctx, reconnectWait) {
 			return fmt.Errorf("%w: %w", outbox.ErrBusy, err)
 		}
 	}
@@ -125,13 +120,7 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 	// When ctx ended just as the transaction had begun, the driver reports the
 	// context's error for a begin that took effect.
 	_ = s.link.rollback()
-	if v.busy {
-		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
-	}
-	if v.full {
-		err = fmt.Errorf("%w: %w", outbox.ErrFull, err)
-	}
-	return err
+	return verdict{busy: v.busy, full: v.full}.mark(err)
 }
 
 // abandon undoes a transaction, or gives its connection up.

@@ -62,7 +62,7 @@ func lookAtSQLite(name, path string, c Config) (*DB, error) {
 		return nil, &missingError{"the " + name + " database " + path}
 	}
 	if err != nil {
-		return nil, outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
+		return nil, outbox.Setup("cannot write the %s database %s: %v", name, path, outbox.Cause(err))
 	}
 	f.Close()
 	// With mode=ro SQLite would leave the files beside a WAL database behind.
@@ -120,27 +120,18 @@ const beginReading = "begin"
 // wrong path is one clear sentence and not the driver's.
 func prepareFile(name, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
-		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with --%[1]s-db", name, path, reason(err))
+		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with --%[1]s-db", name, path, outbox.Cause(err))
 	}
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, privateFile)
 	if err != nil {
-		return outbox.Setup("cannot write the %s database %s: %v", name, path, reason(err))
+		return outbox.Setup("cannot write the %s database %s: %v", name, path, outbox.Cause(err))
 	}
 	if err := f.Close(); err != nil || !made {
 		return err
 	}
 	return syncDir(filepath.Dir(path)) // or a power failure could take the new file away, events and all
-}
-
-// reason is the system's own word for an error, without the path again.
-func reason(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 // verifyPragmas reads back what durability depends on.
@@ -187,16 +178,9 @@ func (d *DB) unopenable(err error) error {
 func (d *DB) patiently(ctx context.Context, act func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
-	pause := time.NewTicker(10 * time.Millisecond)
-	defer pause.Stop()
 	for {
 		err := act()
-		if err == nil || !sqliteLocked(err) {
-			return err
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
+		if err == nil || !sqliteLocked(err) || !pause(ctx, 10*time.Millisecond) {
 			return err
 		}
 	}
@@ -215,11 +199,10 @@ func versionAtLeast(version string, want ...int) bool {
 
 // sqliteCode is the primary result code of err, or 0 when SQLite did not speak.
 func sqliteCode(err error) int {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return 0
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
 	}
-	return e.Code() & 0xff
+	return 0
 }
 
 func sqliteLocked(err error) bool {
@@ -311,14 +294,7 @@ func (l *sqliteLink) each(scan func(Row) error, query string, args []any) error 
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err == ErrEnough {
-			return nil
-		} else if err != nil {
-			return ours{err}
-		}
-	}
-	return rows.Err()
+	return scanAll(rows, scan)
 }
 
 func (l *sqliteLink) run(b *Batch) (int, error) {
@@ -368,8 +344,8 @@ func (l *sqliteLink) stmt(query string) (*sql.Stmt, error) {
 
 func (l *sqliteLink) judge(err error) verdict {
 	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), damaged: sqliteCode(err) == sqlite3.SQLITE_CORRUPT, late: errors.Is(err, context.DeadlineExceeded)}
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
 		// A context that ended interrupts the statement, and SQLite
 		// answers an interrupted write by rolling everything back.
 		return v
