@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,17 +22,44 @@ import (
 // as null. A decimal of PostgreSQL, which sums of integers are too, is written
 // as the integer or the number that SQLite has in its place.
 type rowEncoder struct {
-	rows   *sql.Rows
-	values []any
-	into   []any
+	*scanner
 	fields []encodedField // in key order
 }
 
 type encodedField struct {
-	key     []byte // "name":
-	column  int
-	json    bool
-	decimal bool
+	key    []byte // "name":
+	column int
+	json   bool
+}
+
+// scanner reads rows whose columns may be of any type.
+type scanner struct {
+	rows    *sql.Rows
+	values  []any // of the current row
+	into    []any // pointers to them
+	decimal []bool
+}
+
+func newScanner(rows *sql.Rows) (*scanner, error) {
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return nil, err
+	}
+	s := &scanner{rows: rows, values: make([]any, len(types)), into: make([]any, len(types)), decimal: make([]bool, len(types))}
+	for i, t := range types {
+		s.into[i], s.decimal[i] = &s.values[i], t.DatabaseTypeName() == "NUMERIC"
+	}
+	return s, nil
+}
+
+func (s *scanner) scan() error { return s.rows.Scan(s.into...) }
+
+// appendCell adds column i of the current row to b.
+func (s *scanner) appendCell(b []byte, i int) []byte {
+	if text, ok := s.values[i].(string); ok && s.decimal[i] {
+		return appendDecimal(b, text)
+	}
+	return appendValue(b, s.values[i])
 }
 
 func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
@@ -44,15 +72,13 @@ func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
 			return nil, fmt.Errorf("the digest has no column %q to read as JSON; it has %s", name, strings.Join(names, ", "))
 		}
 	}
-	types, err := rows.ColumnTypes()
+	s, err := newScanner(rows)
 	if err != nil {
 		return nil, err
 	}
-	enc := &rowEncoder{rows: rows, values: make([]any, len(names)), into: make([]any, len(names))}
+	enc := &rowEncoder{scanner: s}
 	for i, name := range names {
-		enc.into[i] = &enc.values[i]
-		enc.fields = append(enc.fields, encodedField{key: append(appendString(nil, name), ':'), column: i,
-			json: slices.Contains(jsonColumns, name), decimal: types[i].DatabaseTypeName() == "NUMERIC"})
+		enc.fields = append(enc.fields, encodedField{append(appendString(nil, name), ':'), i, slices.Contains(jsonColumns, name)})
 	}
 	slices.SortFunc(enc.fields, func(a, b encodedField) int { return strings.Compare(names[a.column], names[b.column]) })
 	for i := 1; i < len(enc.fields); i++ {
@@ -65,7 +91,7 @@ func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
 
 // append adds the current row to b.
 func (enc *rowEncoder) append(b []byte) ([]byte, error) {
-	if err := enc.rows.Scan(enc.into...); err != nil {
+	if err := enc.scan(); err != nil {
 		return b, err
 	}
 	b = append(b, '{')
@@ -81,27 +107,9 @@ func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 			}
 			continue
 		}
-		b = appendTyped(b, enc.values[f.column], f.decimal)
+		b = enc.appendCell(b, f.column)
 	}
 	return append(b, '}'), nil
-}
-
-// value is column i of the row that was scanned last.
-func (enc *rowEncoder) value(i int) []byte {
-	for _, f := range enc.fields {
-		if f.column == i {
-			return appendTyped(nil, enc.values[i], f.decimal)
-		}
-	}
-	return nil
-}
-
-// appendTyped is appendValue for a value that may be a decimal.
-func appendTyped(b []byte, v any, decimal bool) []byte {
-	if text, ok := v.(string); ok && decimal {
-		return appendDecimal(b, text)
-	}
-	return appendValue(b, v)
 }
 
 // appendDecimal writes a decimal without the zeros that end its fraction.
@@ -194,13 +202,8 @@ func appendJSONColumn(b []byte, v any) ([]byte, error) {
 func appendTree(b []byte, tree any) []byte {
 	switch t := tree.(type) {
 	case map[string]any:
-		keys := make([]string, 0, len(t))
-		for k := range t {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
 		b = append(b, '{')
-		for i, k := range keys {
+		for i, k := range slices.Sorted(maps.Keys(t)) {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -220,12 +223,11 @@ func appendTree(b []byte, tree any) []byte {
 	case bool:
 		return strconv.AppendBool(b, t)
 	case json.Number:
-		switch n := numberArg(t.String()).(type) {
-		case string: // an integer beyond int64, or a number beyond float64
-			return append(b, n...)
-		default:
-			return appendValue(b, n)
+		n := numberArg(t.String())
+		if text, ok := n.(string); ok { // an integer beyond int64, or a number beyond float64
+			return append(b, text...)
 		}
+		return appendValue(b, n)
 	default:
 		return appendValue(b, t)
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -93,13 +92,10 @@ type merge struct {
 
 // side is one reader of the two.
 type side struct {
-	rows    *sql.Rows
-	keys    int
-	columns []string
-	values  []any // key expressions, then columns
-	into    []any
-	decimal []bool
-	more    bool
+	*scanner // of key expressions, then columns; nil where there is no table
+	keys     int
+	columns  []string
+	more     bool
 }
 
 func (m *merge) run(ctx context.Context, live, fold Queryer) error {
@@ -152,11 +148,7 @@ func (m *merge) run(ctx context.Context, live, fold Queryer) error {
 // all of them where there is no primary key.
 func (t *table) keyColumns() []string {
 	if len(t.key) == 0 {
-		names := make([]string, len(t.columns))
-		for i, c := range t.columns {
-			names[i] = c.name
-		}
-		return names
+		return t.columnNames()
 	}
 	return t.key
 }
@@ -164,11 +156,10 @@ func (t *table) keyColumns() []string {
 // keyTerm is a key column as a value whose order is the same here and in the
 // database. The plus keeps the driver from reading a date into it.
 func (t *table) keyTerm(dialect, name string) string {
-	i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
 	switch quoted := quoteName(name); {
 	case dialect != "postgres":
 		return "+" + quoted
-	case i >= 0 && t.columns[i].integer:
+	case t.isInteger(name):
 		return quoted
 	default:
 		return "cast(" + quoted + " as text)"
@@ -203,24 +194,20 @@ func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &side{rows: rows, keys: len(order), columns: names, values: make([]any, len(terms)), into: make([]any, len(terms)), decimal: make([]bool, len(terms))}
-	types, err := rows.ColumnTypes()
+	cells, err := newScanner(rows)
 	if err != nil {
 		rows.Close()
 		return nil, err
 	}
-	for i := range s.values {
-		s.into[i], s.decimal[i] = &s.values[i], types[i].DatabaseTypeName() == "NUMERIC"
-	}
+	s := &side{scanner: cells, keys: len(order), columns: names}
 	return s, s.next()
 }
 
 func (m *merge) collation(name string) string {
-	i := slices.IndexFunc(m.table.columns, func(c column) bool { return c.name == name })
 	switch {
 	case m.dialect != "postgres":
 		return " collate binary"
-	case i >= 0 && m.table.columns[i].integer:
+	case m.table.isInteger(name):
 		return " nulls first"
 	default:
 		return ` collate "C" nulls first`
@@ -256,17 +243,17 @@ func (m *merge) columnsThere(ctx context.Context, q Queryer) ([]string, error) {
 }
 
 func (s *side) next() error {
-	if s.rows == nil {
+	if s.scanner == nil {
 		return nil
 	}
 	if s.more = s.rows.Next(); !s.more {
 		return s.rows.Err()
 	}
-	return s.rows.Scan(s.into...)
+	return s.scan()
 }
 
 func (s *side) close() {
-	if s.rows != nil {
+	if s.scanner != nil {
 		s.rows.Close()
 	}
 }
@@ -281,11 +268,7 @@ func (s *side) of(name string) (json.RawMessage, bool) {
 	if i < 0 {
 		return nil, false
 	}
-	return s.canonical(s.keys + i), true
-}
-
-func (s *side) canonical(i int) json.RawMessage {
-	return appendTyped(nil, s.values[i], s.decimal[i])
+	return s.appendCell(nil, s.keys+i), true
 }
 
 func (s *side) same(o *side) bool {
@@ -294,7 +277,7 @@ func (s *side) same(o *side) bool {
 	}
 	for i := range s.columns {
 		at := s.keys + i
-		if s.columns[i] != o.columns[i] || compareValues(s.values[at], o.values[at]) != 0 && !bytes.Equal(s.canonical(at), o.canonical(at)) {
+		if s.columns[i] != o.columns[i] || compareValues(s.values[at], o.values[at]) != 0 && !bytes.Equal(s.appendCell(nil, at), o.appendCell(nil, at)) {
 			return false
 		}
 	}
@@ -420,20 +403,19 @@ func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
 		return Standing{}, err
 	}
 	defer rows.Close()
-	enc, err := newRowEncoder(rows, nil)
+	row, err := newScanner(rows)
 	if err != nil {
 		return Standing{}, err
 	}
-	there := rows.Next()
-	if !there {
+	if !rows.Next() {
 		return Standing{AsLive: d.Change.Kind == outbox.RowAdded, AsFold: d.Change.Kind == outbox.RowRemoved}, rows.Err()
 	}
-	if err := enc.rows.Scan(enc.into...); err != nil {
+	if err := row.scan(); err != nil {
 		return Standing{}, err
 	}
 	st := Standing{AsLive: d.Change.Kind != outbox.RowAdded, AsFold: d.Change.Kind != outbox.RowRemoved}
 	for i, f := range d.Change.Fields {
-		is := shown(enc.value(i))
+		is := shown(row.appendCell(nil, i))
 		st.AsLive = st.AsLive && bytes.Equal(is, f.Live)
 		st.AsFold = st.AsFold && bytes.Equal(is, f.Fold)
 	}

@@ -81,7 +81,7 @@ func orders(tokens []token) bool {
 
 // finishDigests makes the default digest, every column of every table in key
 // order, where the file names none.
-func (r *parser) finishDigests() error {
+func (r *parser) finishDigests() {
 	if r.p.covers = len(r.p.digests) == 0; r.p.covers {
 		for _, t := range r.created {
 			r.p.digests = append(r.p.digests, &digest{
@@ -91,7 +91,6 @@ func (r *parser) finishDigests() error {
 		}
 	}
 	slices.SortFunc(r.p.digests, func(a, b *digest) int { return cmp.Compare(a.name, b.name) })
-	return nil
 }
 
 // byteOrder is the collation that orders text by its bytes.
@@ -100,30 +99,20 @@ var byteOrder = map[string]string{"sqlite": "binary", "postgres": `"C"`}
 // selectAll reads the rows of one campaign by primary key, or by all columns
 // where there is none, in byte order and NULL first on both databases.
 func (t *table) selectAll(dialect string) string {
-	key, nulls := t.key, ""
-	var names []string
-	asText := map[string]bool{}
-	for _, c := range t.columns {
-		names = append(names, c.name)
-		asText[c.name] = c.text
+	nulls := ""
+	if len(t.key) == 0 && dialect == "postgres" {
+		nulls = " nulls first"
 	}
-	if len(key) == 0 {
-		key = names
-		if dialect == "postgres" {
-			nulls = " nulls first"
+	collation, columns := map[string]string{}, make([]string, len(t.columns))
+	for i, c := range t.columns {
+		columns[i] = quoteName(c.name)
+		if c.text {
+			collation[c.name] = " collate " + byteOrder[dialect]
 		}
 	}
 	var order []string
-	for _, name := range key {
-		term := quoteName(name)
-		if asText[name] {
-			term += " collate " + byteOrder[dialect]
-		}
-		order = append(order, term+nulls)
-	}
-	columns := make([]string, len(names))
-	for i, name := range names {
-		columns[i] = quoteName(name)
+	for _, name := range t.keyColumns() {
+		order = append(order, quoteName(name)+collation[name]+nulls)
 	}
 	return fmt.Sprintf("select %s from %s where %s = $1 order by %s",
 		strings.Join(columns, ", "), quoteName(t.name), quoteName("campaign_id"), strings.Join(order, ", "))

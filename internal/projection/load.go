@@ -102,7 +102,7 @@ func readBuiltin(source string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readFiles(dir, source, func(name string) file { return file{name: source + "/" + name, source: source} })
+	return readFiles(dir, source)
 }
 
 func readDirectory(source string) ([]file, error) {
@@ -111,31 +111,28 @@ func readDirectory(source string) ([]file, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, outbox.Setup("the projections directory %q does not exist; give a directory or %s", source, strings.Join(builtins(), ", "))
 	case err != nil:
-		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, reason(err))
+		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, outbox.Cause(err))
 	case !info.IsDir():
 		return nil, outbox.Setup("%q is not a directory; name the directory that holds the .sql files", source)
 	}
-	return readFiles(os.DirFS(source), source, func(name string) file {
-		path := filepath.Join(source, name)
-		return file{name: path, source: path}
-	})
+	return readFiles(os.DirFS(source), source)
 }
 
 // readFiles reads the *.sql files of dir in name order.
-func readFiles(dir fs.FS, source string, describe func(name string) file) ([]file, error) {
+func readFiles(dir fs.FS, source string) ([]file, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {
-		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, reason(err))
+		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, outbox.Cause(err))
 	}
 	var files []file
 	for _, e := range entries {
 		if e.IsDir() || filepath.Ext(e.Name()) != ".sql" {
 			continue
 		}
-		f := describe(e.Name())
+		f := file{name: filepath.Join(source, e.Name())}
 		content, err := fs.ReadFile(dir, e.Name())
 		if err != nil {
-			return nil, outbox.Setup("cannot read %s: %v", f.name, reason(err))
+			return nil, outbox.Setup("cannot read %s: %v", f.name, outbox.Cause(err))
 		}
 		f.content = string(content)
 		files = append(files, f)
@@ -144,13 +141,4 @@ func readFiles(dir fs.FS, source string, describe func(name string) file) ([]fil
 		return nil, outbox.Setup("the projections directory %q has no .sql file", source)
 	}
 	return files, nil
-}
-
-// reason is the system's own word for an error, without the path again.
-func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,9 +22,16 @@ const (
 
 // file is one projection file as read from a source.
 type file struct {
-	name    string // for errors: its path, or builtin:SET/FILE
-	source  string // its path, or builtin:SET
+	name    string // its path, or builtin:SET/FILE
 	content string
+}
+
+// source is what tells where the file is from: its path, or builtin:SET.
+func (f file) source() string {
+	if strings.HasPrefix(f.name, builtinPrefix) {
+		return filepath.Dir(f.name)
+	}
+	return f.name
 }
 
 // parser reads one file for one dialect.
@@ -33,12 +41,10 @@ type parser struct {
 	src     string
 	p       *Projection
 
-	// where each header stands; 0 is absent
-	projectionLine, tablesLine, failureLine, attemptsLine int
-
-	section token  // the section being read; its line is 0 before the first one
-	only    string // the dialect the section is for; empty for both
-	active  bool   // the section is for this dialect
+	headers map[string]int // the line of each that is there
+	section token          // the section being read; its line is 0 before the first one
+	only    string         // the dialect the section is for; empty for both
+	active  bool           // the section is for this dialect
 	types   []string
 	digest  *digest
 
@@ -58,8 +64,8 @@ var (
 // begin with FILE:LINE.
 func parse(dialect string, f file) (*Projection, error) {
 	sum := sha256.Sum256([]byte(f.content))
-	r := &parser{dialect: dialect, name: f.name, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
-		Version: hex.EncodeToString(sum[:]), OnFailure: Block, Source: f.source, file: f.name,
+	r := &parser{dialect: dialect, name: f.name, headers: map[string]int{}, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
+		Version: hex.EncodeToString(sum[:]), OnFailure: Block, Source: f.source(), file: f.name,
 	}}
 	err := r.read()
 	var at *lineError
@@ -101,23 +107,18 @@ func (r *parser) read() error {
 // directive reads one header or the line that opens a section.
 func (r *parser) directive(t token) error {
 	head, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
+	key, _, _ := strings.Cut(head, " ")
+	key = strings.TrimSpace(key)
 	rest, _, _ = strings.Cut(rest, "--")
 	rest = strings.TrimSpace(rest)
-	key, _, _ := strings.Cut(head, " ")
-	switch strings.TrimSpace(key) {
-	case "projection":
-		return r.header(t, &r.projectionLine, r.setName, rest)
-	case "tables":
-		return r.header(t, &r.tablesLine, r.setTables, rest)
-	case "on-failure":
-		return r.header(t, &r.failureLine, r.setOnFailure, rest)
-	case "max-attempts":
-		return r.header(t, &r.attemptsLine, r.setMaxAttempts, rest)
-	}
-	if r.projectionLine == 0 {
+	header := map[string]func(int, string) error{"projection": r.setName, "tables": r.setTables, "on-failure": r.setOnFailure, "max-attempts": r.setMaxAttempts}
+	switch set := header[key]; {
+	case set != nil:
+		return r.header(t, head, key, set, rest)
+	case r.headers["projection"] == 0:
 		return faultf(t.line, "a projection file begins with -- projection: NAME")
 	}
-	switch strings.TrimSpace(key) {
+	switch key {
 	case "schema":
 		m := schemaLine.FindStringSubmatch(t.text)
 		if m == nil {
@@ -135,17 +136,18 @@ func (r *parser) directive(t token) error {
 	return faultf(t.line, "unknown section %q; there are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
 }
 
-func (r *parser) header(t token, line *int, set func(int, string) error, rest string) error {
-	key, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
-	switch {
-	case *line != 0:
-		return faultf(t.line, "-- %s is given twice, here and in line %d", key, *line)
+// header reads one header. head is what stands before its colon, of which name is
+// the first word.
+func (r *parser) header(t token, head, name string, set func(int, string) error, rest string) error {
+	switch before := r.headers[name]; {
+	case before != 0:
+		return faultf(t.line, "-- %s is given twice, here and in line %d", head, before)
 	case r.section.line != 0:
-		return faultf(t.line, "-- %s belongs above the first section, which is in line %d", key, r.section.line)
+		return faultf(t.line, "-- %s belongs above the first section, which is in line %d", head, r.section.line)
 	case rest == "":
-		return faultf(t.line, "-- %s: says nothing", key)
+		return faultf(t.line, "-- %s: says nothing", head)
 	}
-	*line = t.line
+	r.headers[name] = t.line
 	return set(t.line, rest)
 }
 
@@ -196,7 +198,7 @@ func (r *parser) setMaxAttempts(line int, most string) error {
 
 // open starts a section. dialect is empty, or @ and a dialect's name.
 func (r *parser) open(t token, dialect string) error {
-	if r.tablesLine == 0 {
+	if r.headers["tables"] == 0 {
 		return faultf(t.line, "-- tables: is missing above the first section; it lists every table the projection owns")
 	}
 	name := strings.TrimPrefix(dialect, "@")
@@ -337,20 +339,21 @@ func createsTrigger(statement []token) bool {
 // finish checks what only the whole file can tell.
 func (r *parser) finish() error {
 	switch {
-	case r.projectionLine == 0:
+	case r.headers["projection"] == 0:
 		return faultf(1, "a projection file begins with -- projection: NAME")
-	case r.tablesLine == 0:
-		return faultf(r.projectionLine, "-- tables: is missing; it lists every table projection %q owns", r.p.Name)
+	case r.headers["tables"] == 0:
+		return faultf(r.headers["projection"], "-- tables: is missing; it lists every table projection %q owns", r.p.Name)
 	case len(r.p.sections) == 0:
-		return faultf(r.projectionLine, "projection %q handles no event type on %s; write a section -- on: TYPE", r.p.Name, r.dialect)
+		return faultf(r.headers["projection"], "projection %q handles no event type on %s; write a section -- on: TYPE", r.p.Name, r.dialect)
 	}
 	for _, name := range r.p.Tables {
 		if r.table(name) == nil {
-			return faultf(r.tablesLine, "table %q is listed in -- tables but -- schema does not create it on %s", name, r.dialect)
+			return faultf(r.headers["tables"], "table %q is listed in -- tables but -- schema does not create it on %s", name, r.dialect)
 		}
 	}
 	r.p.tables = r.created
-	return r.finishDigests()
+	r.finishDigests()
+	return nil
 }
 
 func (r *parser) table(name string) *table {

@@ -22,6 +22,18 @@ type column struct {
 	drawn bool
 }
 
+func (t *table) columnNames() []string {
+	names := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+func (t *table) isInteger(name string) bool {
+	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name && c.integer })
+}
+
 func (r *parser) addSchema(statements [][]token) error {
 	for _, tokens := range statements {
 		st, _, err := r.compile(tokens, "nothing")
@@ -51,7 +63,7 @@ func (r *parser) checkSchema(tokens []token) (string, error) {
 		return "", faultf(first.line, "a schema creates tables, indexes and triggers; this statement begins with %s", first.text)
 	}
 	i := 1
-	for slices.ContainsFunc([]string{"unique", "or", "replace"}, next(tokens, i).is) {
+	for next(tokens, i).oneOf("unique", "or", "replace") {
 		i++
 	}
 	object := strings.ToLower(next(tokens, i).text)
@@ -80,7 +92,7 @@ func (r *parser) remember(t *table) error {
 	case r.table(t.name) != nil:
 		return faultf(t.line, "table %q is created twice, here and in line %d", t.name, r.table(t.name).line)
 	case !slices.Contains(r.p.Tables, t.name):
-		return faultf(t.line, "table %q is created but not listed in -- tables (line %d)", t.name, r.tablesLine)
+		return faultf(t.line, "table %q is created but not listed in -- tables (line %d)", t.name, r.headers["tables"])
 	case !slices.ContainsFunc(t.columns, func(c column) bool { return c.name == "campaign_id" }):
 		return faultf(t.line, "table %q has no column campaign_id; every table needs it, so that one campaign can be cleared and rebuilt alone", t.name)
 	}
@@ -152,7 +164,7 @@ func (t *table) readItem(item []token) {
 				return
 			}
 		}
-	case slices.ContainsFunc([]string{"unique", "check", "foreign", "exclude"}, first.is):
+	case first.oneOf("unique", "check", "foreign", "exclude"):
 	case first.name() != "":
 		kind := next(item, 1)
 		t.columns = append(t.columns, column{name: first.name(), text: kind.oneOf("text", "varchar", "character", "char"),

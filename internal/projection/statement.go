@@ -139,7 +139,7 @@ func (r *parser) addHandler(statements [][]token) error {
 // rebuilt campaign by campaign.
 func (r *parser) checkHandler(tokens []token, args []value) error {
 	first := tokens[0]
-	if !slices.ContainsFunc([]string{"insert", "update", "delete", "replace", "with"}, first.is) {
+	if !first.oneOf("insert", "update", "delete", "replace", "with") {
 		return faultf(first.line, "a handler changes rows with insert, update or delete; this statement begins with %s", first.text)
 	}
 	targets := targets(tokens)
@@ -223,7 +223,7 @@ func bounded(tokens []token) bool {
 			}
 		case t.kind != word:
 		case t.is("from") && i == 1 && tokens[0].is("delete"):
-		case slices.ContainsFunc([]string{"select", "with", "from", "join", "using", "like", "ilike", "glob", "regexp", "similar", "match"}, t.is):
+		case t.oneOf("select", "with", "from", "join", "using", "like", "ilike", "glob", "regexp", "similar", "match"):
 			return false
 		}
 	}
