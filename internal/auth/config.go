@@ -73,15 +73,12 @@ func (c *Config) check() error {
 	if err := c.checkPeers(); err != nil {
 		return err
 	}
+	var err error
 	switch c.Kind {
 	case KindJWT:
-		if err := c.checkJWT(); err != nil {
-			return err
-		}
+		err = c.checkJWT()
 	case KindProxyHeader:
-		if err := c.checkProxyHeader(); err != nil {
-			return err
-		}
+		err = c.checkProxyHeader()
 	case KindToken:
 		if c.Tokens == nil {
 			return outbox.Invalid("auth", "nothing looks tokens up")
@@ -89,6 +86,9 @@ func (c *Config) check() error {
 		return nil
 	default:
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if len(c.Grants[outbox.RoleViewer])+len(c.Grants[outbox.RoleOperator])+len(c.Grants[outbox.RoleAdmin]) == 0 {
 		return outbox.Invalid("viewer", "nobody is given a role, so that everybody would be turned away; --viewer, --operator and --admin take user:NAME, group:NAME or *")
@@ -257,7 +257,7 @@ func (c *Config) checkHeader(field string, name *string, missing string) error {
 		return outbox.Invalid(field, "it is missing: name %s", missing)
 	case strings.Contains(*name, "_"):
 		return outbox.Invalid(field, "%q has an underscore, which many servers drop or take for a hyphen; use hyphens", *name)
-	case strings.Trim(*name, letters) != "" || strings.ContainsFunc(*name, func(r rune) bool { return !strings.ContainsRune(letters, r) }):
+	case strings.ContainsFunc(*name, func(r rune) bool { return !strings.ContainsRune(letters, r) }):
 		return outbox.Invalid(field, "%q is not the name of a header", *name)
 	case canonical == authorization:
 		return outbox.Invalid(field, "%s is for the tokens of machines; let the proxy send another", canonical)

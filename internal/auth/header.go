@@ -112,14 +112,11 @@ func (g *Gate) refuseStranger(r *http.Request) *denial {
 	if g.config.SecretHeader == "" {
 		return nil
 	}
-	given := r.Header.Values(g.config.SecretHeader)
-	if len(given) > 1 {
-		return deny(whyDuplicate, "the header %s is there %d times; it may be there once", g.config.SecretHeader, len(given))
+	given, denied := once(r.Header, g.config.SecretHeader)
+	if denied == nil && !sameSecret(given, g.config.Secret) {
+		denied = deny(whySecret, "the header %s with the proxy's secret is missing or wrong", g.config.SecretHeader)
 	}
-	if len(given) == 0 || !sameSecret(given[0], g.config.Secret) {
-		return deny(whySecret, "the header %s with the proxy's secret is missing or wrong", g.config.SecretHeader)
-	}
-	return nil
+	return denied
 }
 
 // sameSecret takes as long whatever was given.
@@ -128,16 +125,21 @@ func sameSecret(given, want string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
+// once reads a header that may be there once; one that is not is empty.
+func once(h http.Header, name string) (string, *denial) {
+	if times := len(h.Values(name)); times > 1 {
+		return "", deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, times)
+	}
+	return h.Get(name), nil
+}
+
 // single reads a header that must be there once.
 func single(h http.Header, name string) (string, *denial) {
-	values := h.Values(name)
-	switch {
-	case len(values) > 1:
-		return "", deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, len(values))
-	case len(values) == 0 || values[0] == "":
-		return "", deny(whyAbsent, "the header %s is missing or empty, so that nothing says who you are", name)
+	value, denied := once(h, name)
+	if denied == nil && value == "" {
+		denied = deny(whyAbsent, "the header %s is missing or empty, so that nothing says who you are", name)
 	}
-	return values[0], nil
+	return value, denied
 }
 
 // wrongName says what a user's or group's name must not be; it completes a
@@ -164,15 +166,12 @@ func (g *Gate) groupsOf(h http.Header) ([]string, *denial) {
 	if name == "" {
 		return nil, nil
 	}
-	values := h.Values(name)
-	if len(values) > 1 {
-		return nil, deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, len(values))
-	}
-	if len(values) == 0 {
-		return nil, nil
+	list, denied := once(h, name)
+	if denied != nil {
+		return nil, denied
 	}
 	var groups []string
-	for part := range strings.SplitSeq(values[0], ",") {
+	for part := range strings.SplitSeq(list, ",") {
 		if part = strings.Trim(part, " "); part != "" {
 			groups = append(groups, part)
 		}

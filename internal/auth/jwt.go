@@ -118,12 +118,11 @@ func (a *assertions) refused(signed []byte) *denial {
 		Issuer    string  `json:"iss"`
 		NotBefore float64 `json:"nbf"`
 	}
-	switch err := json.Unmarshal(signed, &claims); {
-	case err != nil:
-		return deny(whyMalformed, "the assertion in the header %s has claims that are not what they should be", a.config.Header)
-	case claims.Issuer != a.config.Issuer:
+	err := json.Unmarshal(signed, &claims)
+	switch {
+	case err == nil && claims.Issuer != a.config.Issuer:
 		return deny(whyIssuer, "the assertion in the header %s is another issuer's", a.config.Header)
-	case claims.NotBefore > float64(a.config.Now().Unix()):
+	case err == nil && claims.NotBefore > float64(a.config.Now().Unix()):
 		return deny(whyFuture, "the assertion in the header %s is from the future: compare the clocks of both machines", a.config.Header)
 	}
 	return deny(whyMalformed, "the assertion in the header %s has claims that are not what they should be", a.config.Header)

@@ -39,18 +39,11 @@ func HashToken(text string) string {
 // bearer is what follows Bearer in the request's Authorization header. Other
 // schemes are those of proxies before this server, and none of its business.
 func bearer(h http.Header) (text string, shown bool, denied *denial) {
-	switch values := h.Values(authorization); len(values) {
-	case 0:
-		return "", false, nil
-	case 1:
-		scheme, rest := values[0], ""
-		if end := strings.IndexAny(scheme, " \t"); end >= 0 {
-			scheme, rest = scheme[:end], strings.TrimPrefix(scheme[end:], " ") // a tab stays, and is none of a token's characters
-		}
-		return rest, strings.EqualFold(scheme, "Bearer"), nil
-	default:
-		return "", false, deny(whyDuplicate, "the header %s is there %d times; it may be there once", authorization, len(values))
+	scheme, denied := once(h, authorization)
+	if end := strings.IndexAny(scheme, " \t"); end >= 0 {
+		scheme, text = scheme[:end], strings.TrimPrefix(scheme[end:], " ") // a tab stays, and is none of a token's characters
 	}
+	return text, strings.EqualFold(scheme, "Bearer"), denied
 }
 
 // byToken identifies a machine.
