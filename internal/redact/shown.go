@@ -59,16 +59,29 @@ func newHider(t reflect.Type) hider {
 	switch t.Kind() {
 	case reflect.Struct:
 		return structHider(t)
-	case reflect.Slice:
-		return sliceHider(t)
-	case reflect.Pointer:
-		return pointerHider(t)
-	case reflect.Map:
-		return mapHider(t)
 	case reflect.Interface:
 		return hideWhatItHolds
 	}
-	return nil
+	of, holds := containerHiders[t.Kind()]
+	if !holds {
+		return nil
+	}
+	hide := hiderOf(t.Elem())
+	if hide == nil {
+		return nil
+	}
+	return func(r *Redactor, value reflect.Value) {
+		if value.IsNil() {
+			return
+		}
+		of(r, value, hide)
+	}
+}
+
+// containerHiders hide secrets in what a value that is not nil holds, each with
+// what hides them in one of those. What others may share is copied.
+var containerHiders = map[reflect.Kind]func(r *Redactor, value reflect.Value, hide hider){
+	reflect.Slice: hideInSlice, reflect.Pointer: hideInPointer, reflect.Map: hideInMap,
 }
 
 func structHider(t reflect.Type) hider {
@@ -100,63 +113,37 @@ func structHider(t reflect.Type) hider {
 // JSON has even where its type is not exported.
 func promotes(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Struct }
 
-func sliceHider(t reflect.Type) hider {
-	hide := hiderOf(t.Elem())
-	if hide == nil {
-		return nil
+func hideInSlice(r *Redactor, value reflect.Value, hide hider) {
+	own := reflect.MakeSlice(value.Type(), value.Len(), value.Len())
+	reflect.Copy(own, value)
+	for i := range own.Len() {
+		hide(r, own.Index(i))
 	}
-	return func(r *Redactor, value reflect.Value) {
-		if value.Len() == 0 {
-			return
-		}
-		own := reflect.MakeSlice(t, value.Len(), value.Len())
-		reflect.Copy(own, value)
-		for i := range own.Len() {
-			hide(r, own.Index(i))
-		}
-		value.Set(own)
-	}
+	value.Set(own)
 }
 
-func pointerHider(t reflect.Type) hider {
-	hide := hiderOf(t.Elem())
-	if hide == nil {
-		return nil
-	}
-	return func(r *Redactor, value reflect.Value) {
-		if value.IsNil() {
-			return
-		}
-		own := reflect.New(t.Elem())
-		own.Elem().Set(value.Elem())
-		hide(r, own.Elem())
-		value.Set(own)
-	}
+func hideInPointer(r *Redactor, value reflect.Value, hide hider) {
+	own := reflect.New(value.Type().Elem())
+	own.Elem().Set(value.Elem())
+	hide(r, own.Elem())
+	value.Set(own)
 }
 
-// mapHider hides what stands under the name of a secret, too. Names stay.
-func mapHider(t reflect.Type) hider {
-	hide := hiderOf(t.Elem())
-	if hide == nil {
-		return nil
-	}
-	return func(r *Redactor, value reflect.Value) {
-		if value.Len() == 0 {
-			return
+// hideInMap hides what stands under the name of a secret, too. Names stay.
+func hideInMap(r *Redactor, value reflect.Value, hide hider) {
+	t := value.Type()
+	own := reflect.MakeMapWithSize(t, value.Len())
+	for entries := value.MapRange(); entries.Next(); {
+		item := reflect.New(t.Elem()).Elem()
+		item.Set(entries.Value())
+		if t.Elem() == stringType && r.HidesName(entries.Key().String()) {
+			item.SetString(Mark)
+		} else {
+			hide(r, item)
 		}
-		own := reflect.MakeMapWithSize(t, value.Len())
-		for entries := value.MapRange(); entries.Next(); {
-			item := reflect.New(t.Elem()).Elem()
-			item.Set(entries.Value())
-			if t.Elem() == stringType && r.HidesName(entries.Key().String()) {
-				item.SetString(Mark)
-			} else {
-				hide(r, item)
-			}
-			own.SetMapIndex(entries.Key(), item)
-		}
-		value.Set(own)
+		own.SetMapIndex(entries.Key(), item)
 	}
+	value.Set(own)
 }
 
 // hideWhatItHolds hides secrets in what an interface holds.
