@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
@@ -22,18 +21,6 @@ type benchCmd struct {
 	Scale float64  `default:"1" placeholder:"X" help:"Multiply every amount by this, such as 0.1 for a quick look."`
 	Only  []string `placeholder:"NAME" help:"Only measurements whose name contains this. Repeatable."`
 	jsonFlag
-
-	projectionsDBGiven bool
-}
-
-// AfterApply implements kong's hook: it notes what was given explicitly.
-func (c *benchCmd) AfterApply(parsed *kong.Context) error {
-	for _, flag := range parsed.Flags() {
-		if flag.Name == "projections-db" {
-			c.projectionsDBGiven = sourceOf(parsed, flag) != fromDefault
-		}
-	}
-	return nil
 }
 
 // measurement is one line of the result.
@@ -152,7 +139,7 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 // ground is where the database URLs lead.
 func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
 	projections := a.ProjectionsDB
-	if onPostgres(a.JournalDB) && !c.projectionsDBGiven {
+	if onPostgres(a.JournalDB) && a.sources["projections-db"] == fromDefault {
 		projections = a.JournalDB
 	}
 	switch {
@@ -169,12 +156,7 @@ func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
 }
 
 func (c *benchCmd) wants(name string) bool {
-	for _, part := range c.Only {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return len(c.Only) == 0
+	return len(c.Only) == 0 || slices.ContainsFunc(c.Only, func(part string) bool { return strings.Contains(name, part) })
 }
 
 type namedMeasurement struct {

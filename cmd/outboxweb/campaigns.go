@@ -19,8 +19,7 @@ type campaignsCmd struct {
 
 type campaignsListCmd struct {
 	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
-	Limit int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	jsonFlag
+	listFlags
 }
 
 // Run lists campaigns.

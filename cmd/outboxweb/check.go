@@ -94,24 +94,18 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 	defer f.Close()
 	bar := a.progress("fold")
 	defer bar.end()
-	filter := outbox.CampaignFilter{Limit: outbox.MaxPage}
-	total := r.Checked["campaigns"]
-	for {
-		page, err := st.Campaigns(ctx, filter)
+	for page, err := range st.CampaignsInPages(ctx, outbox.CampaignFilter{}) {
 		if err != nil {
 			return err
 		}
-		for _, campaign := range page.Items {
-			bar.set(r.Checked["folded"], total)
+		for _, campaign := range page {
+			bar.set(r.Checked["folded"], r.Checked["campaigns"])
 			if err := checkFold(ctx, f, campaign, r); err != nil {
 				return err
 			}
 		}
-		if page.NextCursor == nil {
-			return nil
-		}
-		filter.Cursor = *page.NextCursor
 	}
+	return nil
 }
 
 // checkFold compares one campaign. Campaigns that are diverged are reported by

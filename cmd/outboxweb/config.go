@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,27 +85,24 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 		return nil, nil, usagef("--config: %s line %d: the file must hold keys with values, such as mode: outbox_apply_only", name, root.Line)
 	}
 	values = map[*kong.Flag]any{}
-	for i := 0; i < len(root.Content); i += 2 {
-		key, node := root.Content[i], root.Content[i+1]
-		if key.Value == topicsKey {
-			if topics != nil {
-				return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
-			}
+	for pair := range slices.Chunk(root.Content, 2) {
+		key, node := pair[0], pair[1]
+		flag, known := keys[key.Value]
+		_, twice := values[flag]
+		switch {
+		case key.Value == topicsKey && topics == nil:
 			topics = node
 			continue
-		}
-		flag, known := keys[key.Value]
-		if !known {
+		case twice || key.Value == topicsKey:
+			return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
+		case !known:
 			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
 		}
-		if _, twice := values[flag]; twice {
-			return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
-		}
 		value, err := fileValue(flag, node)
+		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+			return nil, nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
+		}
 		if err != nil {
-			if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-				return nil, nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
-			}
 			return nil, nil, usagef("--config: %s line %d: %s %v", name, node.Line, key.Value, err)
 		}
 		values[flag] = value

@@ -93,21 +93,18 @@ func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) err
 			return err
 		}
 	}
-	filter := outbox.CampaignFilter{Limit: outbox.MaxPage}
-	for len(named) == 0 {
-		page, err := st.Campaigns(ctx, filter)
+	if len(named) > 0 {
+		return nil
+	}
+	for page, err := range st.CampaignsInPages(ctx, outbox.CampaignFilter{}) {
 		if err != nil {
 			return err
 		}
-		for _, c := range page.Items {
+		for _, c := range page {
 			if err := t.one(ctx, c.CampaignID); err != nil {
 				return err
 			}
 		}
-		if page.NextCursor == nil {
-			break
-		}
-		filter.Cursor = *page.NextCursor
 	}
 	return nil
 }

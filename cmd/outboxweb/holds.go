@@ -149,8 +149,7 @@ type failuresProjectionsCmd struct {
 	Status     string `placeholder:"S" help:"Only those that are open or resolved."`
 	Campaign   string `placeholder:"C" help:"Only those of this campaign."`
 	Projection string `placeholder:"P" help:"Only those of this projection."`
-	Limit      int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	jsonFlag
+	listFlags
 }
 
 // Run lists them.

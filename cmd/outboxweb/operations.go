@@ -109,8 +109,7 @@ type operationsCmd struct {
 type operationsListCmd struct {
 	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
 	Open   bool   `help:"Only those that nobody has acknowledged."`
-	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	jsonFlag
+	listFlags
 }
 
 // Run lists operations.

@@ -20,6 +20,12 @@ type actionFlags struct {
 	jsonFlag
 }
 
+// listFlags are of the commands that list a page of something.
+type listFlags struct {
+	Limit int `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
+	jsonFlag
+}
+
 // print prints a document where --json asks for one, and a sentence otherwise.
 func (f jsonFlag) print(a *app, document any, format string, args ...any) error {
 	if f.JSON {

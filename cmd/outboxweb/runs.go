@@ -337,8 +337,7 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 type runsListCmd struct {
 	Kind   string `placeholder:"K" help:"Only replay, verify or rebuild."`
 	Status string `placeholder:"S" help:"Only those that are queued, running, cancelling, completed, failed, cancelled or interrupted."`
-	Limit  int    `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
-	jsonFlag
+	listFlags
 }
 
 // Run lists runs.

@@ -194,45 +194,48 @@ func (c *serveCmd) check() error {
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case handlers.CheckPath(c.BasePath) != nil:
 		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
-	case c.BatchSize < 1 || c.BatchSize > 100_000:
-		return usagef("--batch-size must lie between 1 and 100000")
-	case c.BatchBytes < 1:
-		return usagef("--batch-bytes must be 1 or more")
-	case c.RunParallel < 1 || c.RunParallel > 32:
-		return usagef("--run-parallel must lie between 1 and 32")
-	case c.RunRate < 0:
-		return usagef("--run-rate must be 0 or more")
-	case c.VerifyEvery != 0 && c.VerifyEvery < time.Second:
-		return usagef("--verify-every must be 0, or 1s or more")
-	case c.MaxEvents < 1 || c.MaxEvents > 100_000:
-		return usagef("--max-events-per-append must lie between 1 and 100000")
-	case c.Concurrency < 1 || c.Concurrency > 32:
-		return usagef("--concurrency must lie between 1 and 32")
 	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
-	case c.MaxAttempts < 1:
-		return usagef("--max-attempts must be 1 or more")
 	}
 	var err error
 	if c.scope, err = outbox.ParseScope(c.Campaigns); err != nil {
 		return usagef("--campaigns: %v", err)
 	}
-	if err := c.checkListening(); err != nil {
-		return err
+	for _, check := range []func() error{c.checkNumbers, c.checkListening, c.checkKept, c.checkHosts, c.originFlags.check, c.checkDurations} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	if err := c.checkKept(); err != nil {
-		return err
+	return nil
+}
+
+func (c *serveCmd) checkNumbers() error {
+	for _, n := range []struct {
+		flag               string
+		value, least, most int64 // most of 0 is any
+	}{
+		{"--batch-size", int64(c.BatchSize), 1, 100_000},
+		{"--batch-bytes", c.BatchBytes, 1, 0},
+		{"--run-parallel", int64(c.RunParallel), 1, 32},
+		{"--run-rate", c.RunRate, 0, 0},
+		{"--max-events-per-append", int64(c.MaxEvents), 1, 100_000},
+		{"--concurrency", int64(c.Concurrency), 1, 32},
+		{"--max-attempts", int64(c.MaxAttempts), 1, 0},
+	} {
+		switch {
+		case n.most == 0 && n.value < n.least:
+			return usagef("%s must be %d or more", n.flag, n.least)
+		case n.most > 0 && (n.value < n.least || n.value > n.most):
+			return usagef("%s must lie between %d and %d", n.flag, n.least, n.most)
+		}
 	}
-	if err := c.checkHosts(); err != nil {
-		return err
-	}
-	if err := c.originFlags.check(); err != nil {
-		return err
-	}
-	return c.checkDurations()
+	return nil
 }
 
 func (c *serveCmd) checkDurations() error {
+	if c.VerifyEvery != 0 && c.VerifyEvery < time.Second {
+		return usagef("--verify-every must be 0, or 1s or more")
+	}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -337,28 +340,22 @@ func dryRunner(st *engine, set *projection.Set) func(context.Context, string, in
 // claiming, lets what is under way finish, and returns.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := func(what string, err error) { cancel(fmt.Errorf("%s: %w", what, err)) }
 	defer cancel(nil)
-	served, worked, published, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1), make(chan struct{})
-	go func() {
-		s.keeper.run(ctx)
-		close(kept)
-	}()
-	go func() {
-		err := serveOn(s.http, listener)
-		stop("the HTTP server ended", err)
-		served <- err
-	}()
-	go func() {
-		var err error
-		if s.work {
-			if err = s.worker.Run(ctx); err != nil {
-				stop("the worker ended", err)
+	var running sync.WaitGroup
+	var serveErr, workErr, publishErr error
+	running.Go(func() { s.keeper.run(ctx) })
+	running.Go(func() { publishErr = s.relay.Run(ctx) })
+	running.Go(func() {
+		serveErr = serveOn(s.http, listener)
+		cancel(fmt.Errorf("the HTTP server ended: %w", serveErr))
+	})
+	if s.work {
+		running.Go(func() {
+			if workErr = s.worker.Run(ctx); workErr != nil {
+				cancel(fmt.Errorf("the worker ended: %w", workErr))
 			}
-		}
-		worked <- err
-	}()
-	go func() { published <- s.relay.Run(ctx) }()
+		})
+	}
 	<-ctx.Done()
 	asked := time.Now()
 	s.log.Info("stopping", "why", whyStopped(ctx))
@@ -368,8 +365,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.log.Warn("some requests did not end in time and are cut off", "limit", shutdownLimit, "error", err)
 		s.http.Close()
 	}
-	serveErr, workErr, publishErr := <-served, <-worked, <-published
-	<-kept
+	running.Wait()
 	s.log.Info("stopped", "draining_seconds", time.Since(asked).Seconds())
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
@@ -407,8 +403,7 @@ func (s *server) fillWithSample(ctx context.Context) error {
 		events = append(events, e)
 		campaigns[e.CampaignID] = true
 	}
-	for from := 0; from < len(events); from += sampleBatch {
-		batch := events[from:min(from+sampleBatch, len(events))]
+	for batch := range slices.Chunk(events, sampleBatch) {
 		if _, err := s.store.Append(ctx, store.Append{Events: batch}); err != nil {
 			return fmt.Errorf("append the sample journal: %w", err)
 		}
