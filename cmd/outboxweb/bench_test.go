@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +96,6 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 
 func benchMeasuresAll(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
-	var stdout, stderr bytes.Buffer
 	args, names := []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections}, []string{
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
@@ -107,12 +105,12 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 	if testing.Short() {
 		args, names = append(args, "--only", names[2], "--only", names[7]), []string{names[2], names[7]}
 	}
-	code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+	stdout, stderr, code := here(t.Context(), args...)
 	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var result benchResult
-	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 		t.Fatal(err)
 	}
 	mustBeMeasured(t, result, names)
@@ -148,11 +146,9 @@ func mustBeMeasured(t *testing.T, result benchResult, names []string) {
 // proxy that pools transactions keeps no setting and no prepared statement.
 func benchBehindAProxy(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
-	var stderr bytes.Buffer
-	code := run(t.Context(), []string{"bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal)},
-		streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
+	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal))
 	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	mustLeaveNothing(t, journal, projections)
 }
@@ -161,24 +157,25 @@ func benchInterrupted(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var stderr bytes.Buffer
+	var stderr string
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"bench", "--scale", "0.05", "--only", "drain_10000x10", "--journal-db", journal, "--projections-db", projections},
-			streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
+		var code int
+		_, stderr, code = here(ctx, "bench", "--scale", "0.05", "--only", "drain_10000x10", "--journal-db", journal, "--projections-db", projections)
+		ended <- code
 	}()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for len(ask(t, projections, "select 1 from pg_tables where tablename = 'bench_tokens'")) == 0 {
 		select {
 		case code := <-ended:
-			t.Fatalf("exit code %d before anything was drained: %s", code, stderr.String())
+			t.Fatalf("exit code %d before anything was drained: %s", code, stderr)
 		case <-look.C:
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitFailed || !strings.HasSuffix(stderr.String(), "outboxweb: interrupted\n") {
-		t.Errorf("exit code %d: %s", code, stderr.String())
+	if code := <-ended; code != exitFailed || !strings.HasSuffix(stderr, "outboxweb: interrupted\n") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	mustLeaveNothing(t, journal, projections)
 }
@@ -188,11 +185,9 @@ func benchRefused(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
 	ask(t, journal, "create role guest login; grant create on database refused_app to guest")
 	as := func(url string) string { return strings.Replace(url, "postgres@", "guest@", 1) }
-	var stderr bytes.Buffer
-	code := run(t.Context(), []string{"bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections)},
-		streams{in: strings.NewReader(""), out: io.Discard, err: &stderr})
-	if code != exitUsage || !strings.Contains(stderr.String(), "cannot make a schema to measure in: permission denied for database refused_views") {
-		t.Errorf("exit code %d: %s", code, stderr.String())
+	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections))
+	if code != exitUsage || !strings.Contains(stderr, "cannot make a schema to measure in: permission denied for database refused_views") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	mustLeaveNothing(t, journal, projections)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -77,10 +76,8 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 		t.Fatal(err)
 	}
 	check := func() (int, string) {
-		var out, errs bytes.Buffer
-		code := run(t.Context(), []string{"check", "--journal-db", journal, "--projections-db", projections, "--projections", dir},
-			streams{in: strings.NewReader(""), out: &out, err: &errs})
-		return code, out.String() + errs.String()
+		out, errs, code := here(t.Context(), "check", "--journal-db", journal, "--projections-db", projections, "--projections", dir)
+		return code, out + errs
 	}
 	if code, text := check(); code != exitDone {
 		t.Errorf("check ends with %d:\n%s", code, text)

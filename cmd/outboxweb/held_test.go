@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,13 +84,12 @@ func (d *heldDesk) says(command string, wanted ...string) {
 // runs runs a command and wants how it ends and texts in what it prints.
 func (d *heldDesk) runs(command string, end int, wanted ...string) {
 	d.t.Helper()
-	var out, errs bytes.Buffer
 	flags := d.flags
 	if command == "report" { // needs no projections
 		flags = flags[:4]
 	}
-	code := run(d.t.Context(), append(strings.Fields(command), flags...), streams{in: strings.NewReader(""), out: &out, err: &errs})
-	text := strings.Join(strings.Fields(out.String()+errs.String()), " ")
+	out, errs, code := here(d.t.Context(), append(strings.Fields(command), flags...)...)
+	text := strings.Join(strings.Fields(out+errs), " ")
 	if code != end {
 		d.t.Errorf("%s ends with %d: %s", command, code, text)
 	}

@@ -122,7 +122,7 @@ func (s *served) peakMB() int {
 	if _, err := fmt.Sscan(after, &kB); err != nil {
 		s.t.Fatal(err)
 	}
-	return kB / 1000
+	return kB * 1024 / 1_000_000
 }
 
 func (s *served) forgetPeak() {

@@ -3,12 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,12 +42,12 @@ func BenchmarkLargeEvents(b *testing.B) {
 			databases := []string{"--projections", dir, "--journal-db", "sqlite:" + filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:" + filepath.Join(dir, "projections.db")}
 			b.ResetTimer()
 			resting := serve(b, append([]string{"--worker=false"}, databases...)...)
-			rest := peakMB(b, resting.cmd.Process.Pid)
+			rest := float64(resting.peakMB())
 			resting.cmd.Process.Kill()
 			<-resting.ended
 			s := serve(b, append([]string{"--max-payload", "26000000"}, databases...)...)
-			emptied(b, s.url)
-			peak := peakMB(b, s.cmd.Process.Pid)
+			s.emptied()
+			peak := float64(s.peakMB())
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(rest, "rest-MB")
 			b.ReportMetric(peak, "peak-MB")
@@ -80,38 +77,15 @@ func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 
 var lagEvents = regexp.MustCompile(`(?m)^outboxweb_lag_events (\S+)$`)
 
-// emptied waits until a server has applied everything.
-func emptied(b *testing.B, url string) {
-	b.Helper()
+// emptied waits until the server has applied everything.
+func (s *served) emptied() {
+	s.t.Helper()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for range look.C {
-		resp, err := http.Get(url + "/metrics")
-		if err != nil {
-			b.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			b.Fatal(err)
-		}
+		_, text := s.get("/metrics")
 		if lag := lagEvents.FindSubmatch(text); lag != nil && string(lag[1]) == "0" {
 			return
 		}
 	}
-}
-
-// peakMB is the most memory that a process has had resident.
-func peakMB(b *testing.B, pid int) float64 {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), "VmHWM:")
-	kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]), " kB"), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return kb * 1024 / 1e6
 }

@@ -229,6 +229,17 @@ func tcpSocket(t *testing.T, host string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
+func unixSocket(t *testing.T) (l *net.UnixListener, path string) {
+	t.Helper()
+	path = filepath.Join(shortDir(t), "http.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l, path
+}
+
 func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
 	t.Parallel()
 	l := tcpSocket(t, "127.0.0.1")
@@ -241,12 +252,7 @@ func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
 
 func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(shortDir(t), "http.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l, socket := unixSocket(t)
 	address, failed := activated(t, []*os.File{fileOf(t, l)})
 	if address != "unix:"+socket {
 		t.Fatalf("it listens on %q; %s", address, failed)
@@ -260,12 +266,7 @@ func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 // Without a mode in its unit, systemd makes a socket for everybody.
 func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(shortDir(t), "http.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l, socket := unixSocket(t)
 	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)

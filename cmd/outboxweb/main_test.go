@@ -21,6 +21,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
 }
 
+// here runs a command line within the test's process.
+func here(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	return out.String(), errs.String(), code
+}
+
 // TestScripts runs the program as its users do. Beside testscript's own
 // commands there are:
 //
@@ -81,40 +88,42 @@ func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
 	databases := []string{"--journal-db", "sqlite:" + ts.MkAbs("data/journal.db"), "--projections-db", "sqlite:" + ts.MkAbs("data/projections.db")}
 	ctx, stop := context.WithTimeout(context.Background(), 2*patience)
 	defer stop()
-	var stderr bytes.Buffer
+	var stderr string
 	ended := make(chan int, 1)
 	go func() {
 		flags := append([]string{"serve", "--listen", "127.0.0.1:0", "--poll-interval", "10ms", "--max-attempts", "2", "--retry-base", "1ms"}, databases...)
-		ended <- run(ctx, append(flags, args...), streams{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &stderr})
+		var code int
+		_, stderr, code = here(ctx, append(flags, args...)...)
+		ended <- code
 	}()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for !settled(ts, append([]string{"report", "--json"}, databases...)) {
 		select {
 		case code := <-ended:
-			ts.Fatalf("serve ended with %d: %s", code, stderr.String())
+			ts.Fatalf("serve ended with %d: %s", code, stderr)
 		case <-ctx.Done():
-			ts.Fatalf("not drained in time: %s", stderr.String())
+			<-ended
+			ts.Fatalf("not drained in time: %s", stderr)
 		case <-look.C:
 		}
 	}
 	stop()
 	if code := <-ended; code != 0 {
-		ts.Fatalf("serve ended with %d: %s", code, stderr.String())
+		ts.Fatalf("serve ended with %d: %s", code, stderr)
 	}
 }
 
 // settled reports whether every campaign is either current or blocked.
 func settled(ts *testscript.TestScript, args []string) bool {
-	var stdout, stderr bytes.Buffer
-	code := run(context.Background(), args, streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+	stdout, stderr, code := here(context.Background(), args...)
 	if code == exitUsage { // the server has not made its databases yet
 		return false
 	}
 	if code != 0 {
-		ts.Fatalf("report ended with %d: %s", code, stderr.String())
+		ts.Fatalf("report ended with %d: %s", code, stderr)
 	}
 	var r report
-	ts.Check(json.Unmarshal(stdout.Bytes(), &r))
+	ts.Check(json.Unmarshal([]byte(stdout), &r))
 	return r.Summary.Counts.Processing == 0 && r.Summary.Campaigns.Lagging == r.Summary.Campaigns.Blocked
 }

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,10 +14,7 @@ import (
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
-	"outboxweb/internal/worker"
 )
 
 var (
@@ -92,20 +85,8 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine {
 // time under which 99 of 100 are answered, at rest and while the worker drains.
 func BenchmarkPages(b *testing.B) {
 	tuneCollector(0)
-	s := deepQueue(b, *benchRows, *benchCampaigns)
-	definitions := b.TempDir()
-	if err := os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	set, err := projection.Load("sqlite", definitions)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := runs.Install(b.Context(), s.Store, set); err != nil {
-		b.Fatal(err)
-	}
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
-	defer server.Close()
+	s, set := drainable(b)
+	server := offering(b, s)
 	paths := map[string]string{
 		"overview":  "/",
 		"rows":      "/rows",
@@ -116,17 +97,19 @@ func BenchmarkPages(b *testing.B) {
 	for name, path := range paths {
 		b.Run("rest/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
 	}
-	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox})
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
-	for name, path := range paths {
-		b.Run("draining/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
-	}
-	stop()
-	if err := <-ended; err != nil {
-		b.Fatal(err)
-	}
+	working(b, s, set, func() {
+		for name, path := range paths {
+			b.Run("draining/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
+		}
+	})
+}
+
+// offering is a server of a store's pages.
+func offering(b *testing.B, s *engine) *httptest.Server {
+	b.Helper()
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	b.Cleanup(server.Close)
+	return server
 }
 
 const placesProjection = `-- projection: places
@@ -149,30 +132,16 @@ func askForPages(b *testing.B, url string) {
 	for range *benchClients {
 		clients.Go(func() {
 			for range max(1, b.N / *benchClients) {
-				began := time.Now()
-				resp, err := client.Get(url)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				_, err = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				if err != nil || resp.StatusCode != http.StatusOK {
-					b.Errorf("%s: %s, %v", url, resp.Status, err)
-					return
-				}
+				took := openPage(b, client, url)
 				mu.Lock()
-				times = append(times, time.Since(began))
+				times = append(times, took)
 				mu.Unlock()
 			}
 		})
 	}
 	clients.Wait()
-	slices.Sort(times)
-	if len(times) > 0 {
-		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
-		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
-	}
+	b.ReportMetric(p99(times), "p99-ms")
+	b.ReportMetric(p50(times), "p50-ms")
 }
 
 // BenchmarkClaim measures looking for due campaigns, and claiming and giving

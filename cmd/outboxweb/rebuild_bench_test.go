@@ -5,7 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/http/httptest"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/handlers"
-	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/runs"
@@ -60,8 +58,7 @@ func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 }
 
 func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
-	defer server.Close()
+	server := offering(b, s)
 	limit := bareFold(b, s, set)
 	debug.FreeOSMemory()
 	before := residentMB(b, os.Getpid())
@@ -153,22 +150,7 @@ func rebuildable(b *testing.B) (*engine, *projection.Set) {
 	if err := runs.Install(b.Context(), s.Store, set); err != nil {
 		b.Fatal(err)
 	}
-	var batch []outbox.Event
-	flush := func() {
-		if len(batch) == 0 {
-			return
-		}
-		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
-			b.Fatal(err)
-		}
-		batch = batch[:0]
-	}
-	for e := range sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}) {
-		if batch = append(batch, e); len(batch) == 1000 {
-			flush()
-		}
-	}
-	flush()
+	appendAll(b, s, sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}))
 	return s, set
 }
 
@@ -176,16 +158,32 @@ func rebuildable(b *testing.B) (*engine, *projection.Set) {
 // each campaign.
 func appendSpread(b *testing.B, s *engine, campaigns []outbox.Campaign, n, turn int) {
 	b.Helper()
-	var batch []outbox.Event
-	for i := range n {
-		c := campaigns[i%len(campaigns)].CampaignID
-		batch = append(batch, outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)})
-		if len(batch) == 1000 || i == n-1 {
-			if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
-				b.Fatal(err)
+	appendAll(b, s, func(yield func(outbox.Event) bool) {
+		for i := range n {
+			c := campaigns[i%len(campaigns)].CampaignID
+			if !yield(outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)}) {
+				return
 			}
-			batch = batch[:0]
 		}
+	})
+}
+
+func appendAll(b *testing.B, s *engine, events iter.Seq[outbox.Event]) {
+	b.Helper()
+	var batch []outbox.Event
+	flush := func() {
+		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
+			b.Fatal(err)
+		}
+		batch = batch[:0]
+	}
+	for e := range events {
+		if batch = append(batch, e); len(batch) == 1000 {
+			flush()
+		}
+	}
+	if len(batch) > 0 {
+		flush()
 	}
 }
 

@@ -2,14 +2,8 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"flag"
 	"io"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
@@ -19,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
@@ -231,7 +224,7 @@ func readNginx(t *testing.T, text string) {
 		t.Skip("there is no nginx to test with")
 	}
 	dir := t.TempDir()
-	writeCertificate(t, filepath.Join(dir, "ops.example.pem"), filepath.Join(dir, "ops.example.key"))
+	pairFiles{t, filepath.Join(dir, "ops.example.pem"), filepath.Join(dir, "ops.example.key")}.write(1)
 	text = strings.ReplaceAll(text, "/etc/nginx/", dir+"/")
 	text = strings.ReplaceAll(text, "listen 443 ssl;", "listen "+unusedAddress(t)+" ssl;")
 	config := "pid nginx.pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n" +
@@ -263,27 +256,4 @@ func unusedAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// writeCertificate makes a certificate that nobody trusts.
-func writeCertificate(t *testing.T, certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"ops.example"}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, b := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(b), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

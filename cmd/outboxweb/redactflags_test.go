@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,10 +14,9 @@ func TestServe_refusesPatternsThatAreNone(t *testing.T) {
 		"--redact-value=a*": "--redact-value: \"a*\" matches the empty text",
 		"--redact-key=--":   "--redact-key: \"--\" is no name",
 	} {
-		var stderr bytes.Buffer
-		code := run(context.Background(), []string{"serve", args}, streams{out: &bytes.Buffer{}, err: &stderr})
-		if code != exitUsage || !strings.Contains(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%s: exit %d, %s", args, code, stderr.String())
+		_, stderr, code := here(t.Context(), "serve", args)
+		if code != exitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/handlers"
-	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/runs"
-	"outboxweb/internal/worker"
 	"outboxweb/web/templates"
 )
 
@@ -45,32 +41,25 @@ var consolePages = map[string]string{
 func BenchmarkTabs(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
-	defer server.Close()
+	server := offering(b, s)
 	b.Run("rest", func(b *testing.B) {
 		b.ReportMetric(p99(atRate(b, server.URL, *benchRate, 5*time.Second)), "p99-ms")
 	})
 	b.Run("draining", func(b *testing.B) {
-		w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox})
-		ctx, stop := context.WithCancel(b.Context())
-		ended := make(chan error)
-		go func() { ended <- w.Run(ctx) }()
 		var alone, watched int64
 		times := map[string][]time.Duration{}
-		for turn := range *benchTurns {
-			nobody := func() { alone += appliedDuring(b, s, func() { time.Sleep(turnTime) }) }
-			tabs := func() { watched += appliedDuring(b, s, func() { openTabs(b, server.URL, turnTime, nil, times) }) }
-			if turn%2 == 1 { // what the queue's getting shorter does falls on both
-				nobody, tabs = tabs, nobody
+		working(b, s, set, func() {
+			for turn := range *benchTurns {
+				nobody := func() { alone += appliedDuring(b, s, func() { time.Sleep(turnTime) }) }
+				tabs := func() { watched += appliedDuring(b, s, func() { openTabs(b, server.URL, turnTime, nil, times) }) }
+				if turn%2 == 1 { // what the queue's getting shorter does falls on both
+					nobody, tabs = tabs, nobody
+				}
+				nobody()
+				tabs()
 			}
-			nobody()
-			tabs()
-		}
-		openTabs(b, server.URL, 5*time.Second, consolePages, times)
-		stop()
-		if err := <-ended; err != nil {
-			b.Fatal(err)
-		}
+			openTabs(b, server.URL, 5*time.Second, consolePages, times)
+		})
 		b.ReportMetric(float64(alone)/(turnTime.Seconds()*float64(*benchTurns)), "alone-events/s")
 		b.ReportMetric(100*(1-float64(watched)/float64(alone)), "slower-%")
 		for name, t := range times {
@@ -245,10 +234,14 @@ func atRate(b *testing.B, url string, perSecond int, d time.Duration) []time.Dur
 	return times
 }
 
-func p99(times []time.Duration) float64 {
+func p99(times []time.Duration) float64 { return percentile(times, 99) }
+func p50(times []time.Duration) float64 { return percentile(times, 50) }
+
+// percentile is in milliseconds.
+func percentile(times []time.Duration, percent int) float64 {
 	if len(times) == 0 {
 		return 0
 	}
 	slices.Sort(times)
-	return float64(times[len(times)*99/100].Microseconds()) / 1000
+	return float64(times[len(times)*percent/100].Microseconds()) / 1000
 }
