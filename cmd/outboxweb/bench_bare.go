@@ -87,23 +87,17 @@ type bareEvent struct {
 func (p *barePlan) add(campaign string, last int64) {
 	for first := int64(1); first <= last; {
 		if p.left == 0 {
-			p.begin(first > 1)
+			wave := &bareWave{applied: make(chan struct{})}
+			if first > 1 {
+				wave.after = p.waves[len(p.waves)-1].applied
+			}
+			p.waves, p.left = append(p.waves, wave), bareWaveRows
 		}
 		n := min(p.left, last-first+1)
 		wave := p.waves[len(p.waves)-1]
 		wave.spans = append(wave.spans, bareSpan{campaign: campaign, first: first, last: first + n - 1})
 		first, p.left = first+n, p.left-n
 	}
-}
-
-// begin begins a wave; follows says whether its first campaign began in the
-// one before.
-func (p *barePlan) begin(follows bool) {
-	wave := &bareWave{applied: make(chan struct{})}
-	if follows {
-		wave.after = p.waves[len(p.waves)-1].applied
-	}
-	p.waves, p.left = append(p.waves, wave), bareWaveRows
 }
 
 // scan reads what the text load asks for.

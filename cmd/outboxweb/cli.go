@@ -100,7 +100,7 @@ func (c *Common) resolveMode() error {
 		return usagef("--mode cannot be combined with --outbox-enabled, --worker-enabled or --shadow-enabled")
 	}
 	is := func(b *bool) bool { return b != nil && *b }
-	mode, err := outbox.ModeFromSwitches(is(c.OutboxEnabled), is(c.WorkerEnabled), is(c.ShadowEnabled))
+	mode, err := outbox.Switches{Outbox: is(c.OutboxEnabled), Worker: is(c.WorkerEnabled), Shadow: is(c.ShadowEnabled)}.Mode()
 	if err != nil {
 		return asUsage("--outbox-enabled", err)
 	}

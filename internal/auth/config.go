@@ -211,6 +211,23 @@ func (c *Config) checkProxyHeader() error {
 		return outbox.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
 	case c.SecretHeader != "" && (c.SecretHeader == c.UserHeader || c.SecretHeader == c.GroupsHeader):
 		return outbox.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
+	}
+	if err := c.checkSecret(); err != nil {
+		return err
+	}
+	if len(c.Trusted) == 0 && !c.TrustUnix {
+		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
+	}
+	for _, p := range c.Trusted {
+		if p.Bits() < narrowest && c.Secret == "" {
+			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkSecret() error {
+	switch {
 	case c.SecretHeader == "" && c.Secret != "":
 		return outbox.Invalid("auth-secret-header", "it is missing: say in which header the proxy sends its secret")
 	case c.SecretHeader != "" && c.Secret == "":
@@ -219,13 +236,6 @@ func (c *Config) checkProxyHeader() error {
 		return outbox.Invalid("auth-secret-file", "the secret is %d bytes long; it must be %d or more", len(c.Secret), minSecret)
 	case c.Secret != "" && strings.ContainsFunc(c.Secret, func(r rune) bool { return r < '!' || r > '~' }):
 		return outbox.Invalid("auth-secret-file", "the secret must be one line of visible ASCII characters without blanks, since a header carries it")
-	case len(c.Trusted) == 0 && !c.TrustUnix:
-		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
-	}
-	for _, p := range c.Trusted {
-		if p.Bits() < narrowest && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
-		}
 	}
 	return nil
 }

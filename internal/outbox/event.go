@@ -185,6 +185,21 @@ func (e *Event) Normalize(maxPayload int) error {
 	if len(e.Payload) == 0 {
 		return Invalid("payload", "payload is required; {} if there is nothing to say")
 	}
+	if err := e.normalizeDocuments(maxPayload); err != nil {
+		return err
+	}
+	if len(e.Redacted) > 0 {
+		return Invalid("redacted", "this event was read with something hidden (%s), and is not the one that it was; append it as it truly is", strings.Join(e.Redacted, ", "))
+	}
+	e.Skipped, e.Altered, e.Redacted = nil, false, nil // that is not for a writer to say
+	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
+	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
+		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")
+	}
+	return nil
+}
+
+func (e *Event) normalizeDocuments(maxPayload int) error {
 	for _, f := range []struct {
 		name  string
 		value *json.RawMessage
@@ -195,22 +210,15 @@ func (e *Event) Normalize(maxPayload int) error {
 		}
 		*f.value = compact
 	}
-	if len(e.Tags) > 2 {
-		var tags map[string]string
-		if err := json.Unmarshal(e.Tags, &tags); err != nil {
-			return Invalid("tags", "tags must map names to strings")
-		}
-		if hasHalfCharacter(e.Tags) {
-			return Invalid("tags", "tags spell half a character (a \\ud800 to \\udfff without its other half), which nobody could look for")
-		}
+	if len(e.Tags) <= len("{}") {
+		return nil
 	}
-	if len(e.Redacted) > 0 {
-		return Invalid("redacted", "this event was read with something hidden (%s), and is not the one that it was; append it as it truly is", strings.Join(e.Redacted, ", "))
+	var tags map[string]string
+	if err := json.Unmarshal(e.Tags, &tags); err != nil {
+		return Invalid("tags", "tags must map names to strings")
 	}
-	e.Skipped, e.Altered, e.Redacted = nil, false, nil // that is not for a writer to say
-	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
-	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
-		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")
+	if hasHalfCharacter(e.Tags) {
+		return Invalid("tags", "tags spell half a character (a \\ud800 to \\udfff without its other half), which nobody could look for")
 	}
 	return nil
 }

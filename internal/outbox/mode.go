@@ -26,16 +26,22 @@ func ParseMode(name string) (Mode, error) {
 	return parseName("mode", name, Modes)
 }
 
-// ModeFromSwitches resolves the three switches of older set-ups: is the
-// outbox written, does a worker apply, does a worker rehearse. Applying goes
-// before rehearsing; either without the outbox is an error.
-func ModeFromSwitches(outbox, worker, shadow bool) (Mode, error) {
+// Switches are those of older set-ups, which had no modes.
+type Switches struct {
+	Outbox bool // the outbox is written
+	Worker bool // a worker applies
+	Shadow bool // a worker rehearses
+}
+
+// Mode is what the switches come to. Applying goes before rehearsing; either
+// without the outbox is an error.
+func (s Switches) Mode() (Mode, error) {
 	switch {
-	case !outbox && (worker || shadow):
+	case !s.Outbox && (s.Worker || s.Shadow):
 		return "", Invalid("mode", "a worker or shadow worker needs the outbox: switch the outbox on, or both workers off")
-	case !outbox:
+	case !s.Outbox:
 		return ModeInline, nil
-	case worker || !shadow:
+	case s.Worker || !s.Shadow:
 		return ModeOutbox, nil
 	default:
 		return ModeShadow, nil

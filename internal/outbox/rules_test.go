@@ -81,14 +81,14 @@ func TestFingerprint_isShortValidText(t *testing.T) {
 	}
 }
 
-func TestModeFromSwitches_resolvesAllEight(t *testing.T) {
+func TestSwitches_resolvesAllEight(t *testing.T) {
 	t.Parallel()
 	const refusal = outbox.Mode("")
 	for i, want := range []outbox.Mode{
 		0b000: outbox.ModeInline, 0b001: refusal, 0b010: refusal, 0b011: refusal,
 		0b100: outbox.ModeOutbox, 0b101: outbox.ModeShadow, 0b110: outbox.ModeOutbox, 0b111: outbox.ModeOutbox,
 	} {
-		got, err := outbox.ModeFromSwitches(i&4 > 0, i&2 > 0, i&1 > 0)
+		got, err := outbox.Switches{Outbox: i&4 > 0, Worker: i&2 > 0, Shadow: i&1 > 0}.Mode()
 		if got != want || (err != nil) != (want == refusal) || err != nil && !errors.Is(err, outbox.ErrInvalid) {
 			t.Errorf("switches %03b give %q, %v, want %q", i, got, err, want)
 		}

@@ -219,18 +219,7 @@ const nameReach = 64
 
 // matchAssignment matches the value in password=…, "token": "…" and the like.
 func matchAssignment(m *matching, at, n int) (int, int, bool) {
-	begin, end := at, at+n
-	for begin > max(0, at-nameReach) && isURLByte(m.s[begin-1]) {
-		begin--
-	}
-	if begin > 0 && m.s[begin-1] == '%' {
-		if _, next := m.escape(begin - 1); next > 0 && next <= at {
-			begin = next
-		}
-	}
-	for end < min(len(m.s), at+n+nameReach) && isURLByte(m.s[end]) {
-		end++
-	}
+	begin, end := m.nameAround(at, at+n)
 	name := m.s[begin:end]
 	sign, from := m.sign(m.brackets(end))
 	if sign == 0 {
@@ -244,10 +233,11 @@ func matchAssignment(m *matching, at, n int) (int, int, bool) {
 		to := m.escaped(from)
 		return from, to, to > from
 	case (last == "authorization" || last == "cookie") && !isQuote(m.s[from]):
-		to, quoted := from, begin > 0 && isQuote(m.s[begin-1])
-		for to < len(m.s) && m.s[to] != '\n' && m.s[to] != '\r' && !(quoted && isQuote(m.s[to])) {
-			to++
+		ends := "\n\r"
+		if begin > 0 && isQuote(m.s[begin-1]) {
+			ends += quotes
 		}
+		to := m.run(from, func(c byte) bool { return strings.IndexByte(ends, c) < 0 })
 		return from, to, to > from
 	case sign == ':' && isSpace(m.s[from-1]) && !isQuote(m.s[from]) && m.s[from] != '\\' && !passwordLike[last]:
 		if !m.random(from) {
@@ -256,6 +246,23 @@ func matchAssignment(m *matching, at, n int) (int, int, bool) {
 	}
 	from, to := m.value(from)
 	return from, to, to > from
+}
+
+// nameAround is the extent of the name that a word stands in.
+func (m *matching) nameAround(from, to int) (begin, end int) {
+	begin, end = from, to
+	for begin > max(0, from-nameReach) && isURLByte(m.s[begin-1]) {
+		begin--
+	}
+	if begin > 0 && m.s[begin-1] == '%' {
+		if _, next := m.escape(begin - 1); next > 0 && next <= from {
+			begin = next
+		}
+	}
+	for end < min(len(m.s), to+nameReach) && isURLByte(m.s[end]) {
+		end++
+	}
+	return begin, end
 }
 
 // random reports whether the value at i, as far as it is looked at, is hardly a
@@ -355,12 +362,15 @@ func (m *matching) escape(i int) (c byte, next int) {
 	return byte(n), i + 2
 }
 
+// endsValue reports whether a byte ends a value that has no quotes.
+func endsValue(c byte) bool { return isSpace(c) || isQuote(c) || strings.IndexByte(",;&)}]<>", c) >= 0 }
+
 // escaped is the end of the value of an assignment that is percent-encoded.
 func (m *matching) escaped(i int) int {
 	if strings.HasPrefix(m.s[i:], Mark) {
 		return i + len(Mark)
 	}
-	for i < len(m.s) && !isSpace(m.s[i]) && strings.IndexByte(`,;&)}]<>"'`+"`", m.s[i]) < 0 {
+	for i < len(m.s) && !endsValue(m.s[i]) {
 		if c, _ := m.escape(i); c == '&' || isQuote(c) {
 			break
 		}
@@ -383,7 +393,9 @@ func looksRandom(s string) bool {
 	return strings.ContainsAny(s, "0123456789") || len(s) > 1 && strings.ToLower(s[1:]) != s[1:] && strings.ToUpper(s) != s
 }
 
-func isQuote(c byte) bool { return c == '"' || c == '\'' || c == '`' }
+const quotes = "\"'`"
+
+func isQuote(c byte) bool { return strings.IndexByte(quotes, c) >= 0 }
 
 // sign finds what makes an assignment behind a name that ends at i, an equals
 // sign or a colon, or '%' for one of them percent-encoded, and where the value
@@ -443,11 +455,7 @@ func (m *matching) value(i int) (from, to int) {
 	case i < len(m.s) && (m.s[i] == '{' || m.s[i] == '['):
 		return i, m.bracketed(i)
 	}
-	to = i
-	for to < len(m.s) && !isSpace(m.s[to]) && strings.IndexByte(`,;&)}]<>"'`+"`", m.s[to]) < 0 {
-		to++
-	}
-	return i, to
+	return i, m.run(i, func(c byte) bool { return !endsValue(c) })
 }
 
 // quoted is the end of a text in quotes, which may themselves be escaped.
