@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	defer ap.close()
+	defer ap.store.Close()
 	lines := newLineReader(in, 3*a.MaxPayload+64<<10)
 	bar := a.progress("append")
 	var total appendResult
@@ -146,12 +147,11 @@ func lineNumbers(refused []refusedLine) string {
 	}
 	const most = 20
 	var numbers []string
-	for i, r := range refused {
-		if i == most {
-			numbers = append(numbers, "…")
-			break
-		}
+	for _, r := range refused[:min(len(refused), most)] {
 		numbers = append(numbers, strconv.Itoa(r.Line))
+	}
+	if len(refused) > most {
+		numbers = append(numbers, "…")
 	}
 	word := "line"
 	if len(refused) > 1 {
@@ -205,8 +205,6 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 	return ap, nil
 }
 
-func (p *appender) close() { p.store.Close() }
-
 // append writes one batch and adds to the result. A batch with a refused line
 // writes nothing; every refused line of it is reported.
 func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
@@ -254,7 +252,7 @@ func (p *appender) refuse(b batch, r *appendResult) {
 			b.refuse(i, refusal)
 		}
 	}
-	b.sortRefused()
+	slices.SortFunc(b.refused, func(x, y refusedLine) int { return cmp.Compare(x.Line, y.Line) })
 	r.Refused = append(r.Refused, b.refused...)
 	r.NotWritten += b.size - len(b.refused)
 }

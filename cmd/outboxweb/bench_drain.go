@@ -120,7 +120,8 @@ func (b *bench) appendBacklog(ctx context.Context, st *store.Store, s shape) err
 // and returns how long that took, from their start. They share nothing but the
 // databases.
 func (b *bench) drainByWorkers(ctx context.Context, d databases, p drainPlan) (took time.Duration, err error) {
-	progress := newDrained(p.total())
+	progress := &drained{ended: make(chan struct{})}
+	progress.left.Store(int64(p.total()))
 	workers := make([]*worker.Worker, p.instances)
 	for i := range workers {
 		if workers[i], err = b.openWorker(ctx, d, p.waves, progress); err != nil {
@@ -177,12 +178,6 @@ var (
 	errNotApplied = errors.New("an event could not be applied")
 	errStopped    = errors.New("the worker stopped before the backlog was drained")
 )
-
-func newDrained(rows int) *drained {
-	d := &drained{ended: make(chan struct{})}
-	d.left.Store(int64(rows))
-	return d
-}
 
 // end ends the measurement, once.
 func (d *drained) end(err error) {

@@ -36,22 +36,18 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		summary, err := st.Summary(ctx)
+		if err != nil {
+			return err
+		}
 		views := make([]outbox.CampaignView, len(page.Items))
 		for i, found := range page.Items {
-			if views[i], err = a.viewCampaign(ctx, st, found); err != nil {
-				return err
-			}
+			views[i] = found.View(time.Now(), summary.Surroundings())
 		}
 		return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
 			return []any{v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
 		})
 	})
-}
-
-// viewCampaign is a campaign as the API shows it.
-func (a *app) viewCampaign(ctx context.Context, st *engine, c outbox.Campaign) (outbox.CampaignView, error) {
-	summary, err := st.Summary(ctx)
-	return c.View(time.Now(), summary.Surroundings()), err
 }
 
 // withStore opens the store for what do does.
@@ -77,11 +73,12 @@ func (c *campaignAct) change(ctx context.Context, a *app, action outbox.Action, 
 		if err != nil {
 			return err
 		}
-		v, err := a.viewCampaign(ctx, st, changed)
+		summary, err := st.Summary(ctx)
 		if err != nil {
 			return err
 		}
 		on, _ := action.OnCampaign()
+		v := changed.View(time.Now(), summary.Surroundings())
 		return c.print(a, v, "%s campaign %s: %s", strings.ToLower(on.Past), v.CampaignID, v.Why)
 	})
 }

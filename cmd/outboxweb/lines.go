@@ -3,11 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"outboxweb/internal/outbox"
 )
@@ -68,10 +66,6 @@ func (b *batch) empty() bool { return b.size == 0 }
 // refuse notes that event i of the batch is bad.
 func (b *batch) refuse(i int, why *outbox.Refusal) {
 	b.refused = append(b.refused, refusedLine{Line: b.lines[i], Field: why.Field, Detail: why.Detail})
-}
-
-func (b *batch) sortRefused() {
-	slices.SortFunc(b.refused, func(x, y refusedLine) int { return cmp.Compare(x.Line, y.Line) })
 }
 
 // batchBytes is how much of the input one batch reads before it ends early, so

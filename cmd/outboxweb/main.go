@@ -129,10 +129,12 @@ func checkLimit(limit, most int) error {
 }
 
 // asUsage turns the refusal of a flag's value into wrong usage of that flag.
-func asUsage(flag string, err error) error {
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) {
-		return usagef("%s: %s", flag, refusal.Detail)
+func asUsage(flag string, err error) error { return usagef("%s: %s", flag, refusalText(err)) }
+
+// refusalText is an error's sentence for a person.
+func refusalText(err error) string {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return refusal.Detail
 	}
-	return usagef("%s: %v", flag, err)
+	return err.Error()
 }

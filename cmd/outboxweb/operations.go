@@ -14,7 +14,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 	if err != nil {
 		return err
 	}
-	if err := a.sayWhenNobodyWorks(ctx, st, op); err != nil {
+	if err := a.warnWithoutWorker(ctx, st, "operation %d waits until one does: start outboxweb serve", op.ID); err != nil {
 		return err
 	}
 	if c.Wait {
@@ -24,11 +24,12 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), op.ID)
 }
 
-// sayWhenNobodyWorks warns that an operation waits for a worker.
-func (a *app) sayWhenNobodyWorks(ctx context.Context, st *engine, op outbox.Operation) error {
+// warnWithoutWorker says on stderr what it means that no worker is running, where
+// none is.
+func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, id int64) error {
 	summary, err := st.Summary(ctx)
 	if err == nil && !summary.Worker.Running {
-		fmt.Fprintf(a.err, "no worker is running, so operation %d waits until one does: start outboxweb serve\n", op.ID)
+		fmt.Fprintln(a.err, "no worker is running, so", fmt.Sprintf(format, id))
 	}
 	return err
 }

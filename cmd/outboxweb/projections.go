@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -97,13 +96,4 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintf(a.out, "%s, %s\n", outbox.Count(int64(len(set.Projections())), "projection", "projections"), sum)
 	return nil
-}
-
-// refusalText is an error's sentence for a person.
-func refusalText(err error) string {
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) {
-		return refusal.Detail
-	}
-	return err.Error()
 }

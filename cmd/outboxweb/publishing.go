@@ -9,11 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
 	"outboxweb/internal/publishing/destination"
-	"outboxweb/internal/worker"
 )
 
 // pairs are the publishers that the configuration file describes. An error
@@ -27,12 +24,6 @@ func (c *Common) pairs() ([]destination.Pair, error) {
 		return nil, usagef("--config: %s %s", c.Config, refusal)
 	}
 	return pairs, err
-}
-
-// relay makes what delivers to the pairs, in the name of the process's worker.
-func (c *serveCmd) relay(a *app, progress *publishing.Progress, w *worker.Worker, m *metrics.Metrics, pairs []destination.Pair) *publishing.Relay {
-	return publishing.NewRelay(publishing.RelayConfig{Progress: progress, Pairs: pairs, Metrics: m, Logger: a.logger(), ID: w.ID(), Build: version,
-		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 }
 
 // pair is one of pairs.

@@ -107,12 +107,8 @@ func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, r
 		}
 		return runError(run)
 	}
-	summary, err := st.Summary(ctx)
-	if err != nil {
+	if err := a.warnWithoutWorker(ctx, st, "run %d waits until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
-	}
-	if !summary.Worker.Running {
-		fmt.Fprintf(a.err, "no worker is running, so run %d waits until one does: start outboxweb serve, or use --wait\n", run.ID)
 	}
 	return as.print(a, run, "run %d is %s: %s of %s\nfollow it with: outboxweb runs show %d", run.ID, run.Status, run.Kind, run.Scope(), run.ID)
 }
@@ -137,10 +133,8 @@ func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 		return err
 	}
 	if summary.Worker.Running {
-		wait := time.NewTimer(serverFirst)
-		defer wait.Stop()
 		select {
-		case <-wait.C:
+		case <-time.After(serverFirst):
 		case <-ctx.Done():
 			return nil
 		}

@@ -23,7 +23,7 @@ type sampleCmd struct {
 func (c *sampleCmd) Run(ctx context.Context, a *app) error {
 	config := sample.Config{Campaigns: c.Campaigns, Events: c.Events, Poison: c.Poison, Seed: c.Seed, End: c.End}
 	if config.End.IsZero() {
-		config.End = today()
+		config.End = time.Now().UTC().Truncate(24 * time.Hour)
 	}
 	if err := config.Validate(); err != nil {
 		return usagef("%v", err)
@@ -35,8 +35,6 @@ func (c *sampleCmd) Run(ctx context.Context, a *app) error {
 	}
 	return err
 }
-
-func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
 
 func writeSample(ctx context.Context, w io.Writer, c sample.Config) error {
 	for e := range sample.Events(c) {

@@ -189,12 +189,13 @@ func (c *serveCmd) check() error {
 	if _, err := c.gate(nil, nil, nil); err != nil {
 		return err
 	}
+	_, notURI := url.Parse(c.EventSource)
 	switch {
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
 	case handlers.CheckPath(c.BasePath) != nil:
 		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
-	case strings.ContainsAny(c.EventSource, " \t\r\n") || !isURI(c.EventSource):
+	case strings.ContainsAny(c.EventSource, " \t\r\n") || notURI != nil:
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	}
 	var err error
@@ -254,11 +255,6 @@ func (c *serveCmd) checkDurations() error {
 	return nil
 }
 
-func isURI(text string) bool {
-	_, err := url.Parse(text)
-	return err == nil
-}
-
 // server is what serve wires together.
 type server struct {
 	store  *engine
@@ -275,8 +271,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.runs.Tallies)
 	collectors.WatchBehind(st.runs.Behind)
-	progress := st.publishing
-	collectors.WatchPublishers(progress.Publishers)
+	collectors.WatchPublishers(st.publishing.Publishers)
 	collectors.WatchConnections(st.Connections)
 	collectors.TellBuild(version, revision())
 	st.OnAppend(collectors.Append)
@@ -303,7 +298,8 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	if !c.Publish {
 		delivering = nil
 	}
-	relay := c.relay(a, progress, w, collectors, delivering)
+	relay := publishing.NewRelay(publishing.RelayConfig{Progress: st.publishing, Pairs: delivering, Metrics: collectors, Logger: log, ID: w.ID(), Build: version,
+		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 	st.OnWork(func() {
 		w.Wake()
 		relay.Wake()

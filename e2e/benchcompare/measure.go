@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -65,17 +66,11 @@ func (l *lab) suites() []suite {
 		{"claim", func(ctx context.Context, s *side) error { return l.prepareClaim(ctx, s, claim) }, []*probe{claim}},
 		{"the binary", nil, []*probe{sizeProbe()}},
 	}
+	unwanted := func(p *probe) bool {
+		return !slices.ContainsFunc(p.rows, func(r *row) bool { return l.wants(r.name) })
+	}
 	for i := range all {
-		var probes []*probe
-		for _, p := range all[i].probes {
-			for _, r := range p.rows {
-				if l.wants(r.name) {
-					probes = append(probes, p)
-					break
-				}
-			}
-		}
-		all[i].probes = probes
+		all[i].probes = slices.DeleteFunc(all[i].probes, unwanted)
 	}
 	return all
 }
@@ -138,12 +133,7 @@ func (l *lab) decide(ctx context.Context, probes []*probe) error {
 }
 
 func (p *probe) undecided() bool {
-	for _, r := range p.rows {
-		if !r.shown && judge(r.pairs).undecided() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.rows, func(r *row) bool { return !r.shown && judge(r.pairs).undecided() })
 }
 
 // warmUp measures each side once uncounted. What only the base lacks is noted.

@@ -61,11 +61,20 @@ func (s signer) public() jose.JSONWebKey {
 
 func (s signer) sign(t testing.TB, claims map[string]any) string {
 	t.Helper()
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
+	return s.signText(t, asJSON(t, claims), nil)
+}
+
+func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptions) string {
+	t.Helper()
+	var key any = jose.JSONWebKey{Key: s.key, KeyID: s.id}
+	if options != nil && options.EmbedJWK {
+		key = s.key
+	}
+	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: key}, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := by.Sign(asJSON(t, claims))
+	signed, err := by.Sign(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,32 +320,19 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 // withEmbeddedKey signs with a key that the assertion brings along.
 func withEmbeddedKey(t testing.TB, s signer) string {
 	t.Helper()
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, &jose.SignerOptions{EmbedJWK: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signedBy(t, by, asJSON(t, good()))
+	return s.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true})
 }
 
 // withCritical signs with a header that must be understood, and is not.
 func withCritical(t testing.TB, s signer) string {
 	t.Helper()
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}},
-		(&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signedBy(t, by, asJSON(t, good()))
+	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
 }
 
 // withHeader signs with another parameter in the header.
 func withHeader(t testing.TB, s signer, name string, value any) string {
 	t.Helper()
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signedBy(t, by, asJSON(t, good()))
+	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
 }
 
 // doubled has a member of the header, as it is written, a second time.
@@ -354,24 +350,7 @@ func claimsAnd(t testing.TB, claims map[string]any, member string) string {
 
 func rawSigned(t testing.TB, s signer, payload string) string {
 	t.Helper()
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signedBy(t, by, []byte(payload))
-}
-
-func signedBy(t testing.TB, by jose.Signer, payload []byte) string {
-	t.Helper()
-	signed, err := by.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return s.signText(t, []byte(payload), nil)
 }
 
 func TestAssertion_claimsByPath(t *testing.T) {

@@ -147,10 +147,14 @@ func (m *merge) run(ctx context.Context, live, fold Queryer) error {
 // keyColumns are the columns that tell rows of one campaign apart, which are
 // all of them where there is no primary key.
 func (t *table) keyColumns() []string {
-	if len(t.key) == 0 {
-		return t.columnNames()
+	if len(t.key) > 0 {
+		return t.key
 	}
-	return t.key
+	names := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		names[i] = c.name
+	}
+	return names
 }
 
 // keyTerm is a key column as a value whose order is the same here and in the

@@ -22,14 +22,6 @@ type column struct {
 	drawn bool
 }
 
-func (t *table) columnNames() []string {
-	names := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		names[i] = c.name
-	}
-	return names
-}
-
 func (t *table) isInteger(name string) bool {
 	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name && c.integer })
 }
