@@ -100,8 +100,10 @@ func (p *barePlan) add(campaign string, last int64) {
 	}
 }
 
+func (s *bareSpan) rows() int64 { return s.last - s.first + 1 }
+
 // scan reads what the text load asks for.
-func (s *bareSpan) scan(row interface{ Scan(...any) error }) error {
+func (s *bareSpan) scan(row bareRow) error {
 	var e bareEvent
 	if err := row.Scan(&e.seq, &e.eventType, &e.occurred, &e.entity, &e.text, &e.hash, &e.chain); err != nil {
 		return err
@@ -111,17 +113,52 @@ func (s *bareSpan) scan(row interface{ Scan(...any) error }) error {
 	return nil
 }
 
-func (s *bareSpan) rows() int64 { return s.last - s.first + 1 }
+// bareRow is a row of an answer.
+type bareRow interface{ Scan(...any) error }
 
-// bareLoop does the row operations of a wave, one step in one transaction.
-type bareLoop interface {
-	take(ctx context.Context, w *bareWave, now int64) error // mark the rows and load the events
-	apply(ctx context.Context, w *bareWave, now int64) error
-	settle(ctx context.Context, w *bareWave) error
+// bareDB is a connection to one of the databases.
+type bareDB interface {
+	// within runs fn in a transaction. Where statements travel together, they
+	// do so once fn has returned.
+	within(ctx context.Context, fn func(bareTx) error) error
+}
+
+// bareTx is a transaction.
+type bareTx interface {
+	exec(want int64, query string, args ...any) error // a statement that must change want rows; a negative want is any
+	each(scan func(bareRow) error, query string, args ...any) error
+}
+
+// bareLoop does the row operations of waves, each step in one transaction.
+type bareLoop struct {
+	*bareSQL
+	journal, projections bareDB
+}
+
+// drainWith works off the backlog with some loops and returns how long that took.
+func drainWith(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
+	one, plan := loops[0], new(barePlan)
+	err := one.projections.within(ctx, func(tx bareTx) error { return tx.exec(-1, one.table) })
+	if err != nil {
+		return 0, err
+	}
+	err = one.journal.within(ctx, func(tx bareTx) error {
+		return tx.each(func(row bareRow) error {
+			var campaign string
+			var last int64
+			err := row.Scan(&campaign, &last)
+			plan.add(campaign, last)
+			return err
+		}, one.backlog)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return plan.run(ctx, loops)
 }
 
 // run works off the waves with some loops and returns how long that took.
-func (p *barePlan) run(ctx context.Context, loops []bareLoop) (time.Duration, error) {
+func (p *barePlan) run(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var taken atomic.Int64
@@ -134,7 +171,7 @@ func (p *barePlan) run(ctx context.Context, loops []bareLoop) (time.Duration, er
 				if next >= len(p.waves) {
 					return
 				}
-				if err := p.waves[next].pass(ctx, loop); err != nil {
+				if err := loop.pass(ctx, p.waves[next]); err != nil {
 					cancel(err)
 				}
 			}
@@ -144,9 +181,9 @@ func (p *barePlan) run(ctx context.Context, loops []bareLoop) (time.Duration, er
 	return time.Since(start), context.Cause(ctx)
 }
 
-func (w *bareWave) pass(ctx context.Context, loop bareLoop) error {
+func (l *bareLoop) pass(ctx context.Context, w *bareWave) error {
 	now := time.Now().UnixMicro()
-	if err := loop.take(ctx, w, now); err != nil {
+	if err := l.take(ctx, w, now); err != nil {
 		return err
 	}
 	if w.after != nil {
@@ -156,9 +193,57 @@ func (w *bareWave) pass(ctx context.Context, loop bareLoop) error {
 			return ctx.Err()
 		}
 	}
-	if err := loop.apply(ctx, w, now); err != nil {
+	if err := l.apply(ctx, w, now); err != nil {
 		return err
 	}
 	close(w.applied)
-	return loop.settle(ctx, w)
+	return l.settle(ctx, w)
+}
+
+// take marks the rows and loads the events.
+func (l *bareLoop) take(ctx context.Context, w *bareWave, now int64) error {
+	return l.journal.within(ctx, func(tx bareTx) error {
+		for i := range w.spans {
+			s := &w.spans[i]
+			if err := tx.exec(s.rows(), l.mark, s.campaign, s.first, s.last, now); err != nil {
+				return err
+			}
+			if err := tx.each(s.scan, l.load, s.campaign, s.first, s.last); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (l *bareLoop) apply(ctx context.Context, w *bareWave, now int64) error {
+	return l.projections.within(ctx, func(tx bareTx) error {
+		for _, s := range w.spans {
+			if s.first == 1 {
+				if err := tx.exec(1, l.start, s.campaign, now); err != nil {
+					return err
+				}
+			}
+			if err := tx.exec(1, l.advance, s.campaign, s.first-1, s.last, s.events[len(s.events)-1].chain, now); err != nil {
+				return err
+			}
+			for i := range s.events {
+				if err := tx.exec(1, l.upsert, s.campaign, s.events[i].entity, s.events[i].amount, s.events[i].seq); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (l *bareLoop) settle(ctx context.Context, w *bareWave) error {
+	return l.journal.within(ctx, func(tx bareTx) error {
+		for _, s := range w.spans {
+			if err := tx.exec(s.rows(), l.remove, s.campaign, s.first, s.last); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,39 +14,31 @@ import (
 // drainBare drains a backlog with so many loops and returns how long that
 // took.
 func (g *sqliteGround) drainBare(ctx context.Context, d databases, loops int) (took time.Duration, err error) {
-	b := &sqliteBare{bareSQL: newBareSQL("", "")}
 	files := d.files()
-	if b.journal, err = openBare(ctx, files[0]); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, b.journal.close()) }()
-	if b.projections, err = openBare(ctx, files[1]); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, b.projections.close()) }()
-	if err := b.projections.exec(-1, b.table); err != nil {
-		return 0, err
-	}
-	plan, err := b.plan(ctx)
+	journal, err := openBare(ctx, files[0])
 	if err != nil {
 		return 0, err
 	}
-	all := make([]bareLoop, loops)
-	for i := range all {
-		all[i] = b
+	defer func() { err = errors.Join(err, journal.close()) }()
+	projections, err := openBare(ctx, files[1])
+	if err != nil {
+		return 0, err
 	}
-	return plan.run(ctx, all)
+	defer func() { err = errors.Join(err, projections.close()) }()
+	one := &bareLoop{newBareSQL("", ""), journal, projections}
+	return drainWith(ctx, slices.Repeat([]*bareLoop{one}, loops))
 }
 
-// bareDB is one file through one connection. mu is held for a transaction.
-type bareDB struct {
+// sqliteBare is one file through one connection, for any number of loops. mu is
+// held for a transaction.
+type sqliteBare struct {
 	mu    sync.Mutex
 	pool  *sql.DB
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
 }
 
-func openBare(ctx context.Context, path string) (*bareDB, error) {
+func openBare(ctx context.Context, path string) (*sqliteBare, error) {
 	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
 		"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	if err != nil {
@@ -55,17 +48,17 @@ func openBare(ctx context.Context, path string) (*bareDB, error) {
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
-	return &bareDB{pool: pool, conn: conn, stmts: map[string]*sql.Stmt{}}, nil
+	return &sqliteBare{pool: pool, conn: conn, stmts: map[string]*sql.Stmt{}}, nil
 }
 
-func (d *bareDB) close() error {
+func (d *sqliteBare) close() error {
 	for _, stmt := range d.stmts {
 		stmt.Close()
 	}
 	return errors.Join(d.conn.Close(), d.pool.Close())
 }
 
-func (d *bareDB) prepared(query string) (*sql.Stmt, error) {
+func (d *sqliteBare) prepared(query string) (*sql.Stmt, error) {
 	if stmt, ok := d.stmts[query]; ok {
 		return stmt, nil
 	}
@@ -74,8 +67,7 @@ func (d *bareDB) prepared(query string) (*sql.Stmt, error) {
 	return stmt, err
 }
 
-// exec runs a statement that must change want rows; a negative want is any.
-func (d *bareDB) exec(want int64, query string, args ...any) error {
+func (d *sqliteBare) exec(want int64, query string, args ...any) error {
 	stmt, err := d.prepared(query)
 	if err != nil {
 		return err
@@ -91,104 +83,33 @@ func (d *bareDB) exec(want int64, query string, args ...any) error {
 	return err
 }
 
-// within runs fn in a transaction, under the lock.
-func (d *bareDB) within(fn func() error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.exec(-1, "begin immediate"); err != nil {
-		return err
-	}
-	if err := fn(); err != nil {
-		return errors.Join(err, d.exec(-1, "rollback"))
-	}
-	return d.exec(-1, "commit")
-}
-
-// sqliteBare is a bareLoop, and any number of them at once.
-type sqliteBare struct {
-	*bareSQL
-	journal, projections *bareDB
-}
-
-func (b *sqliteBare) plan(ctx context.Context) (*barePlan, error) {
-	rows, err := b.journal.conn.QueryContext(ctx, b.backlog)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	plan := new(barePlan)
-	for rows.Next() {
-		var campaign string
-		var last int64
-		if err := rows.Scan(&campaign, &last); err != nil {
-			return nil, err
-		}
-		plan.add(campaign, last)
-	}
-	return plan, rows.Err()
-}
-
-func (b *sqliteBare) take(_ context.Context, w *bareWave, now int64) error {
-	return b.journal.within(func() error {
-		for i := range w.spans {
-			s := &w.spans[i]
-			if err := b.journal.exec(s.rows(), b.mark, s.campaign, s.first, s.last, now); err != nil {
-				return err
-			}
-			if err := b.loadEvents(s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (b *sqliteBare) loadEvents(s *bareSpan) error {
-	stmt, err := b.journal.prepared(b.load)
+func (d *sqliteBare) each(scan func(bareRow) error, query string, args ...any) error {
+	stmt, err := d.prepared(query)
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.Query(s.campaign, s.first, s.last)
+	rows, err := stmt.Query(args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := s.scan(rows); err != nil {
+		if err := scan(rows); err != nil {
 			return err
 		}
 	}
 	return rows.Err()
 }
 
-func (b *sqliteBare) apply(_ context.Context, w *bareWave, now int64) error {
-	return b.projections.within(func() error {
-		for _, s := range w.spans {
-			if s.first == 1 {
-				if err := b.projections.exec(-1, b.start, s.campaign, now); err != nil {
-					return err
-				}
-			}
-			if err := b.projections.exec(1, b.advance, s.campaign, s.first-1, s.last, s.events[len(s.events)-1].chain, now); err != nil {
-				return err
-			}
-			for i := range s.events {
-				if err := b.projections.exec(1, b.upsert, s.campaign, s.events[i].entity, s.events[i].amount, s.events[i].seq); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
-func (b *sqliteBare) settle(_ context.Context, w *bareWave) error {
-	return b.journal.within(func() error {
-		for _, s := range w.spans {
-			if err := b.journal.exec(s.rows(), b.remove, s.campaign, s.first, s.last); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// within runs fn in a transaction, under the lock.
+func (d *sqliteBare) within(_ context.Context, fn func(bareTx) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.exec(-1, "begin immediate"); err != nil {
+		return err
+	}
+	if err := fn(d); err != nil {
+		return errors.Join(err, d.exec(-1, "rollback"))
+	}
+	return d.exec(-1, "commit")
 }
