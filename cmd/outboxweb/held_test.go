@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +14,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// heldDesk is a journal whose events a projection and another, names, followed
-// until names was paused.
+// heldDesk is a journal whose events the projections of some files follow.
 type heldDesk struct {
 	t     *testing.T
 	flags []string
@@ -23,17 +23,22 @@ type heldDesk struct {
 	w     *worker.Worker
 }
 
-func newHeldDesk(t *testing.T) *heldDesk {
-	dir := t.TempDir()
-	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
-	for _, name := range []string{"log", "names"} {
-		text := strings.ReplaceAll(`-- projection: P
+// logging is a projection that has a row of every event.
+func logging(name string) string {
+	return strings.ReplaceAll(`-- projection: P
 -- tables: P
 -- schema
 create table P (campaign_id text not null, seq bigint not null, primary key (campaign_id, seq));
 -- on: *
 insert into P (campaign_id, seq) values (:campaign_id, :seq);
 `, "P", name)
+}
+
+func newHeldDesk(t *testing.T, log, names string) *heldDesk {
+	t.Helper()
+	dir := t.TempDir()
+	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
+	for name, text := range map[string]string{"log": log, "names": names} {
 		if err := os.WriteFile(filepath.Join(dir, name+".sql"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +48,7 @@ insert into P (campaign_id, seq) values (:campaign_id, :seq);
 	if d.set, err = projection.Load("sqlite", dir); err != nil {
 		t.Fatal(err)
 	}
-	opened, err := store.Open(t.Context(), store.Options{Journal: journal, Projections: projections})
+	opened, err := store.Open(t.Context(), store.Options{Journal: journal, Projections: projections, Retry: outbox.Retry{MaxAttempts: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,18 +65,29 @@ insert into P (campaign_id, seq) values (:campaign_id, :seq);
 // append appends n events to a campaign and has them applied.
 func (d *heldDesk) append(campaign string, n int) {
 	d.t.Helper()
-	events := make([]outbox.Event, n)
-	for i := range events {
-		events[i] = outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte("{}")}
-	}
-	if _, err := d.st.Append(d.t.Context(), store.Append{Events: events}); err != nil {
-		d.t.Fatal(err)
-	}
+	d.appendPayloads(campaign, slices.Repeat([]string{"{}"}, n)...)
+	d.apply()
+}
+
+// apply has all events applied that can be.
+func (d *heldDesk) apply() {
+	d.t.Helper()
 	for more := true; more; {
 		var err error
 		if more, err = d.w.Pass(d.t.Context()); err != nil {
 			d.t.Fatal(err)
 		}
+	}
+}
+
+func (d *heldDesk) appendPayloads(campaign string, payloads ...string) {
+	d.t.Helper()
+	var events []outbox.Event
+	for _, payload := range payloads {
+		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
+	}
+	if _, err := d.st.Append(d.t.Context(), store.Append{Events: events}); err != nil {
+		d.t.Fatal(err)
 	}
 }
 
@@ -102,7 +118,7 @@ func (d *heldDesk) runs(command string, end int, wanted ...string) {
 
 func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t)
+	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
 	infos := projectionInfos(d.set)
@@ -132,7 +148,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 
 func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t)
+	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	if _, err := d.st.runs.PauseProjection(t.Context(), order("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
 		t.Fatal(err)
@@ -152,7 +168,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 
 func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t)
+	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	live, err := d.st.ReadModel().Live(t.Context())
 	if err != nil {

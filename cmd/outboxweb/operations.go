@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -34,32 +33,18 @@ func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, 
 	return err
 }
 
-// followPause is how often a followed operation is looked at.
-const followPause = 200 * time.Millisecond
-
 // follow waits for an operation to end and prints it. One that is not done is
 // a failure.
 func (a *app) follow(ctx context.Context, st *engine, id int64, as jsonFlag) error {
-	look := time.NewTicker(followPause)
-	defer look.Stop()
-	bar := a.progress("requeue")
-	defer bar.end()
-	for {
-		d, err := st.operations.Get(ctx, id)
-		if err != nil {
-			return err
-		}
-		if d.Status != outbox.OperationRunning {
-			bar.end()
-			return a.printOperation(d, as)
-		}
-		bar.set(d.Totals.Ended(), d.Totals.Chosen)
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	var d outbox.OperationDetail
+	err := a.watch(ctx, "requeue", nil, func() (ended bool, done, total int64, err error) {
+		d, err = st.operations.Get(ctx, id)
+		return d.Status != outbox.OperationRunning, d.Totals.Ended(), d.Totals.Chosen, err
+	})
+	if err != nil {
+		return err
 	}
+	return a.printOperation(d, as)
 }
 
 // printOperation prints an operation; one that stopped or was cancelled makes

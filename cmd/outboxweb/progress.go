@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -55,6 +56,32 @@ func (p *progress) line(done, total int64) string {
 		line += fmt.Sprintf("  about %s left", left.Round(time.Second))
 	}
 	return line
+}
+
+// followPause is how often something that is followed is looked at.
+const followPause = 200 * time.Millisecond
+
+// watch looks at something, under a bar, until it has ended. It returns early when
+// ctx ends, and with what failed tells.
+func (a *app) watch(ctx context.Context, label string, failed <-chan error, look func() (ended bool, done, total int64, err error)) error {
+	again := time.NewTicker(followPause)
+	defer again.Stop()
+	bar := a.progress(label)
+	defer bar.end()
+	for {
+		ended, done, total, err := look()
+		if err != nil || ended {
+			return err
+		}
+		bar.set(done, total)
+		select {
+		case <-again.C:
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // end removes the bar.

@@ -161,27 +161,15 @@ func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id
 
 // watchRun looks at a run until it has ended, or working on runs has failed
 // here.
-func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan error) (outbox.Run, error) {
-	look := time.NewTicker(followPause)
-	defer look.Stop()
-	bar := a.progress("run")
-	defer bar.end()
-	for {
-		run, err := st.runs.Get(ctx, id)
-		if err != nil || !run.Status.Active() {
-			return run, err
-		}
-		bar.set(run.Events.Done, run.Events.Total)
-		select {
-		case <-look.C:
-		case err := <-failed:
-			return run, err
-		case <-ctx.Done():
-			bar.end()
-			fmt.Fprintf(a.err, "run %d has not ended; see what becomes of it with: outboxweb runs show %d\n", id, id)
-			return run, ctx.Err()
-		}
+func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan error) (run outbox.Run, err error) {
+	err = a.watch(ctx, "run", failed, func() (ended bool, done, total int64, err error) {
+		run, err = st.runs.Get(ctx, id)
+		return !run.Status.Active(), run.Events.Done, run.Events.Total, err
+	})
+	if err != nil && run.Status.Active() && ctx.Err() != nil {
+		fmt.Fprintf(a.err, "run %d has not ended; see what becomes of it with: outboxweb runs show %d\n", id, id)
 	}
+	return run, err
 }
 
 // logEnd is how many lines of a log are printed, and resultsShown how many

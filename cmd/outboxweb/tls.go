@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,25 +31,13 @@ type certificate struct {
 // readCertificate reads both files. Its error names the one at fault.
 func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{cert: cert, key: key, log: log, now: time.Now}
-	if c.seen = c.stat(); c.seen[0] == nil || c.seen[1] == nil {
-		return nil, c.unreadable()
-	}
+	c.seen = c.stat()
 	pair, err := c.read()
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
 	c.pair, c.looked = pair, c.now()
 	return c, nil
-}
-
-// unreadable says which of the files is not there.
-func (c *certificate) unreadable() error {
-	for _, f := range []struct{ flag, name string }{{"--tls-cert", c.cert}, {"--tls-key", c.key}} {
-		if _, err := os.Stat(f.name); err != nil {
-			return usagef("%s: cannot read %s: %v", f.flag, f.name, outbox.Cause(err))
-		}
-	}
-	return errors.New("a file of the certificate came and went while it was read")
 }
 
 // read makes a pair of what the files hold.
