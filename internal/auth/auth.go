@@ -65,7 +65,7 @@ type Config struct {
 	// Tokens finds a token by the hash of its text. One that is not there is
 	// outbox.ErrNotFound. nil means that tokens are not taken.
 	Tokens func(ctx context.Context, hash string) (outbox.Token, error)
-	// Refused is told of every refusal, with one of Reasons. nil is nobody.
+	// Refused is told of every refusal, with a word for why. nil is nobody.
 	Refused func(why string)
 	Logger  *slog.Logger     // nil means slog.Default()
 	Now     func() time.Time // nil means time.Now
@@ -140,7 +140,7 @@ func (g *Gate) Trusts(r *http.Request) bool {
 
 // denial is why a request was not let in.
 type denial struct {
-	why     string // one of Reasons
+	why     string // a word by which it is counted
 	refusal *outbox.Refusal
 	cause   error // for the log, not for whoever asked
 }

@@ -8,7 +8,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Why requests are refused.
+// Why requests are refused: the words by which refusals are counted.
 const (
 	whyAbsent      = "absent"      // nothing says who asks
 	whyDuplicate   = "duplicate"   // a header is there twice
@@ -28,10 +28,6 @@ const (
 	whyRole        = "role"        // it is known who asks, and that one has no role
 	whyUnavailable = "unavailable" // the key server or the database cannot be asked
 )
-
-// Reasons are the words by which refusals are counted.
-var Reasons = []string{whyAbsent, whyDuplicate, whyMalformed, whyVariant, whyUntrusted, whyTogether, whySecret, whySignature, whyIssuer,
-	whyAudience, whyExpired, whyFuture, whyClaims, whyUnknown, whyRevoked, whyRole, whyUnavailable}
 
 // grumblePause is the least time between two lines of the log about refusals
 // for one reason, so that whoever knocks cannot fill the disk.

@@ -310,13 +310,6 @@ func (e *Event) envelopeText(name string) (value string, is bool) {
 	return "", false
 }
 
-// Tag is the value of a tag of the event, or of the field of the envelope that
-// counts as one.
-func (e *Event) Tag(name string) (value string, ok bool) {
-	tags := tagReader{event: e}
-	return tags.value(name)
-}
-
 // tagReader reads tags of one event, decoding them once at most.
 type tagReader struct {
 	event   *Event
