@@ -127,16 +127,7 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	if node.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("must be %s", kindOf(flag))
 	}
-	want := "!!str"
-	switch {
-	case flag.IsBool():
-		want = "!!bool"
-	case isWhole(flag):
-		want = "!!int"
-	case flag.Target.CanFloat():
-		want = "!!float"
-	}
-	if tag := node.ShortTag(); tag != want && !(want == "!!float" && tag == "!!int") {
+	if !takes(flag, node.ShortTag()) {
 		return nil, fmt.Errorf("must be %s, not %s", kindOf(flag), strconv.Quote(node.Value))
 	}
 	target := reflect.New(flag.Target.Type()).Elem()
@@ -156,11 +147,28 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	return node.Value, nil
 }
 
-// isWhole reports whether a flag is a whole number; a duration is one only to
-// the compiler.
-func isWhole(flag *kong.Flag) bool {
-	return flag.Target.CanInt() && flag.Target.Type() != reflect.TypeFor[time.Duration]()
+// takes reports whether a flag takes YAML values of a tag.
+func takes(flag *kong.Flag, tag string) bool {
+	switch {
+	case flag.IsBool():
+		return tag == "!!bool"
+	case isWhole(flag):
+		return tag == "!!int"
+	case flag.Target.CanFloat():
+		return tag == "!!float" || tag == "!!int"
+	case isSpan(flag):
+		return tag == "!!str" || tag == "!!int" // 0 has no unit
+	}
+	return tag == "!!str"
 }
+
+// isWhole reports whether a flag is a whole number; spans of time are only to the
+// compiler.
+func isWhole(flag *kong.Flag) bool {
+	return flag.Target.CanInt() && flag.Target.Type() != reflect.TypeFor[time.Duration]() && !isSpan(flag)
+}
+
+func isSpan(flag *kong.Flag) bool { return flag.Target.Type() == reflect.TypeFor[daysFlag]() }
 
 func kindOf(flag *kong.Flag) string {
 	switch {
@@ -170,7 +178,7 @@ func kindOf(flag *kong.Flag) string {
 		return "a list of texts"
 	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
 		return "a duration such as 2s"
-	case flag.Target.Type() == reflect.TypeFor[daysFlag]():
+	case isSpan(flag):
 		return "a span of time such as 36h or 365d"
 	case isWhole(flag):
 		return "a whole number"

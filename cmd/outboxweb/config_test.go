@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,13 +13,8 @@ import (
 // that nothing matches, and a group's name with a comma would be two.
 func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
-	text := "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var c cli
-	if _, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file}); err != nil {
+	c, err := parseServe(t, "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n")
+	if err != nil {
 		t.Fatal(err)
 	}
 	hide, err := c.Serve.redactor()
@@ -31,4 +27,37 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	if want := []string{"group:cn=ops,dc=example", `user:CORP\ana`}; !slices.Equal(c.Serve.Viewer, want) {
 		t.Errorf("viewers are %q, not %q", c.Serve.Viewer, want)
 	}
+}
+
+// A span of time may be in days, and 0, which YAML takes for a number, is one
+// without a unit.
+func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"365d": "365d", "36h": "36h0m0s", "0": "0", "'0'": "0", "24h": "1d"} {
+		c, err := parseServe(t, "keep_audit: "+text+"\nkeep_history: "+text+"\n")
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if audit, history := c.Serve.KeepAudit.String(), c.Serve.KeepHistory.String(); audit != want || history != want {
+			t.Errorf("%s: audit records are kept for %s and history for %s, not %s", text, audit, history, want)
+		}
+	}
+	for _, text := range []string{"365", "1.5", "true", "many", "-1d", "[365d]"} {
+		_, err := parseServe(t, "keep_audit: "+text+"\n")
+		if err == nil || !strings.Contains(err.Error(), "line 1: keep_audit must be a span of time such as 36h or 365d") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// parseServe has serve read a configuration file.
+func parseServe(t *testing.T, config string) (c cli, err error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file})
+	return c, err
 }

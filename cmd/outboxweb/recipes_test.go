@@ -85,12 +85,8 @@ func TestREADME_recipesAreRead(t *testing.T) {
 
 // readOwn reads a configuration as serve does, and judges its flags.
 func readOwn(t *testing.T, text string) {
-	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var c cli
-	if _, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file}); err != nil {
+	c, err := parseServe(t, text)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Serve.check(); err != nil {
