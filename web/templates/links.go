@@ -159,13 +159,6 @@ func rowPath(campaign string, seq int64, more ...string) []string {
 
 func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(campaign, seq)...) }
 
-// RequeueDead requeues the dead rows of f at once; opened as a page it leads to
-// the operation that does.
-func (l Links) RequeueDead(f outbox.RequeueFilter) URL {
-	return l.at(values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint,
-		"limit", positive(int64(f.Limit))), "rows", "requeue")
-}
-
 // Operations is the list of operations that match f, from its cursor.
 func (l Links) Operations(f outbox.OperationFilter) URL {
 	acknowledged := ""
@@ -225,10 +218,6 @@ func (l Links) Tree(id string, seq int64, part outbox.Part, pointer string, from
 func (l Links) Payload(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "payload")
 }
-
-// Cursors is how far each projection is in a campaign; only the API has it
-// apart from the campaign's page.
-func (l Links) Cursors(id string) URL { return l.at(nil, "campaigns", id, "projections") }
 
 // Audit is the list of acts that match f, from its cursor.
 func (l Links) Audit(f outbox.ActFilter) URL { return l.at(actValues(f), "audit") }

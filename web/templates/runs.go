@@ -87,12 +87,6 @@ func (l Links) NewRun(o outbox.RunOrder) URL {
 	return l.at(query, "runs", "new")
 }
 
-// Verifications is when the projections of a campaign were last compared with
-// their journal; only the API has it by itself.
-func (l Links) Verifications(campaign string) URL {
-	return l.at(nil, "campaigns", campaign, "verifications")
-}
-
 // DryRun is what applying a row's event, and some next ones, would do.
 func (l Links) DryRun(campaign string, seq, next int64) URL {
 	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)

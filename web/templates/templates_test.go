@@ -32,7 +32,7 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		WithAct(l.Overview(), 0):                                  "/ops/",
 		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}): "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
 		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                        "/ops/api/v1/operations/3?status=done",
-		l.RequeueDead(outbox.RequeueFilter{Fingerprint: "seat … is #"}):                                                   "/ops/rows/requeue?fingerprint=seat+%E2%80%A6+is+%23",
+		l.FailureGroup("seat … is #"): "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
