@@ -50,16 +50,6 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// withStore opens the store for what do does.
-func (a *app) withStore(ctx context.Context, do func(*engine) error) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return do(st)
-}
-
 // campaignAct is what the acts on one campaign take.
 type campaignAct struct {
 	Campaign string `arg:"" help:"Its id."`

@@ -55,6 +55,16 @@ func workOnRuns(w *worker.Worker, st *engine, c runs.WorkerConfig) {
 	w.Beside = append(w.Beside, runs.NewWorker(c).Work)
 }
 
+// withStore opens the store for what do does.
+func (a *app) withStore(ctx context.Context, do func(*engine) error) error {
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return do(st)
+}
+
 // openStore opens both databases and registers the event types that
 // --audit-only names. The caller closes the store.
 func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {

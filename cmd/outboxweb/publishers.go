@@ -22,11 +22,6 @@ type publishersCmd struct {
 	Test    publishersTestCmd    `cmd:"" help:"Send a made-up event to the destination of one; exit 1 when it is not delivered."`
 }
 
-// withProgress opens the store for what do does with publishers.
-func (a *app) withProgress(ctx context.Context, do func(*engine, *publishing.Progress) error) error {
-	return a.withStore(ctx, func(st *engine) error { return do(st, st.publishing) })
-}
-
 // pairArg names a publisher as TOPIC/PUBLISHER.
 type pairArg struct{ outbox.PairName }
 
@@ -40,8 +35,8 @@ type publishersListCmd struct{ jsonFlag }
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
-		all, err := progress.Publishers(ctx)
+	return a.withStore(ctx, func(st *engine) error {
+		all, err := st.publishing.Publishers(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,8 +65,8 @@ type publishersShowCmd struct {
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(st *engine, progress *publishing.Progress) error {
-		p, err := progress.Publisher(ctx, c.Publisher.PairName)
+	return a.withStore(ctx, func(st *engine) error {
+		p, err := st.publishing.Publisher(ctx, c.Publisher.PairName)
 		if err != nil {
 			return err
 		}
@@ -145,9 +140,9 @@ type publishersHistoryCmd struct {
 
 // Run shows how one publisher stood and went.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
+	return a.withStore(ctx, func(st *engine) error {
 		name, span := c.Publisher.PairName, outbox.Span(c.Span)
-		points, err := progress.History(ctx, name, span)
+		points, err := st.publishing.History(ctx, name, span)
 		if err != nil {
 			return err
 		}
@@ -173,8 +168,8 @@ type publisherAct struct {
 
 // change does an act after which the publisher is shown.
 func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
-	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
-		p, err := act(progress, ctx, order(c.Reason), c.Publisher.PairName)
+	return a.withStore(ctx, func(st *engine) error {
+		p, err := act(st.publishing, ctx, order(c.Reason), c.Publisher.PairName)
 		if err != nil {
 			return err
 		}
@@ -216,9 +211,9 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
+	return a.withStore(ctx, func(st *engine) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			p, err := progress.SkipEvent(ctx, o, c.Publisher.PairName, c.Position)
+			p, err := st.publishing.SkipEvent(ctx, o, c.Publisher.PairName, c.Position)
 			if err != nil {
 				return err
 			}
@@ -263,16 +258,16 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withProgress(ctx, func(_ *engine, progress *publishing.Progress) error {
+	return a.withStore(ctx, func(st *engine) error {
 		if c.DryRun {
-			seek, err := progress.PreviewSeek(ctx, c.Publisher.PairName, target)
+			seek, err := st.publishing.PreviewSeek(ctx, c.Publisher.PairName, target)
 			if err != nil {
 				return err
 			}
 			return c.printSeek(a, seek, "would go on")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			seek, err := progress.Seek(ctx, o, c.Publisher.PairName, target, nil)
+			seek, err := st.publishing.Seek(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}
@@ -294,9 +289,9 @@ type publishersTestCmd struct{ publisherAct }
 
 // Run sends a made-up event and records what came of it.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withProgress(ctx, func(st *engine, progress *publishing.Progress) error {
+	return a.withStore(ctx, func(st *engine) error {
 		name, o := c.Publisher.PairName, order(c.Reason)
-		if _, err := progress.AdmitTest(ctx, o, name); err != nil {
+		if _, err := st.publishing.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
 		pair, err := a.pair(name)
@@ -307,7 +302,7 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if err := progress.RecordTestDelivery(ctx, o, sent); err != nil {
+		if err := st.publishing.RecordTestDelivery(ctx, o, sent); err != nil {
 			return err
 		}
 		return c.printTest(a, sent)
