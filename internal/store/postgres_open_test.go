@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
@@ -193,7 +194,7 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 // through opens a store on the database of f by way of a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.tb.Helper()
-	proxied, other := *f.Fixture, *f
+	proxied := *f.Fixture
 	o := store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now}
 	for _, c := range change {
 		c(&o)
@@ -203,8 +204,8 @@ func (f *fixture) through(pooled func(string) string, change ...func(*store.Opti
 		f.tb.Fatal(err)
 	}
 	f.tb.Cleanup(func() { s.Close() })
-	proxied.Store, other.Fixture = s, &proxied
-	return &other
+	proxied.Store, proxied.Maintenance = s, maintenance.New(s)
+	return around(&proxied, f.clock)
 }
 
 func TestPostgresPooler_carriesEveryStatement(t *testing.T) {

@@ -85,8 +85,13 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 
 func openPair(tb testing.TB, p dbtest.Pair, c clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
-	s := storetest.OpenPair(tb, p, c.Clock, change...)
-	return &fixture{Fixture: s, model: model{s.ReadModel()}, Tokens: tokens.New(s.Store), operations: operations.New(s.Store), runs: runs.New(s.Store), tb: tb, ctx: context.Background(), pair: p, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
+	return around(storetest.OpenPair(tb, p, c.Clock, change...), c)
+}
+
+// around puts the rooms around a store that nobody uses yet.
+func around(s *storetest.Fixture, c clock) *fixture {
+	return &fixture{Fixture: s, model: model{s.ReadModel()}, Tokens: tokens.New(s.Store), operations: operations.New(s.Store), runs: runs.New(s.Store),
+		tb: s.TB, ctx: context.Background(), pair: s.Pair, clock: c, journal: s.JournalDB, projections: s.ProjectionsDB}
 }
 
 // release closes everything before the test's end, for tests that open many.
