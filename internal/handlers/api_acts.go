@@ -7,20 +7,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func (s *server) pause(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
-	return s.viewChanged(ctx, s.Store.PauseCampaign, o, id)
-}
-
-func (s *server) resume(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
-	return s.viewChanged(ctx, s.Store.ResumeCampaign, o, id)
-}
-
-func (s *server) viewChanged(ctx context.Context, act func(context.Context, outbox.Order, string) (outbox.Campaign, error), o outbox.Order, id string) (campaignView, error) {
-	c, err := act(ctx, o, id)
-	if err != nil {
-		return campaignView{}, err
+// viewed is an act on a campaign that answers with what it has made of it.
+func (s *server) viewed(act doing[string, outbox.Campaign]) doing[string, campaignView] {
+	return func(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
+		c, err := act(ctx, o, id)
+		if err != nil {
+			return campaignView{}, err
+		}
+		return s.viewCampaign(c, s.around(ctx)), nil
 	}
-	return s.viewCampaign(c, s.around(ctx)), nil
 }
 
 func (b requeueBody) why() (reason, confirm string)     { return b.Reason, "" }

@@ -144,13 +144,13 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	addAct(s, outbox.ActPause, s.asksOfCampaign(), s.pause, endpoint{
+	addAct(s, outbox.ActPause, s.asksOfCampaign(), s.viewed(s.Store.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "No worker takes the campaign until it is resumed",
 		body:    mayTake[actBody](),
 		answers: gives[campaignView]("done, and audited"),
 	})
-	addAct(s, outbox.ActResume, s.asksOfCampaign(), s.resume, endpoint{
+	addAct(s, outbox.ActResume, s.asksOfCampaign(), s.viewed(s.Store.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Workers may take the campaign again",
 		body:    mayTake[actBody](),
