@@ -298,7 +298,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	if !c.Publish {
 		delivering = nil
 	}
-	relay := publishing.NewRelay(publishing.RelayConfig{Progress: st.publishing, Pairs: delivering, Metrics: collectors, Logger: log, ID: w.ID(), Build: version,
+	relay := publishing.NewRelay(publishing.RelayConfig{Progress: st.publishing, Pairs: delivering, Metrics: collectors, Logger: log, ID: w.ID(), Options: a.publishOptions(),
 		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
 	st.OnWork(func() {
 		w.Wake()

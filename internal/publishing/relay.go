@@ -20,11 +20,11 @@ type RelayConfig struct {
 	Pairs        []destination.Pair
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
-	ID           string        // of the process, in leases
-	Build        string        // version of the program
-	Source       string        // of the events, for receivers; empty means one made of the journal's id
-	PollInterval time.Duration // how often the process looks which pairs it may take; 0 means 2 s
-	Lease        time.Duration // 0 means 30 s
+	ID           string              // of the process, in leases
+	Options      destination.Options // what destinations are opened with, but for the journal's id; without a Logger it is the relay's
+	Source       string              // of the events, for receivers; empty means one made of the journal's id
+	PollInterval time.Duration       // how often the process looks which pairs it may take; 0 means 2 s
+	Lease        time.Duration       // 0 means 30 s
 	Clock        Clock
 	// Open opens a destination; nil means destination.Pair.Open.
 	Open func(destination.Pair, destination.Options) (destination.Publisher, error)
@@ -143,6 +143,10 @@ func (r *Relay) Run(ctx context.Context) error {
 // start makes the pairs known and learns which journal this is. A database
 // that is away is waited for; false means that ctx ended.
 func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
+	options = r.Options
+	if options.Logger == nil {
+		options.Logger = r.Logger
+	}
 	var definitions []outbox.PublisherDefinition
 	for _, pair := range r.Pairs {
 		definitions = append(definitions, pair.Definition())
@@ -156,7 +160,6 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 			if r.feed.source = r.Source; r.Source == "" {
 				r.feed.source = destination.Source(options.Journal)
 			}
-			options.Logger, options.Version = r.Logger, r.Build
 			return options, true
 		}
 		r.Logger.Warn("publishers cannot start yet; it is tried again", "error", err)

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,29 +19,6 @@ type settings struct {
 	webhook webhookSettings
 	nats    busSettings
 	kafka   busSettings
-}
-
-// kind of destination: the scheme of its URL, https for http too.
-type kind string
-
-const (
-	kindLog     kind = "log"
-	kindFile    kind = "file"
-	kindWebhook kind = "https"
-	kindNATS    kind = "nats"
-	kindKafka   kind = "kafka"
-)
-
-// words names the kind in sentences.
-func (k kind) words() string {
-	switch k {
-	case kindLog:
-		return "log:"
-	case kindWebhook:
-		return "a webhook"
-	default:
-		return string(k) + "://"
-	}
 }
 
 type fileSettings struct {
@@ -145,22 +121,13 @@ func (r *reader) match(topic, field entry) outbox.Match {
 	return m
 }
 
-var (
-	commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "retry_base", "retry_max", "max_errors", "failed_retry", "start"}
-	kindKeys   = map[kind][]string{
-		kindLog:     nil,
-		kindFile:    {"rotate_bytes", "keep"},
-		kindWebhook: {"format", "secret", "headers", "allow_private", "ca_file"},
-		kindNATS:    {"ca_file"},
-		kindKafka:   {"ca_file"},
-	}
-)
+var commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "retry_base", "retry_max", "max_errors", "failed_retry", "start"}
 
 // everyKey a publisher may have, of whatever kind its destination is.
 func everyKey() []string {
 	keys := slices.Clone(commonKeys)
-	for _, k := range slices.Sorted(maps.Keys(kindKeys)) {
-		for _, name := range kindKeys[k] {
+	for _, k := range kinds() {
+		for _, name := range k.keys {
 			if !slices.Contains(keys, name) {
 				keys = append(keys, name)
 			}
@@ -194,38 +161,28 @@ func (r *reader) pair(publisher entry) Pair {
 	if r.err != nil {
 		return p
 	}
-	r.keysOf(u.kind, publisher, fields)
+	is, _ := u.kind.info()
+	r.keysOf(is, publisher, fields)
 	p.URL, p.settings.kind = u.whole, u.kind
-	switch u.kind {
-	case kindLog:
-		p.Destination = r.logURL(at, u)
-	case kindFile:
-		p.Destination = r.file(at, u, fields, &p.settings.file)
-	case kindWebhook:
-		p.Destination = r.webhook(at, u, fields, &p.settings.webhook)
-	case kindNATS:
-		p.Destination = r.nats(at, u, fields, &p.settings.nats)
-	case kindKafka:
-		p.Destination = r.kafka(at, u, fields, &p.settings.kafka)
-	}
+	p.Destination = is.read(r, at, u, fields, &p.settings)
 	return p
 }
 
 // keysOf refuses keys that only other kinds of destinations have.
-func (r *reader) keysOf(k kind, publisher entry, fields map[string]entry) {
-	known := append(slices.Clone(commonKeys), kindKeys[k]...)
+func (r *reader) keysOf(k kindInfo, publisher entry, fields map[string]entry) {
+	known := append(slices.Clone(commonKeys), k.keys...)
 	for _, name := range everyKey() {
 		field, given := fields[name]
 		if !given || slices.Contains(known, name) {
 			continue
 		}
 		var of []string
-		for _, other := range []kind{kindFile, kindWebhook, kindNATS, kindKafka} {
-			if slices.Contains(kindKeys[other], name) {
-				of = append(of, other.words())
+		for _, other := range kinds() {
+			if slices.Contains(other.keys, name) {
+				of = append(of, other.words)
 			}
 		}
-		r.fail(field.key, publisher.path, "%s is a key of %s, and this destination is %s; use %s", name, strings.Join(of, " and "), k.words(), strings.Join(known, ", "))
+		r.fail(field.key, publisher.path, "%s is a key of %s, and this destination is %s; use %s", name, strings.Join(of, " and "), k.words, strings.Join(known, ", "))
 		return
 	}
 }

@@ -27,8 +27,6 @@ type address struct {
 	shownPath string // as the configuration writes it, with … for variables
 }
 
-const knownSchemes = "log:, file:///path, https://host/path, nats://host/subject or kafka://host/topic"
-
 // destination takes the URL of a publisher apart.
 func (r *reader) destination(at entry) address {
 	text := r.text(at)
@@ -42,11 +40,11 @@ func (r *reader) destination(at entry) address {
 	if u.scheme == "http" {
 		u.kind = kindWebhook
 	}
-	if _, known := kindKeys[u.kind]; !found || !known {
+	if _, known := u.kind.info(); !found || !known {
 		if found && schemeLike(scheme) && strings.HasPrefix(text, scheme) { // or it is a secret
-			r.fail(at.value, at.path, "unknown scheme %s:; use %s", shorten(scheme), knownSchemes)
+			r.fail(at.value, at.path, "unknown scheme %s:; use %s", shorten(scheme), knownSchemes())
 		} else {
-			r.fail(at.value, at.path, "a URL begins with its scheme; use %s", knownSchemes)
+			r.fail(at.value, at.path, "a URL begins with its scheme; use %s", knownSchemes())
 		}
 		return u
 	}

@@ -375,3 +375,7 @@ func syncDirectory(path string) error {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+func openFile(p Pair, _ Options) (Publisher, error) {
+	return &filePublisher{settings: p.settings.file, timeout: p.Timeout}, nil
+}

@@ -19,20 +19,11 @@ const patience = 5 * time.Second
 // Open makes the pair's publisher. It does not go to the destination, so one
 // that is away is no error here. p must come from Parse.
 func (p Pair) Open(o Options) (Publisher, error) {
-	switch p.settings.kind {
-	case kindLog:
-		return &logPublisher{pair: p.PairName, logger: o.Logger}, nil
-	case kindFile:
-		return &filePublisher{settings: p.settings.file, timeout: p.Timeout}, nil
-	case kindWebhook:
-		return openWebhook(p, o)
-	case kindNATS:
-		return openNATS(p, o)
-	case kindKafka:
-		return openKafka(p, o)
-	default:
+	is, known := p.settings.kind.info()
+	if !known {
 		return nil, outbox.Setup("the pair %s has no destination", p.PairName)
 	}
+	return is.open(p, o)
 }
 
 // destinationError blames the destination.

@@ -1,0 +1,74 @@
+package destination
+
+import (
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// kind of destination: the scheme of its URL, https for http too.
+type kind string
+
+const (
+	kindLog     kind = "log"
+	kindFile    kind = "file"
+	kindWebhook kind = "https"
+	kindNATS    kind = "nats"
+	kindKafka   kind = "kafka"
+)
+
+// kindInfo is what is known of a kind of destination.
+type kindInfo struct {
+	kind    kind
+	example string   // of its URL
+	words   string   // in sentences
+	keys    []string // of the configuration, that not all kinds have
+	// read takes the rest of the URL and its own keys, and returns the URL without
+	// secrets.
+	read func(r *reader, at entry, u address, fields map[string]entry, s *settings) (shown string)
+	open func(Pair, Options) (Publisher, error)
+}
+
+// kinds are all of them, in the order in which they are told. It is no variable,
+// since they read by means of it.
+func kinds() []kindInfo {
+	return []kindInfo{
+		{kindLog, "log:", "log:", nil,
+			func(r *reader, at entry, u address, _ map[string]entry, _ *settings) string { return r.logURL(at, u) }, openLog},
+		{kindFile, "file:///path", "file://", []string{"rotate_bytes", "keep"},
+			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+				return r.file(at, u, fields, &s.file)
+			}, openFile},
+		{kindWebhook, "https://host/path", "a webhook", []string{"format", "secret", "headers", "allow_private", "ca_file"},
+			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+				return r.webhook(at, u, fields, &s.webhook)
+			}, openWebhook},
+		{kindNATS, "nats://host/subject", "nats://", []string{"ca_file"},
+			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+				return r.nats(at, u, fields, &s.nats)
+			}, openNATS},
+		{kindKafka, "kafka://host/topic", "kafka://", []string{"ca_file"},
+			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+				return r.kafka(at, u, fields, &s.kafka)
+			}, openKafka},
+	}
+}
+
+// info is what is known of a kind; false when it is none.
+func (k kind) info() (kindInfo, bool) {
+	all := kinds()
+	i := slices.IndexFunc(all, func(known kindInfo) bool { return known.kind == k })
+	if i < 0 {
+		return kindInfo{}, false
+	}
+	return all[i], true
+}
+
+// knownSchemes are examples of all URLs, for a sentence.
+func knownSchemes() string {
+	var examples []string
+	for _, k := range kinds() {
+		examples = append(examples, k.example)
+	}
+	return outbox.OrList(examples)
+}
