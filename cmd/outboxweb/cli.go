@@ -146,6 +146,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Vars{
 			"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
 			"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
+			"roles": outbox.AnyRole(),
 		},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

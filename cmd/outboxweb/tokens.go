@@ -31,7 +31,7 @@ func (d *days) UnmarshalText(text []byte) error {
 
 // tokenCreateCmd makes a token.
 type tokenCreateCmd struct {
-	Role    string `required:"" placeholder:"ROLE" help:"What its bearer may do: viewer, operator or admin."`
+	Role    string `required:"" placeholder:"ROLE" help:"What its bearer may do: ${roles}."`
 	Expires days   `default:"90d" placeholder:"DURATION" help:"For how long it is valid, such as 90d or 720h; two years at the most."`
 	Note    string `placeholder:"TEXT" help:"What it is for; audit records show it."`
 	Reason  string `placeholder:"TEXT" help:"Why; it is recorded."`

@@ -187,7 +187,7 @@ func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Iden
 	if who.Role != outbox.RoleNone {
 		return who, nil
 	}
-	denied := deny(whyRole, "user %q, %s, has no role here; --viewer, --operator and --admin give one to user:NAME or group:NAME, to the letter", name, groupsText(groups))
+	denied := deny(whyRole, "user %q, %s, has no role here; %s give one to user:NAME or group:NAME, to the letter", name, groupsText(groups), outbox.RoleFlags())
 	denied.refusal.Err = ErrNoRole
 	return outbox.Identity{}, denied
 }

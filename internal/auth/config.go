@@ -90,8 +90,9 @@ func (c *Config) check() error {
 	if err != nil {
 		return err
 	}
-	if len(c.Grants[outbox.RoleViewer])+len(c.Grants[outbox.RoleOperator])+len(c.Grants[outbox.RoleAdmin]) == 0 {
-		return outbox.Invalid("viewer", "nobody is given a role, so that everybody would be turned away; --viewer, --operator and --admin take user:NAME, group:NAME or *")
+	given := func(r outbox.Role) bool { return len(c.Grants[r]) > 0 }
+	if !slices.ContainsFunc(outbox.Roles, given) {
+		return outbox.Invalid(string(outbox.Roles[0]), "nobody is given a role, so that everybody would be turned away; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
 	}
 	return c.Grants.Check()
 }
@@ -99,11 +100,12 @@ func (c *Config) check() error {
 // refuseStray refuses what another kind needs: who gives it expects something
 // that will not be.
 func (c *Config) refuseStray() error {
-	for _, f := range []struct {
+	type flag struct {
 		name  string
 		given bool
 		kinds []Kind
-	}{
+	}
+	flags := []flag{
 		{"auth-preset", c.Preset != "", []Kind{KindJWT, KindProxyHeader}},
 		{"auth-header", c.Header != "", []Kind{KindJWT}},
 		{"auth-issuer", c.Issuer != "", []Kind{KindJWT}},
@@ -116,10 +118,11 @@ func (c *Config) refuseStray() error {
 		{"auth-groups-header", c.GroupsHeader != "", []Kind{KindProxyHeader}},
 		{"auth-secret-header", c.SecretHeader != "", []Kind{KindProxyHeader}},
 		{"auth-secret-file", c.Secret != "", []Kind{KindProxyHeader}},
-		{"viewer", len(c.Grants[outbox.RoleViewer]) > 0, []Kind{KindJWT, KindProxyHeader}},
-		{"operator", len(c.Grants[outbox.RoleOperator]) > 0, []Kind{KindJWT, KindProxyHeader}},
-		{"admin", len(c.Grants[outbox.RoleAdmin]) > 0, []Kind{KindJWT, KindProxyHeader}},
-	} {
+	}
+	for _, r := range outbox.Roles {
+		flags = append(flags, flag{string(r), len(c.Grants[r]) > 0, []Kind{KindJWT, KindProxyHeader}})
+	}
+	for _, f := range flags {
 		if f.given && !slices.Contains(f.kinds, c.Kind) {
 			kinds := make([]string, len(f.kinds))
 			for i, kind := range f.kinds {

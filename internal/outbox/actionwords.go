@@ -77,11 +77,12 @@ func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 // is known.
 func (i Identity) whoAndRole() string {
 	role := "without a role"
-	switch i.Role {
-	case RoleViewer:
-		role = "a viewer"
-	case RoleOperator, RoleAdmin:
+	switch {
+	case i.Role == RoleNone:
+	case strings.ContainsRune("aeiou", rune(i.Role[0])):
 		role = "an " + string(i.Role)
+	default:
+		role = "a " + string(i.Role)
 	}
 	if i.Name == "" {
 		return role

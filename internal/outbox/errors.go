@@ -78,11 +78,15 @@ func Setup(format string, args ...any) *Refusal {
 
 // OrList writes words as a choice between them: "a, b or c".
 func OrList(words []string) string {
+	return list(words, " or ")
+}
+
+func list(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	end := len(words) - 1
+	return strings.Join(words[:end], ", ") + last + words[end]
 }
 
 // Cause is the innermost cause of an error, such as "address already in use".

@@ -25,12 +25,27 @@ const (
 // Roles are the roles that can be given, from the least to the most.
 var Roles = []Role{RoleViewer, RoleOperator, RoleAdmin}
 
+// roleNames are the names of all roles after a prefix.
+func roleNames(prefix string) []string {
+	names := make([]string, len(Roles))
+	for i, r := range Roles {
+		names[i] = prefix + string(r)
+	}
+	return names
+}
+
+// AnyRole names the roles for a choice: "viewer, operator or admin".
+func AnyRole() string { return OrList(roleNames("")) }
+
+// RoleFlags names the flags that give roles: "--viewer, --operator and --admin".
+func RoleFlags() string { return list(roleNames("--"), " and ") }
+
 // ParseRole reads the name of a role.
 func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return RoleNone, Invalid("role", "there is no role %q; the roles are viewer, operator and admin", text)
+	return RoleNone, Invalid("role", "there is no role %q; the roles are %s", text, list(roleNames(""), " and "))
 }
 
 // Includes reports whether who has the role may do what least is enough for.
