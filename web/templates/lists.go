@@ -144,34 +144,6 @@ func (h heading) glyph() string {
 	return "⇅"
 }
 
-// rowHeadings are the heads of the columns of rows. What has a next attempt is
-// listed by it, all else by campaign and seq.
-func rowHeadings(p Page, f outbox.RowFilter) []heading {
-	turned := f
-	turned.Reverse, turned.Cursor = !f.Reverse, ""
-	to, sorted := p.Links.Rows(turned), "ascending"
-	if f.Reverse {
-		sorted = "descending"
-	}
-	all := []heading{{Name: "Row"}, {Name: "Event type"}, {Name: "Status"}, {Name: "Last error"}, {Name: "Waiting behind", Class: "n"}, {Name: "Age", Class: "n"}}
-	if f.ByNextAttempt() {
-		all[2] = heading{Name: "Status, next attempt", To: to, Sorted: sorted}
-	} else {
-		all[0].To, all[0].Sorted = to, sorted
-	}
-	return all
-}
-
-// campaignHeadings are the heads of the columns of campaigns.
-func campaignHeadings(p Page, f outbox.CampaignFilter) []heading {
-	return []heading{
-		sortable(p, f, heading{Name: "Campaign"}, outbox.SortID, "ascending", "descending"), {Name: "State"}, {Name: "Applied"},
-		sortable(p, f, heading{Name: "Behind", Class: "n"}, outbox.SortLag, "descending", "ascending"),
-		sortable(p, f, heading{Name: "For", Class: "n"}, outbox.SortAge, "descending", "ascending"),
-		{Name: "Rows"}, {Name: "Why"},
-	}
-}
-
 // sortable makes a head sort by one of the orders of campaigns: its own way
 // first, then the other way round.
 func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort, own, other string) heading {
@@ -185,21 +157,6 @@ func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort
 	f.Sort, f.Reverse, f.Cursor = by, chosen && !f.Reverse, ""
 	h.To = p.Links.Campaigns(f)
 	return h
-}
-
-// actHeadings are the heads of the columns of acts; a filter makes the first
-// one sortable.
-func actHeadings(p Page, f *outbox.ActFilter) []heading {
-	when := heading{Name: "When"}
-	if f != nil {
-		turned := *f
-		turned.Reverse, turned.Cursor = !f.Reverse, ""
-		when.To, when.Sorted = p.Links.Audit(turned), "descending"
-		if f.Reverse {
-			when.Sorted = "ascending"
-		}
-	}
-	return []heading{when, {Name: "Who"}, {Name: "Outcome"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
 }
 
 func rowsPager(p Page, v RowsView) pagerView {
@@ -246,3 +203,18 @@ func emptyText(cursor string, partial bool) string {
 
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
+
+// actHeadings are the heads of the columns of acts; a filter makes the first
+// one sortable.
+func actHeadings(p Page, f *outbox.ActFilter) []heading {
+	when := heading{Name: "When"}
+	if f != nil {
+		turned := *f
+		turned.Reverse, turned.Cursor = !f.Reverse, ""
+		when.To, when.Sorted = p.Links.Audit(turned), "descending"
+		if f.Reverse {
+			when.Sorted = "ascending"
+		}
+	}
+	return []heading{when, {Name: "Who"}, {Name: "Outcome"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
+}
