@@ -22,8 +22,8 @@ type delivery struct {
 	to   destination.Publisher
 	log  *slog.Logger
 
-	wake    chan struct{} // there may be new events
-	steered chan struct{} // an operator has changed something
+	wake    loop.Signal   // there may be new events
+	steered loop.Signal   // an operator has changed something
 	yield   chan struct{} // closed when the pair is to be given back
 	yielded sync.Once
 	cutOff  context.CancelFunc // ends calls of the destination
@@ -465,14 +465,6 @@ func (d *delivery) beat() Beat {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
-}
-
-// nudge sends on a channel whose receiver may be busy.
-func nudge(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // rate is how many events a second there were lately.

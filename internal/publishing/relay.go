@@ -50,7 +50,7 @@ type Relay struct {
 	feed  *feed
 	names []outbox.PairName
 	pairs map[outbox.PairName]destination.Pair
-	wake  chan struct{}
+	wake  loop.Signal
 	head  int64 // of the journal, at the last look
 
 	mu       sync.Mutex
@@ -78,7 +78,7 @@ func NewRelay(c RelayConfig) *Relay {
 	if c.Open == nil {
 		c.Open = destination.Pair.Open
 	}
-	r := &Relay{RelayConfig: c, wake: make(chan struct{}, 1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]destination.Pair{}}
+	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]destination.Pair{}}
 	for _, pair := range c.Pairs {
 		r.names = append(r.names, pair.PairName)
 		r.pairs[pair.PairName] = pair
@@ -90,7 +90,7 @@ func NewRelay(c RelayConfig) *Relay {
 // Wake makes every pair look for events now, and the process for operators'
 // acts. It never blocks.
 func (r *Relay) Wake() {
-	nudge(r.wake)
+	r.wake.Raise()
 	r.wakePairs()
 }
 
@@ -98,7 +98,7 @@ func (r *Relay) wakePairs() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.held {
-		nudge(d.wake)
+		d.wake.Raise()
 	}
 }
 
@@ -224,7 +224,7 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 		if d == nil { // its delivery ended without being able to give it back
 			err := r.Progress.Release(ctx, Lease{PairName: state.PairName, Owner: r.ID, Epoch: state.Epoch})
 			if err == nil {
-				nudge(r.wake) // to take it again, unless somebody else does
+				r.wake.Raise() // to take it again, unless somebody else does
 			}
 			return err
 		}
@@ -251,7 +251,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	calls, cutOff := context.WithCancel(work)
 	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
 		log:  r.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
-		wake: make(chan struct{}, 1), steered: make(chan struct{}, 1), yield: make(chan struct{}), ended: make(chan struct{})}
+		wake: loop.NewSignal(1), steered: loop.NewSignal(1), yield: make(chan struct{}), ended: make(chan struct{})}
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
 	d.extend(began)
 	r.mu.Lock()
@@ -261,7 +261,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 		defer lost(nil)
 		defer d.expiry.Stop()
 		d.run(work, calls)
-		nudge(r.wake)
+		r.wake.Raise()
 	}()
 	return nil
 }
@@ -309,7 +309,7 @@ func (d *delivery) heed(state State) bool {
 		d.known = state.Acts
 		d.mu.Unlock()
 		if known != state.Acts {
-			nudge(d.steered)
+			d.steered.Raise()
 		}
 	}
 	return true
