@@ -15,7 +15,7 @@ func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
 		return nil, err
 	}
 	var all []outbox.DatabaseInfo
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		info, err := d.Describe(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("describe the %s database: %w", d.Name, err)

@@ -18,7 +18,7 @@ type Statement struct {
 // for transactions under way.
 func (s *Store) Statements() []Statement {
 	var all []Statement
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		known := make(map[string]bool)
 		writing, reading := d.Prepared()
 		for i, queries := range [][]string{writing, reading} {
@@ -96,7 +96,7 @@ func (s *Store) BeginAppendText() string { return s.journal.BeginText(sqldb.Begi
 
 // Proxied reports whether the store found a proxy before its servers.
 func (s *Store) Proxied() (journal, projections bool) {
-	return s.journal.Proxied, s.projections.Proxied
+	return s.journal.Proxied, s.readmodel.Proxied
 }
 
 // LockWaitLimit is how long a call waits for a connection or a lock.

@@ -12,7 +12,7 @@ import (
 // Migrations lists the steps of both databases, in order.
 func (s *Store) Migrations(ctx context.Context) ([]sqldb.Migration, error) {
 	var all []sqldb.Migration
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		steps, err := d.Migrations(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list migrations: %w", err)
@@ -26,7 +26,7 @@ func (s *Store) Migrations(ctx context.Context) ([]sqldb.Migration, error) {
 // when it can.
 func (s *Store) Ready(ctx context.Context) []string {
 	var reasons []string
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		have, want, err := d.Version(ctx)
 		switch {
 		case err != nil:
@@ -67,12 +67,12 @@ func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }
 // Probe reports why the two databases cannot be used for applying at all: nil
 // when a campaign that fails does so for a reason of its own.
 func (s *Store) Probe(ctx context.Context) error {
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		table := "campaigns"
-		if d == s.projections {
+		if d == s.readmodel.DB {
 			table = "projection_watermarks"
 		}
-		err := d.Write(ctx, func(t *Tx) error {
+		err := d.Write(ctx, func(t *sqldb.Tx) error {
 			_, err := t.Exec("delete from " + table + " where 1 = 0") // which reads no page that may be damaged
 			return err
 		})
@@ -86,7 +86,7 @@ func (s *Store) Probe(ctx context.Context) error {
 // disksFull are the databases whose disks are full.
 func (s *Store) disksFull() []outbox.FullDisk {
 	all := []outbox.FullDisk{}
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		if since, full := d.Full(); full {
 			all = append(all, outbox.FullDisk{Database: d.Name, Since: since})
 		}

@@ -474,7 +474,7 @@ func (s *Store) strange(ctx context.Context) (bool, error) {
 		seq      int64
 	}
 	var marks []mark
-	err := s.projections.Read(ctx, func(t *Tx) error {
+	err := s.readmodel.Read(ctx, func(t *sqldb.Tx) error {
 		var b sqldb.Batch
 		note := func(row sqldb.Row) error {
 			var m mark

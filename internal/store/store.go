@@ -50,10 +50,9 @@ type Options struct {
 
 // Store is the one way to both databases.
 type Store struct {
-	options     Options
-	journal     *Database
-	projections *Database
-	readmodel   *readmodel.Database // the same
+	options   Options
+	journal   *Database
+	readmodel *readmodel.Database
 
 	hints    hints
 	group    appendGroup
@@ -113,9 +112,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.journal.Ready(ctx), s.projections.Ready(ctx)); err != nil {
+	if err := errors.Join(s.journal.Ready(ctx), s.readmodel.Ready(ctx)); err != nil {
 		s.journal.ClosePools()
-		s.projections.ClosePools()
+		s.readmodel.ClosePools()
 		return nil, err
 	}
 	return s, nil
@@ -160,9 +159,9 @@ func (s *Store) locate(ctx context.Context) error {
 	opened, err = projections.Open(ctx, "projections")
 	s.readmodel = readmodel.New(opened, readmodel.Options{Now: s.Now, Refuse: s.Refuse})
 	s.readmodel.OnAdvance(s.applied.announce)
-	if s.projections = (&Database{opened}); err == nil {
-		if err = sqldb.RefuseSameSchema(s.journal.DB, s.projections.DB); err != nil {
-			s.projections.ClosePools()
+	if err == nil {
+		if err = sqldb.RefuseSameSchema(s.journal.DB, s.readmodel.DB); err != nil {
+			s.readmodel.ClosePools()
 		}
 	}
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *Store) Close() error {
 		s.hints.close()
 		s.refusals.close()
 		s.sumRefusals(context.Background(), true)
-		err = errors.Join(s.journal.Close(), s.projections.Close())
+		err = errors.Join(s.journal.Close(), s.readmodel.Close())
 	})
 	return err
 }
@@ -187,11 +186,14 @@ func (s *Store) Close() error {
 // Connections are those of this process to both databases, by what they are for.
 func (s *Store) Connections() []outbox.Connections {
 	var all []outbox.Connections
-	for _, d := range []*Database{s.journal, s.projections} {
+	for _, d := range s.both() {
 		all = append(all, d.Connections()...)
 	}
 	return all
 }
+
+// both are the two databases.
+func (s *Store) both() []*sqldb.DB { return []*sqldb.DB{s.journal.DB, s.readmodel.DB} }
 
 // Mode is the mode the store was opened with.
 func (s *Store) Mode() outbox.Mode { return s.options.Mode }
