@@ -14,6 +14,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -130,7 +131,7 @@ const (
 // Disconnect takes all connections away, and returns when they are gone.
 func (b *Engine) Disconnect(tb testing.TB) {
 	tb.Helper()
-	if gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, Patience.Milliseconds()); len(gone) == 0 {
+	if gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, storetest.Patience.Milliseconds()); len(gone) == 0 {
 		tb.Error("there was no connection to take away")
 	}
 }
@@ -156,7 +157,7 @@ func Logging(f func(message string)) Option {
 
 // UntilStuck applies what can be applied, however long heads wait for their next
 // attempts.
-func UntilStuck(tb RapidTB, b *Engine, now *Clock) {
+func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 	for range 8 {
 		b.Drain(tb)
 		now.Advance(time.Hour)

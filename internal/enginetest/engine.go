@@ -119,17 +119,11 @@ func Define(tb testing.TB, definitions ...string) []string {
 	return []string{dir}
 }
 
-// Clock is a time that only the test moves.
-type Clock struct{ *storetest.Clock }
-
-// NewClock makes a clock that stands still.
-func NewClock() *Clock { return &Clock{storetest.NewClock()} }
-
 // Option adjusts the store and the worker of an engine.
 type Option = func(*store.Options, *worker.Config)
 
 // At makes the store tell the test's time.
-func At(c *Clock) Option {
+func At(c *storetest.Clock) Option {
 	return func(o *store.Options, _ *worker.Config) { o.Now = c.Now }
 }
 
@@ -199,7 +193,7 @@ func Open(tb testing.TB, sources []string, options ...Option) *Engine {
 // OpenPair is Open on given databases.
 func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
 	tb.Helper()
-	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: Patience}
+	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: storetest.Patience}
 	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
 	for _, change := range options {
 		change(&o, &c)
@@ -368,20 +362,11 @@ func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status out
 // MustWait waits until the projections have the event.
 func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
 	defer cancel()
 	if _, err := b.WaitApplied(ctx, campaign, seq); err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// Patience is how long tests wait for what must happen.
-const Patience = storetest.Patience
-
-// Eventually waits for a condition.
-func Eventually(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	storetest.Eventually(tb, what, holds)
 }
 
 // Operator is who acts.

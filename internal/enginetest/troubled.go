@@ -11,6 +11,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // RapidTB lets the helpers of this package fail one run of a property rather
@@ -38,7 +39,7 @@ func (p RapidTB) TempDir() string {
 // what it must come to in the end.
 type Troubled struct {
 	TB       RapidTB
-	Clock    *Clock
+	Clock    *storetest.Clock
 	Engines  []*Engine
 	Appended map[string]int
 	Asleep   []Sleeper
@@ -53,7 +54,7 @@ type Sleeper struct {
 var TroubledCampaigns = []string{"a", "b", "c"}
 
 func NewTroubled(tb RapidTB, sources []string) *Troubled {
-	s := &Troubled{TB: tb, Clock: NewClock(), Appended: make(map[string]int)}
+	s := &Troubled{TB: tb, Clock: storetest.NewClock(), Appended: make(map[string]int)}
 	a := Open(tb, sources, At(s.Clock), BatchSize(8), MaxAttempts(3))
 	s.Engines = []*Engine{a, a.Beside(tb, At(s.Clock), BatchSize(8), MaxAttempts(3))}
 	for _, campaign := range TroubledCampaigns {

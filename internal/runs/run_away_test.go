@@ -9,6 +9,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -62,7 +63,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 		b.Meddle(t, `delete from trail where place = 2`)
 		armed.Store(true)
 		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
-		enginetest.Eventually(t, "the run ends", func() bool {
+		storetest.Eventually(t, "the run ends", func() bool {
 			if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: %v", moment, err)
 			}

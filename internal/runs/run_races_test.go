@@ -17,6 +17,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/runs"
+	"outboxweb/internal/storetest"
 )
 
 // The report that is missed is the last one.
@@ -272,7 +273,7 @@ insert into slow values (:campaign_id, :payload.key);
 	}()
 	select {
 	case <-ended:
-	case <-time.After(enginetest.Patience):
+	case <-time.After(storetest.Patience):
 		t.Error("the run goes on after its process was asked to stop")
 		lock.release()
 		<-ended
@@ -410,7 +411,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 // was about to do.
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.Drain(t)

@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // remade is a troubled system whose projections are also rebuilt, verified and
@@ -26,7 +27,7 @@ type remade struct {
 
 func newRemade(tb enginetest.RapidTB, sources []string) *remade {
 	s := &remade{journal: make(map[string][]outbox.Event), seen: make(map[string]int)}
-	s.TB, s.Clock = tb, enginetest.NewClock()
+	s.TB, s.Clock = tb, storetest.NewClock()
 	a := open(tb, sources, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))
 	s.Engines = []*enginetest.Engine{a.Engine, a.Engine.Beside(tb, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
 	for _, campaign := range enginetest.TroubledCampaigns {

@@ -14,6 +14,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/runs"
+	"outboxweb/internal/storetest"
 )
 
 // mustMatchJournal makes sure that all live rows are those of a fold, up to the
@@ -434,7 +435,7 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 // what it still does then changes nothing.
 func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 	b.MustAppend(t, append(enginetest.Notes("a", 10), enginetest.Notes("b", 10)...)...)
 	b.Drain(t)
@@ -463,7 +464,7 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, meanwhile := range []string{"events are applied", "nothing is", "another rebuilds it"} {
-		now := enginetest.NewClock()
+		now := storetest.NewClock()
 		b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		b.Drain(t)

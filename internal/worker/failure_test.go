@@ -16,12 +16,13 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
 func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 4)...)
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
@@ -56,7 +57,7 @@ func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 
 func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass(t)
@@ -78,7 +79,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 
 func TestPass_retriesWithBackoffUntilDead(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
 	for n := 1; n < 8; n++ {
@@ -150,7 +151,7 @@ func (b *bench) checkFailed() string {
 // panic.
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
@@ -200,7 +201,7 @@ select :campaign_id, 1 from pg_sleep(600);
 
 func TestPass_cutsAHangingEvent(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	for _, hanging := range []string{"b", "c"} {

@@ -12,12 +12,13 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
 // takenOver lets a's lease on campaign c run out after its claim, and b take
 // over and apply everything.
-func takenOver(t *testing.T, now *enginetest.Clock, a *bench, events ...outbox.Event) (b *bench, stale []store.Claim) {
+func takenOver(t *testing.T, now *storetest.Clock, a *bench, events ...outbox.Event) (b *bench, stale []store.Claim) {
 	t.Helper()
 	b = a.Beside(t, enginetest.At(now))
 	a.MustAppend(t, events...)
@@ -29,7 +30,7 @@ func takenOver(t *testing.T, now *enginetest.Clock, a *bench, events ...outbox.E
 
 func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b, stale := takenOver(t, now, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
 	b.MustHaveApplied(t, "c", 3)
@@ -49,7 +50,7 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 
 func TestPass_leavesTheEventsAppendedAfterATakeOverToTheNewOwner(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b, stale := takenOver(t, now, a, enginetest.Notes("c", 3)...)
 	b.MustAppend(t, enginetest.Notes("c", 2)...)
@@ -70,7 +71,7 @@ func TestPass_leavesTheEventsAppendedAfterATakeOverToTheNewOwner(t *testing.T) {
 
 func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	broken := errors.New("not today")
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "fine", broken })
@@ -92,7 +93,7 @@ func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 // there tells the stale worker. It may apply, and the new owner finds it done.
 func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b := a.Beside(t, enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
@@ -116,7 +117,7 @@ func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testi
 
 func TestPass_completesWithoutApplyingTwiceWhatACrashLeftUnsettled(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
 	if _, err := a.Worker.Apply(t.Context(), a.MustClaim(t)); err != nil {
@@ -140,7 +141,7 @@ func TestPass_completesWithoutApplyingTwiceWhatACrashLeftUnsettled(t *testing.T)
 
 func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
 	if _, err := a.Worker.Apply(t.Context(), a.MustClaim(t)); err != nil {
@@ -150,7 +151,7 @@ func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 
 	b := a.Beside(t, enginetest.At(now), enginetest.Polling(time.Hour))
 	stop := b.Start(t)
-	enginetest.Eventually(t, "the rows of applied events are gone", func() bool { return b.MustCampaign(t, "c").Counts.Total() == 0 })
+	storetest.Eventually(t, "the rows of applied events are gone", func() bool { return b.MustCampaign(t, "c").Counts.Total() == 0 })
 	stop()
 	b.MustHaveApplied(t, "c", 5)
 	b.MustBeSound(t)
@@ -161,7 +162,7 @@ func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 // dies like any other that fails.
 func TestPass_countsAttemptsThatTookTheirProcessDown(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("c", 5)...)
 	for range 20 {
@@ -207,7 +208,7 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
 		expiry := func() int64 { return enginetest.Column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
 		first := expiry()
-		enginetest.Eventually(t, "the lease is renewed beyond its first end", func() bool {
+		storetest.Eventually(t, "the lease is renewed beyond its first end", func() bool {
 			now := time.Now().UnixMicro()
 			return now > first && expiry() > now
 		})
@@ -252,7 +253,7 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	for c := range campaigns {
 		a.MustWait(t, fmt.Sprint("c", c), each)
 	}
-	enginetest.Eventually(t, "no row is left", func() bool {
+	storetest.Eventually(t, "no row is left", func() bool {
 		left, err := a.OutstandingCampaigns(t.Context(), "", 1)
 		return err == nil && len(left) == 0
 	})

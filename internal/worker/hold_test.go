@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // tally is a second ledger.
@@ -120,7 +121,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 // the watermark, which is level when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("a", 10))
 	b.Drain(t)
@@ -181,7 +182,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		enginetest.Eventually(t, id+" moves", func() bool { return len(one.told(t, "ledger", id)) > c/2 })
+		storetest.Eventually(t, id+" moves", func() bool { return len(one.told(t, "ledger", id)) > c/2 })
 		if c%8 == 3 {
 			one.pauseForAllBriefly(t)
 			continue
@@ -249,7 +250,7 @@ func (b *bench) pauseForAllBriefly(tb testing.TB) {
 
 func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
@@ -300,7 +301,7 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 
 func TestPass_recordsAFailureThatTookTheTransactionWithIt(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.EventOf("b", "endless", `{}`), enginetest.Noted("b"))
@@ -327,7 +328,7 @@ func TestSQLitePass_recordsTheFailureOfAProjectionThatPanicked(t *testing.T) {
 
 func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeInline), enginetest.At(now))
 	for _, events := range [][]outbox.Event{{enginetest.Opened("a", 10), enginetest.Spent("a", 100)}, {enginetest.Noted("a")}} {
 		now.Advance(time.Minute)
@@ -353,7 +354,7 @@ func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 // applied or failed at, records nothing.
 func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	_, stale := takenOver(t, now, a, enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))
 	before := a.Dump(t)

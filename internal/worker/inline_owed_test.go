@@ -10,6 +10,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -39,7 +40,7 @@ func (b *bench) mustHaveNoRows(tb testing.TB) {
 
 func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now))
 	b.MustStand(t, "a", 2, outbox.Failed, 1)
 	if r := b.MustRow(t, "a", 2).Row; !strings.HasPrefix(r.LastError, "projection accounts") || r.NextAttemptAt != now.Now().Add(time.Second) {
@@ -107,7 +108,7 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 
 func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now))
 	err := b.appendInline(t, enginetest.Noted("a"))
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 failed and is tried again in 1 s") {
@@ -129,7 +130,7 @@ func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 
 func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now), enginetest.MaxAttempts(3))
 	now.Advance(time.Minute)
 	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
@@ -234,10 +235,10 @@ func TestRun_appliesInInlineModeWhatTheRequestPathCouldNot(t *testing.T) {
 	b := failedInline(t, enginetest.Polling(time.Hour), func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
 	b.OnWork(b.Worker.Wake)
 	b.Start(t)
-	enginetest.Eventually(t, "the event is tried again", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 1 })
+	storetest.Eventually(t, "the event is tried again", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 1 })
 	fund(t, b)
 	b.MustWait(t, "a", 2)
-	enginetest.Eventually(t, "its row is gone", func() bool { return b.MustCampaign(t, "a").Counts.Total() == 0 })
+	storetest.Eventually(t, "its row is gone", func() bool { return b.MustCampaign(t, "a").Counts.Total() == 0 })
 	b.MustHaveApplied(t, "a", 2)
 
 	if err := b.appendInline(t, enginetest.Spent("a", 2000)); !errors.Is(err, outbox.ErrConflict) {
@@ -324,5 +325,5 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	enginetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign(t, "a").Counts.Total() == 0 })
+	storetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign(t, "a").Counts.Total() == 0 })
 }

@@ -14,6 +14,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -167,7 +168,7 @@ func once(there string, f func()) enginetest.Option {
 
 func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	var a *bench
 	takeOverAndDie := func() {
 		now.Advance(time.Hour)

@@ -11,6 +11,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -55,7 +56,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	t.Parallel()
 	const campaigns, each, workers = 60, 20, 3
 	// Nobody can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
-	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(enginetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
 	all := []*bench{open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
 		all = append(all, all[0].Beside(t, append(options, named(fmt.Sprint("worker-", i)))...))
@@ -66,7 +67,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	var met sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		met.Do(func() {
-			enginetest.Eventually(t, "every worker holds a lease", func() bool { return holders() == workers })
+			storetest.Eventually(t, "every worker holds a lease", func() bool { return holders() == workers })
 		})
 		return "met", nil
 	})
@@ -101,7 +102,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 func mustHaveShared(t *testing.T, all []*bench, total int64) {
 	t.Helper()
 	sum := store.Settled{}
-	enginetest.Eventually(t, "what is applied is settled", func() bool {
+	storetest.Eventually(t, "what is applied is settled", func() bool {
 		sum = store.Settled{}
 		for _, b := range all {
 			got := b.Worker.Counted()
@@ -129,7 +130,7 @@ func mustHaveShared(t *testing.T, all []*bench, total int64) {
 // the new one begins with its own.
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	b := a.Beside(t, enginetest.At(now))
 	holding, release := make(chan struct{}), make(chan struct{})
@@ -152,7 +153,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	<-holding
 	now.Advance(enginetest.LeaseTime + time.Second)
 	young := finish(b, b.MustClaim(t))
-	enginetest.Eventually(t, "the new owner waits for the old one", func() bool {
+	storetest.Eventually(t, "the new owner waits for the old one", func() bool {
 		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and wait_event_type = 'Lock'`)[0] > 0
 	})
 	close(release)
@@ -173,7 +174,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	const campaigns, each = 8, 10
 	// A wave has 2 rows of each campaign, and nothing but a hint moves another
 	// worker within the hour.
-	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(enginetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(storetest.Patience)}
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
 	idle := make(chan struct{})
 	b := a.Beside(t, append(options, once(whenIdle, func() { close(idle) }))...)
@@ -199,7 +200,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 		t.Errorf("the worker holds %d campaigns, want all %d", leased[0], campaigns)
 	}
 	b.OnWork(b.Worker.Wake)
-	enginetest.Eventually(t, "the other worker listens", func() bool {
+	storetest.Eventually(t, "the other worker listens", func() bool {
 		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
 	})
 	b.Start(t)
@@ -227,7 +228,7 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	idle := make(chan struct{})
 	b := a.Beside(t, enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
-	enginetest.Eventually(t, "the worker listens", func() bool {
+	storetest.Eventually(t, "the worker listens", func() bool {
 		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
 	})
 	b.Start(t)
@@ -261,8 +262,8 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 				return all[0]
 			}
 			var first outbox.InstanceState
-			enginetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
-			enginetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.Sub(first.LastSeen) > 3*time.Second })
+			storetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
+			storetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.Sub(first.LastSeen) > 3*time.Second })
 			now := me()
 			if state := now.State(now.LastSeen); state != outbox.InstanceRunning || now.BeatEvery == 0 {
 				t.Errorf("an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)

@@ -13,6 +13,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -52,7 +53,7 @@ func (b *bench) reopened(t *testing.T, do func(journal, projections string), opt
 // nobody else.
 func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	for _, text := range []string{"readable", "unreadable", "readable"} { // each on a page of its own
@@ -140,7 +141,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	}
 
 	b.Start(t)
-	enginetest.Eventually(t, "all others are applied", func() bool {
+	storetest.Eventually(t, "all others are applied", func() bool {
 		done := enginetest.Column[string](t, b.ProjectionsDB, `select campaign_id from projection_watermarks where applied_seq = 2`)
 		for i := range 120 {
 			if id := fmt.Sprintf("c-%03d", i); !held[id] && !slices.Contains(done, id) {
@@ -158,7 +159,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 // it: it fails as an event, and they are applied.
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	enginetest.MustExec(t, b.ProjectionsDB, `create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
@@ -179,7 +180,7 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 // of its wave are applied and settled.
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	var b *bench
 	var left []int64 // rows of the quick campaign, each time that something is to be applied
 	looking := func(o *store.Options, _ *worker.Config) {
@@ -221,7 +222,7 @@ func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) 
 	page := enginetest.Column[int](t, b.JournalDB, `select rootpage from sqlite_master where name = 'instances'`)[0]
 	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
 	b.Start(t)
-	enginetest.Eventually(t, "everything is applied", func() bool {
+	storetest.Eventually(t, "everything is applied", func() bool {
 		return slices.Equal(enginetest.Column[int](t, b.ProjectionsDB, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})
 	})
 }

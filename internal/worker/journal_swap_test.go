@@ -13,6 +13,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -54,7 +55,7 @@ func (b *bench) mustHaveSwallowedNothing(t *testing.T, campaign, reason string, 
 // that the projections have it.
 func (b *bench) mustNotCountAsApplied(t *testing.T, campaign string, seq int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), enginetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	applied, err := b.WaitApplied(ctx, campaign, seq)
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "diverged") || ctx.Err() != nil {
@@ -176,7 +177,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 				}
 			}
 			stop := b.Start(t)
-			enginetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
+			storetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
 				got, err := b.Campaign(t.Context(), "a")
 				return err == nil && got.State() == outbox.StateDiverged && log.says(c.want)
 			})

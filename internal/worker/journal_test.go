@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // digests are the full digests of every campaign of the journal.
@@ -147,7 +148,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Run("changes nothing on a second start", func(t *testing.T) {
 			second := b.Beside(t, enginetest.MaxAttempts(1))
 			stop := second.Start(t)
-			enginetest.Eventually(t, "the second start has announced itself", func() bool {
+			storetest.Eventually(t, "the second start has announced itself", func() bool {
 				return len(enginetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0
 			})
 			stop()

@@ -11,6 +11,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // stocks fails like accounts, with an error of its own.
@@ -38,9 +39,9 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 40 campaigns, each
 // blocked at event 2 of 5.
-func triage(t *testing.T, options ...enginetest.Option) (*bench, *enginetest.Clock) {
+func triage(t *testing.T, options ...enginetest.Option) (*bench, *storetest.Clock) {
 	t.Helper()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
 		b.MustAppend(t, enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
@@ -381,7 +382,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	// All but the first find a worker that would sleep for an hour.
 	for i := range 6 {
 		op := b.mustStart(t, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		enginetest.Eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
+		storetest.Eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
 		wantTotals(t, b.operation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
 	}
 }

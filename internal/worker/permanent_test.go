@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // strict refuses events of its types in ways that no retry changes.
@@ -143,7 +144,7 @@ func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) 
 func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 	t.Parallel()
 	for most, server := range map[int]int{3: 8, 4: 2} {
-		now := enginetest.NewClock()
+		now := storetest.NewClock()
 		impatient := strings.Replace(enginetest.Accounts, "-- tables", fmt.Sprintf("-- max-attempts: %d\n-- tables", most), 1)
 		b := open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
 		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
@@ -159,7 +160,7 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 
 func TestPass_setsAProjectionAsideAfterAsManyAttemptsAsItSays(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	impatient := strings.Replace(enginetest.LenientAccounts, "-- tables", "-- max-attempts: 2\n-- tables", 1)
 	b := open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"))
@@ -175,7 +176,7 @@ func TestPass_setsAProjectionAsideAfterAsManyAttemptsAsItSays(t *testing.T) {
 
 func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(enginetest.NewClock()))
+	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(storetest.NewClock()))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.MustPass(t)
 	judged := func(b *bench) outbox.JudgedGroup {

@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
@@ -101,7 +102,7 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		s, p := dbtest.Server().Severer(t), dbtest.New(t)
 		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
-		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(enginetest.NewClock()), once(moment, s.Arm))
+		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, s.Arm))
 		appendThree(t, b)
 		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
@@ -263,7 +264,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		} else {
 			p.Journal = files.Journal
 		}
-		now := enginetest.NewClock()
+		now := storetest.NewClock()
 		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
@@ -305,7 +306,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 			_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos())
 			paused <- err
 		}()
-		enginetest.Eventually(t, "the pause waits", func() bool {
+		storetest.Eventually(t, "the pause waits", func() bool {
 			select {
 			case err := <-paused:
 				close(release)

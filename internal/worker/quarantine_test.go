@@ -9,12 +9,13 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
-		now := enginetest.NewClock()
+		now := storetest.NewClock()
 		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
 		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Spent("a", 1))
 		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
@@ -70,7 +71,7 @@ func TestPass_passesLaterEventsByAProjectionThatIsSetAside(t *testing.T) {
 func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(t *testing.T) {
 	t.Parallel()
 	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.Drain(t)
@@ -93,7 +94,7 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
 	if err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")

@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -33,7 +34,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			if scene.running {
 				stop = b.Start(t)
 				b.MustAppend(t, enginetest.Noted("first"))
-				enginetest.Eventually(t, "the worker works", applied("first", 1))
+				storetest.Eventually(t, "the worker works", applied("first", 1))
 			}
 			b.MustAppend(t, enginetest.Noted("c"))
 			if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "c"); err != nil {
@@ -47,7 +48,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			if !scene.running {
 				stop = b.Start(t)
 			}
-			enginetest.Eventually(t, "all events are applied", applied("c", 5))
+			storetest.Eventually(t, "all events are applied", applied("c", 5))
 			stop()
 			if !strings.Contains(log.String(), scene.logs) {
 				t.Errorf("logged\n%s\nwant %q", log.String(), scene.logs)

@@ -9,6 +9,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -36,8 +37,8 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 	b := open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
 	stop := b.Start(t)
 	b.MustAppend(t, enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
-	enginetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
-	enginetest.Eventually(t, "the other says why", func() bool { return b.explained(t, "other").Hold == outbox.HoldUnserved })
+	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
+	storetest.Eventually(t, "the other says why", func() bool { return b.explained(t, "other").Hold == outbox.HoldUnserved })
 	if e := b.explained(t, "other"); e.ClaimableAt != nil || !strings.Contains(e.Why, "match trial-*") {
 		t.Errorf("it says %+v", e)
 	}
@@ -47,7 +48,7 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 
 	second := b.Beside(t, enginetest.Polling(20*time.Millisecond))
 	defer second.Start(t)()
-	enginetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign(t, "other").LagEvents() == 0 })
+	storetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign(t, "other").LagEvents() == 0 })
 	stop()
 	b.MustBeSound(t)
 }

@@ -11,6 +11,7 @@ import (
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func (b *bench) rehearse(tb testing.TB) {
@@ -79,7 +80,7 @@ func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 
 func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(now))
 	b.MustAppend(t, enginetest.Noted("a"))
 	b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2))
@@ -142,10 +143,10 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 			return err == nil && all["a"].RehearsedSeq == seq
 		}
 	}
-	enginetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
+	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
 	enginetest.MustEqual(t, "a run in shadow mode", before, b.Dump(t, "rehearsals", "instances"))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	enginetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
+	storetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
 	stop()
 	mustBeUntouched(t, b)
 	b.MustHaveApplied(t, "a", 0)

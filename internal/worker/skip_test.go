@@ -16,6 +16,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/projection"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // mustHaveSeen makes sure that the ledger has seen these events of the campaign,
@@ -170,7 +171,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 // A worker has read events ahead; another one comes before it and fails at them.
 func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	b := a.Beside(t, enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	a.MustAppend(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))

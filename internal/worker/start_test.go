@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"outboxweb/internal/enginetest"
+	"outboxweb/internal/storetest"
 )
 
 // What keeps a worker from beginning may end later, like what keeps it from
@@ -23,7 +24,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		enginetest.MustExec(t, b.JournalDB, `alter table `+away+` rename to elsewhere`)
 		stop := b.Start(t)
-		enginetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
+		storetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
 		enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to `+away)
 		b.MustWait(t, "a", 3)
 		stop()
@@ -44,7 +45,7 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Worker.Run(ctx) }()
-	enginetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
+	storetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("a worker that never began ends with %v", err)

@@ -8,11 +8,12 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // mustRefuse makes sure that event 3 of campaign b fails for the reason, on
 // every attempt, while campaign a is applied to its end.
-func mustRefuse(t *testing.T, b *bench, now *enginetest.Clock, reason string) {
+func mustRefuse(t *testing.T, b *bench, now *storetest.Clock, reason string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
 		b.MustPass(t)
@@ -31,9 +32,9 @@ func mustRefuse(t *testing.T, b *bench, now *enginetest.Clock, reason string) {
 
 // tampered changes something in a journal of two campaigns that is not applied
 // yet.
-func tampered(t *testing.T, statements ...string) (*bench, *enginetest.Clock) {
+func tampered(t *testing.T, statements ...string) (*bench, *storetest.Clock) {
 	t.Helper()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Notes("b", 5)...)
@@ -71,7 +72,7 @@ func rewrite(t *testing.T, b *bench, campaign string, seq int64, payload string)
 
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Notes("b", 2)...)
@@ -102,7 +103,7 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 
 func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T) {
 	t.Parallel()
-	now := enginetest.NewClock()
+	now := storetest.NewClock()
 	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.MustAppend(t, enginetest.Notes("b", 2)...)
@@ -170,7 +171,7 @@ func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
-		now := enginetest.NewClock()
+		now := storetest.NewClock()
 		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where `+lost)

@@ -21,6 +21,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // story tells which events a campaign's projections have seen.
@@ -45,7 +46,7 @@ var (
 // truth about itself all the while.
 type honest struct {
 	tb      enginetest.RapidTB
-	now     *enginetest.Clock
+	now     *storetest.Clock
 	ahead   time.Duration // of the clock
 	turned  bool          // it was turned back once
 	mode    outbox.Mode
@@ -57,7 +58,7 @@ type honest struct {
 }
 
 func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
-	s := &honest{tb: tb, now: enginetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
+	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
 	first := open(tb, sources, s.options()...)
 	s.benches = []*bench{first, first.Beside(tb, s.options()...)}
 	for _, id := range everybody {

@@ -16,6 +16,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 	"outboxweb/internal/worker"
 )
 
@@ -24,7 +25,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	const each = 3
 	for _, campaigns := range []int{1, 10, 300} {
 		for _, rows := range []int{7, 1000} {
-			now := enginetest.NewClock()
+			now := storetest.NewClock()
 			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.BatchSize(rows))
 			var events []outbox.Event
 			for i := range campaigns {
@@ -65,7 +66,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := got.GetHistogram()
-	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+enginetest.Patience.Seconds() {
+	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+storetest.Patience.Seconds() {
 		t.Errorf("%d events waited for %v s", n, mean)
 	}
 }
@@ -98,11 +99,11 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustWait(t, "a", 1)
 
 	b.MustAppend(t, enginetest.Spent("a", 2), enginetest.Noted("a"))
-	enginetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Failed })
+	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Failed })
 	if _, err := b.RetryRow(ctx, enginetest.Operator, "a", 2); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Dead })
+	storetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Dead })
 
 	enginetest.MustExec(t, mended, `update accounts set balance = 100`)
 	b.MustRequeue(t, "a", 2)
@@ -158,7 +159,7 @@ func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 		func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
 	b.Start(t)
-	enginetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 0 })
+	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.AttemptCount > 0 })
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 100`)
 	b.MustWait(t, "a", 3)
 	b.MustHaveApplied(t, "a", 3)
