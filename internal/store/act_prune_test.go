@@ -14,19 +14,19 @@ import (
 
 // manyActs leaves n records, one a minute.
 func (f *fixture) manyActs(n int) {
-	f.tb.Helper()
-	f.raw(fmt.Sprintf(`
+	f.TB.Helper()
+	f.Exec(fmt.Sprintf(`
 insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
-select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null' from n`, n-1, f.clock.now().UnixMicro()))
+select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null' from n`, n-1, f.Clock.Now().UnixMicro()))
 }
 
 func (f *fixture) pruneActs(before time.Time) (portions int) {
-	f.tb.Helper()
+	f.TB.Helper()
 	for {
-		more, err := f.PruneActs(f.ctx, before)
+		more, err := f.PruneActs(f.Ctx, before)
 		if err != nil {
-			f.tb.Fatal(err)
+			f.TB.Fatal(err)
 		}
 		if !more {
 			return portions
@@ -36,10 +36,10 @@ func (f *fixture) pruneActs(before time.Time) (portions int) {
 }
 
 func (f *fixture) removedBefore() time.Time {
-	f.tb.Helper()
-	before, err := f.ActsRemovedBefore(f.ctx)
+	f.TB.Helper()
+	before, err := f.ActsRemovedBefore(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return before
 }
@@ -47,21 +47,21 @@ func (f *fixture) removedBefore() time.Time {
 func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	start := f.clock.now()
+	start := f.Clock.Now()
 	f.manyActs(12_000)
-	if more, err := f.PruneActs(f.ctx, start.Add(11_000*time.Minute)); err != nil || !more {
+	if more, err := f.PruneActs(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
 		t.Fatalf("more: %v, %v", more, err)
 	}
-	if n := f.number(`select count(*) from operator_acts`); n != 7000 {
+	if n := f.Number(`select count(*) from operator_acts`); n != 7000 {
 		t.Errorf("after one portion there are %d records, want 7000", n)
 	}
 	if n := f.pruneActs(start.Add(11_000 * time.Minute)); n != 1 {
 		t.Errorf("it took %d more full portions, want one", n)
 	}
-	if n := f.number(`select count(*) from operator_acts`); n != 1000 {
+	if n := f.Number(`select count(*) from operator_acts`); n != 1000 {
 		t.Errorf("%d records are kept, want 1000", n)
 	}
-	if oldest := f.number(`select min(at) from operator_acts`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
+	if oldest := f.Number(`select min(at) from operator_acts`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
 		t.Errorf("the oldest that is kept is of %s", time.UnixMicro(oldest))
 	}
 	if got := f.removedBefore(); !got.Equal(start.Add(11_000 * time.Minute)) {
@@ -72,18 +72,18 @@ func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
 func TestPruneActs_neverGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	start := f.clock.now()
+	start := f.Clock.Now()
 	f.manyActs(10)
 	f.pruneActs(start.Add(5 * time.Minute))
-	f.unchanged(func() { f.pruneActs(start.Add(3 * time.Minute)) })
+	f.Unchanged(func() { f.pruneActs(start.Add(3 * time.Minute)) })
 	if got := f.removedBefore(); !got.Equal(start.Add(5 * time.Minute)) {
 		t.Errorf("records are gone from before %s", got)
 	}
 	// One of another process, whose clock was behind, is deleted; the time stays.
-	f.raw(fmt.Sprintf(`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+	f.Exec(fmt.Sprintf(`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
 	f.pruneActs(start.Add(3 * time.Minute))
-	if got, n := f.removedBefore(), f.number(`select count(*) from operator_acts`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
+	if got, n := f.removedBefore(), f.Number(`select count(*) from operator_acts`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
 		t.Errorf("%d records are kept, from before %s they are gone", n, got)
 	}
 }
@@ -91,32 +91,32 @@ values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null
 func TestPruneActs_writesNothingWhereNothingIsOld(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.unchanged(func() { f.pruneActs(f.clock.now()) })
+	f.Unchanged(func() { f.pruneActs(f.Clock.Now()) })
 	f.manyActs(3)
-	f.unchanged(func() { f.pruneActs(f.clock.now()) })
+	f.Unchanged(func() { f.pruneActs(f.Clock.Now()) })
 	if got := f.removedBefore(); !got.IsZero() {
 		t.Errorf("records are gone from before %s", got)
 	}
 	g := f.beside(func(o *store.Options) { o.ReadOnly = true })
-	_, err := g.PruneActs(f.ctx, f.clock.now().Add(time.Hour))
+	_, err := g.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
 	refused(t, err, outbox.ErrReadOnly)
 }
 
 func TestAuditRecords_areNeitherChangedNorDeletedWhileTheyAreKept(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	start := f.clock.now()
+	start := f.Clock.Now()
 	f.manyActs(10)
 	f.pruneActs(start.Add(5 * time.Minute))
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		for _, change := range []string{`update operator_acts set actor = 'nobody'`, `update operator_acts set outcome = 'done', refusal = ''`,
 			`delete from operator_acts`, `delete from operator_acts where id = (select max(id) from operator_acts)`} {
-			if _, err := f.journal.Exec(change); err == nil {
+			if _, err := f.JournalDB.Exec(change); err == nil {
 				t.Errorf("the database does: %s", change)
 			}
 		}
 	})
-	f.sound()
+	f.Sound()
 }
 
 func TestActs_countAndListAsAFilterMatches(t *testing.T) {
@@ -130,21 +130,21 @@ func TestActs_countAndListAsAFilterMatches(t *testing.T) {
 		if r.CampaignID == "" {
 			r.Target = []outbox.Target{"", outbox.RunTarget(7), outbox.ProjectionTarget("p")}[i%3]
 		}
-		if _, err := f.RecordRefusal(f.ctx, o, r); err != nil {
+		if _, err := f.RecordRefusal(f.Ctx, o, r); err != nil {
 			t.Fatal(err)
 		}
-		f.clock.advance(time.Minute)
+		f.Clock.Advance(time.Minute)
 	}
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	for _, act := range []func(outbox.Order) error{
-		func(o outbox.Order) error { _, err := f.PauseCampaign(f.ctx, o, "a"); return err },
-		func(o outbox.Order) error { _, err := f.ResumeCampaign(f.ctx, o, "a"); return err },
+		func(o outbox.Order) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
+		func(o outbox.Order) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
 	} {
 		if err := act(anaAs(outbox.RoleAdmin, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := f.Acts(f.ctx, outbox.ActFilter{Limit: 200})
+	all, err := f.Acts(f.Ctx, outbox.ActFilter{Limit: 200})
 	if err != nil || len(all.Items) != 62 {
 		t.Fatalf("%d acts, %v", len(all.Items), err)
 	}
@@ -177,7 +177,7 @@ func TestActs_countAndListAsAFilterMatches(t *testing.T) {
 		}
 		var got []int64
 		for {
-			page, err := f.Acts(f.ctx, filter)
+			page, err := f.Acts(f.Ctx, filter)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,38 +8,39 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // actionsOf lists the actions that the audit records of a campaign, or of one
 // of its rows, tell, the newest first.
 func (f *fixture) actionsOf(filter outbox.ActFilter) []string {
-	f.tb.Helper()
-	page, err := f.Acts(f.ctx, filter)
+	f.TB.Helper()
+	page, err := f.Acts(f.Ctx, filter)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	actions := []string{}
 	for _, a := range page.Items {
 		actions = append(actions, string(a.Action))
 	}
 	if page.Total == nil || int(*page.Total) != len(actions) {
-		f.tb.Errorf("%+v lists %v, and the total is %v", filter, actions, page.Total)
+		f.TB.Errorf("%+v lists %v, and the total is %v", filter, actions, page.Total)
 	}
 	return actions
 }
 
 func (f *fixture) wantActions(filter outbox.ActFilter, want ...string) {
-	f.tb.Helper()
+	f.TB.Helper()
 	if got := f.actionsOf(filter); !slices.Equal(got, want) {
-		f.tb.Errorf("the acts by %+v are %v, want %v", filter, got, want)
+		f.TB.Errorf("the acts by %+v are %v, want %v", filter, got, want)
 	}
 }
 
 func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 3)
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{Limit: 2}); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 3)
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	touched := outbox.ActFilter{CampaignID: ids[0]}
@@ -48,11 +49,11 @@ func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	f.wantActions(outbox.ActFilter{CampaignID: ids[0], Seq: 2})
 	f.wantActions(outbox.ActFilter{CampaignID: ids[2]})
 	f.wantActions(outbox.ActFilter{CampaignID: ids[0], Actor: "ben"})
-	f.pause(ids[0])
+	f.MustPause(ids[0])
 	f.wantActions(touched, "pause", "requeue_many")
 	touched.Reverse = true
 	f.wantActions(touched, "requeue_many", "pause")
-	d, err := f.Row(f.ctx, ids[1], 1)
+	d, err := f.Row(f.Ctx, ids[1], 1)
 	if err != nil || len(d.Acts) != 1 || d.Acts[0].Action != outbox.ActRequeueMany {
 		t.Errorf("the row tells of %+v, %v", d.Acts, err)
 	}
@@ -60,15 +61,15 @@ func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 
 func TestActs_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
 	f.wantActions(outbox.ActFilter{CampaignID: ids[0]})
-	f.stepOperation(op.ID)
+	f.StepOperation(op.ID)
 	f.wantActions(outbox.ActFilter{CampaignID: ids[0], Seq: 1}, "operation_start")
 	f.wantActions(outbox.ActFilter{CampaignID: ids[1]})
-	f.drain()
-	f.stepOperation(op.ID)
+	f.Drain()
+	f.StepOperation(op.ID)
 	f.wantActions(outbox.ActFilter{CampaignID: ids[1], Seq: 1}, "operation_start")
 	f.wantActions(outbox.ActFilter{CampaignID: ids[1], Seq: 2})
 }
@@ -76,10 +77,10 @@ func TestActs_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
 func TestActs_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.fail("boom", "a")
-	f.append("b", 2)
-	if _, err := f.RetryFailed(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	f.AppendN("a", 2)
+	f.Fail("boom", "a")
+	f.AppendN("b", 2)
+	if _, err := f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantActions(outbox.ActFilter{CampaignID: "a", Seq: 1}, "retry_many")
@@ -90,18 +91,18 @@ func TestActs_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 func TestRequeueDead_keepsRangesOfWhatItTouched(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 9)
-	f.append("b", 3)
+	f.AppendN("a", 9)
+	f.AppendN("b", 3)
 	for _, seq := range []int{1, 2, 3, 5, 6, 9} {
-		f.raw(fmt.Sprintf(`update projection_apply_outbox set status = 'dead', attempt_count = 1 where campaign_id = 'a' and seq = %d`, seq))
+		f.Exec(fmt.Sprintf(`update projection_apply_outbox set status = 'dead', attempt_count = 1 where campaign_id = 'a' and seq = %d`, seq))
 	}
-	if _, err := f.ReconcileCampaign(f.ctx, "a"); err != nil {
+	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	got := texts(t, f.journal, `select campaign_id || ' ' || first_seq || '-' || last_seq from act_targets order by first_seq`)
+	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from act_targets order by first_seq`)
 	if want := []string{"a 1-3", "a 5-6", "a 9-9"}; !slices.Equal(got, want) {
 		t.Errorf("the ranges are %v, want %v", got, want)
 	}
@@ -116,64 +117,64 @@ func namesNoAct(tb testing.TB, err error) {
 
 func TestLastAct_isOneThatTouchedTheCampaign(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 2)
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 2)
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Minute)
-	f.append("new", 1)
+	f.Clock.Advance(time.Minute)
+	f.AppendN("new", 1)
 	f.token("0123", outbox.RoleOperator, time.Hour)
-	_, err := f.RequeueRow(f.ctx, ana(""), "new", 1)
+	_, err := f.RequeueRow(f.Ctx, ana(""), "new", 1)
 	namesNoAct(t, err)
-	_, err = f.RequeueRow(f.ctx, ana(""), ids[0], 1)
+	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
 	refused(t, err, outbox.ErrConflict, "last act: requeue many by ana 1 min ago")
-	_, err = f.RequeueRow(f.ctx, ana(""), ids[0], 2)
+	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 2)
 	namesNoAct(t, err)
 }
 
 func TestLastAct_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[0]}}})
-	_, err := f.RetryRow(f.ctx, ana(""), ids[0], 1)
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[0]}}})
+	_, err := f.RetryRow(f.Ctx, ana(""), ids[0], 1)
 	namesNoAct(t, err)
-	f.stepOperation(op.ID)
-	_, err = f.RequeueRow(f.ctx, ana(""), ids[0], 1)
+	f.StepOperation(op.ID)
+	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
 	refused(t, err, outbox.ErrConflict, "last act: operation start by ana")
 }
 
 func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 1)
-	op := f.startOperation(outbox.OperationOrder{})
-	if _, err := f.operations.Cancel(f.ctx, ana(""), op.ID, ""); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 1)
+	op := f.StartOperation(outbox.OperationOrder{})
+	if _, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.operations.Cancel(f.ctx, ana(""), op.ID, "")
+	_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
 	refused(t, err, outbox.ErrConflict, "last act: operation cancel by ana")
 }
 
 func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 3)
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 3)
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Hour)
-	later := f.clock.now()
-	f.kill("a-00", "a-01", "a-02")
-	if _, err := f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+	f.Clock.Advance(time.Hour)
+	later := f.Clock.Now()
+	f.Kill("a-00", "a-01", "a-02")
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	f.pruneActs(later)
-	if n := f.number(`select count(*) from act_targets`); n != 3 {
+	if n := f.Number(`select count(*) from act_targets`); n != 3 {
 		t.Errorf("%d ranges are left, want those of the act that is left", n)
 	}
 }

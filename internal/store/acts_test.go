@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/storetest"
 )
@@ -23,124 +24,121 @@ type operation struct {
 	undone func(*fixture) bool // nothing of it has happened
 }
 
-func (f *fixture) pause(campaign string) {
-	f.tb.Helper()
-	if _, err := f.PauseCampaign(f.ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign); err != nil {
-		f.tb.Fatal(err)
-	}
-}
-
-func deadHead(f *fixture) { f.append("a", 3); f.kill("a") }
+func deadHead(f *fixture) { f.AppendN("a", 3); f.Kill("a") }
 
 func gap(f *fixture) {
-	f.append("a", 3)
-	f.raw(`delete from projection_apply_outbox`)
-	f.raw(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
+	f.AppendN("a", 3)
+	f.Exec(`delete from projection_apply_outbox`)
+	f.Exec(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
 }
 
-func (f *fixture) forbidAudit(message string) { f.tb.Helper(); f.ForbidAudit(message) }
-
 func (f *fixture) rows(status outbox.Status) int64 {
-	f.tb.Helper()
-	return f.number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+	f.TB.Helper()
+	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
 }
 
 var rowActs = []operation{
 	{"requeue", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.ctx, o, "a", 1) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.Ctx, o, "a", 1) },
 		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
 	{"requeue_many", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.RequeueDead(f.ctx, o, outbox.RequeueFilter{CampaignID: "a"})
+			return f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{CampaignID: "a"})
 		},
 		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
-	{"retry", func(f *fixture) { f.append("a", 3); f.fail("boom", "a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.row("a", 1).Row.NextAttemptAt != f.clock.now() }},
-	{"dead_letter", func(f *fixture) { f.append("a", 3); f.fail("boom", "a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.DeadLetterRow(f.ctx, o, "a", 1) },
+	{"retry", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
+		func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
+	{"dead_letter", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
 		func(f *fixture) bool { return f.rows(outbox.Failed) == 1 }},
-	{"pause", func(f *fixture) { f.append("a", 3) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.ctx, o, "a") },
-		func(f *fixture) bool { return f.campaign("a").Paused == nil }},
-	{"resume", func(f *fixture) { f.append("a", 3); f.pause("a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.ctx, o, "a") },
-		func(f *fixture) bool { return f.campaign("a").Paused != nil }},
+	{"pause", func(f *fixture) { f.AppendN("a", 3) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
+		func(f *fixture) bool { return f.MustCampaign("a").Paused == nil }},
+	{"resume", func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
+		func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
 	{"replay", gap,
-		func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.ctx, o, "a") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
 		func(f *fixture) bool { return f.rows(outbox.Pending) == 0 }},
 	{"repair_gaps", gap,
 		// Repairing gaps is one transaction for each campaign, and one for the record.
-		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.ctx, o) }, nil},
+		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.Ctx, o) }, nil},
 	{"skip", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) { return f.SkipEvent(f.ctx, toSkip(o, "a", 1), "a", 1) },
-		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 && f.campaign("a").Skips == 0 }},
-	{"unskip", func(f *fixture) { deadHead(f); f.skip("a", 1) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.campaign("a").Skips == 1 }},
-	{"retry_many", func(f *fixture) { f.append("a", 3); f.fail("boom", "a") },
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.RetryFailed(f.ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
+			return f.SkipEvent(f.Ctx, storetest.ToSkip(o, "a", 1), "a", 1)
 		},
-		func(f *fixture) bool { return f.row("a", 1).Row.NextAttemptAt != f.clock.now() }},
+		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 && f.MustCampaign("a").Skips == 0 }},
+	{"unskip", func(f *fixture) { deadHead(f); f.MustSkip("a", 1) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
+		func(f *fixture) bool { return f.MustCampaign("a").Skips == 1 }},
+	{"retry_many", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.RetryFailed(f.Ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
+		},
+		func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
 	{"operation_start", deadHead,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.operations.Start(f.ctx, o, outbox.OperationOrder{Canary: true})
+			return f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
 		},
-		func(f *fixture) bool { return f.number(`select count(*) from operation_rows`) == 0 }},
+		func(f *fixture) bool { return f.Number(`select count(*) from operation_rows`) == 0 }},
 	{"operation_cancel", runningOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.operations.Cancel(f.ctx, o, 1, "") },
+		func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
 		func(f *fixture) bool {
-			return f.number(`select count(*) from operation_rows where status = 'waiting'`) == 1
+			return f.Number(`select count(*) from operation_rows where status = 'waiting'`) == 1
 		}},
 	{"operation_acknowledge", endedOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.operations.Acknowledge(f.ctx, o, 1, "") },
-		func(f *fixture) bool { return f.operation(1).AcknowledgedAt == nil }},
+		func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
+		func(f *fixture) bool { return f.Operation(1).AcknowledgedAt == nil }},
 	{"run_start", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Start(f.ctx, o, rebuild("a"), loadedRuns) },
-		func(f *fixture) bool { return f.number(`select count(*) from run_scopes`) == 0 }},
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
+		},
+		func(f *fixture) bool { return f.Number(`select count(*) from run_scopes`) == 0 }},
 	{"run_cancel", queuedRun,
-		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Cancel(f.ctx, o, 1) },
-		func(f *fixture) bool { return f.run(1).Status == outbox.RunQueued }},
+		func(f *fixture, o outbox.Order) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
+		func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunQueued }},
 	{"run_resume", interruptedRun,
-		func(f *fixture, o outbox.Order) (any, error) { return f.runs.Resume(f.ctx, o, 1, loadedRuns) },
-		func(f *fixture) bool { return f.run(1).Status == outbox.RunInterrupted }},
+		func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
+		},
+		func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
 	{"token_create", func(*fixture) {},
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.CreateToken(f.ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+			return f.CreateToken(f.Ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 		},
-		func(f *fixture) bool { return f.number(`select count(*) from tokens`) == 0 }},
+		func(f *fixture) bool { return f.Number(`select count(*) from tokens`) == 0 }},
 	{"token_revoke", func(f *fixture) { f.token("0123", outbox.RoleViewer, time.Hour) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.RevokeToken(f.ctx, o, 1) },
-		func(f *fixture) bool { return f.number(`select count(*) from tokens where revoked_at is null`) == 1 }},
+		func(f *fixture, o outbox.Order) (any, error) { return f.RevokeToken(f.Ctx, o, 1) },
+		func(f *fixture) bool { return f.Number(`select count(*) from tokens where revoked_at is null`) == 1 }},
 }
 
 var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
 func runningOperation(f *fixture) {
 	deadHead(f)
-	if _, err := f.operations.Start(f.ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
-		f.tb.Fatal(err)
+	if _, err := f.Operations.Start(f.Ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
+		f.TB.Fatal(err)
 	}
 }
 
 func endedOperation(f *fixture) {
 	runningOperation(f)
-	if _, err := f.operations.Cancel(f.ctx, ben, 1, ""); err != nil {
-		f.tb.Fatal(err)
+	if _, err := f.Operations.Cancel(f.Ctx, ben, 1, ""); err != nil {
+		f.TB.Fatal(err)
 	}
 }
 
 func queuedRun(f *fixture) {
 	deadHead(f)
-	if _, err := f.runs.Start(f.ctx, ben, rebuild("a"), loadedRuns); err != nil {
-		f.tb.Fatal(err)
+	if _, err := f.Runs.Start(f.Ctx, ben, enginetest.Rebuild("a"), enginetest.LoadedRuns); err != nil {
+		f.TB.Fatal(err)
 	}
 }
 
 func interruptedRun(f *fixture) {
 	queuedRun(f)
-	f.finish(f.claimRun(one), outbox.RunInterrupted, "its process is gone")
+	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "its process is gone")
 }
 
 // forEachOperation holds every kind of act to a rule.
@@ -157,7 +155,7 @@ func forEachOperation(t *testing.T, rule func(*testing.T, storetest.Act)) {
 func (op operation) ready(t *testing.T) storetest.Act {
 	f := open(t)
 	op.scene(f)
-	f.clock.advance(time.Minute)
+	f.Clock.Advance(time.Minute)
 	a := storetest.Act{Fixture: f.Fixture, Action: op.action,
 		Do:       func(o outbox.Order) (any, error) { return op.do(f, o) },
 		DoBeside: func(o outbox.Order) (any, error) { return op.do(f.beside(), o) }}
@@ -171,9 +169,6 @@ func (op operation) ready(t *testing.T) storetest.Act {
 	}
 	return a
 }
-
-// acts are ana's that were done.
-func (f *fixture) acts() []outbox.Act { f.tb.Helper(); return f.DoneActs() }
 
 func TestAct_leavesOneAuditRecord(t *testing.T) {
 	t.Parallel()
@@ -194,33 +189,33 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	if _, err := f.RequeueRow(f.ctx, ana(""), "a", 1); err != nil {
+	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(4 * time.Second)
+	f.Clock.Advance(4 * time.Second)
 	seen := func(e outbox.Expected) outbox.Order {
 		o := outbox.Order{By: outbox.Operator{Name: "bob"}, Expected: &e}
 		return o
 	}
-	f.unchanged(func() {
-		_, err := f.RequeueRow(f.ctx, seen(outbox.Expected{Status: outbox.Dead}), "a", 1)
+	f.Unchanged(func() {
+		_, err := f.RequeueRow(f.Ctx, seen(outbox.Expected{Status: outbox.Dead}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "has changed since you looked", "status is pending, not dead", "requeue by ana 4 s ago")
-		_, err = f.RequeueRow(f.ctx, seen(outbox.Expected{AttemptCount: ptr(8)}), "a", 1)
+		_, err = f.RequeueRow(f.Ctx, seen(outbox.Expected{AttemptCount: ptr(8)}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "0 failed attempts, not 8", "ana")
-		_, err = f.RetryRow(f.ctx, seen(outbox.Expected{HeadSeq: 2}), "a", 1)
+		_, err = f.RetryRow(f.Ctx, seen(outbox.Expected{HeadSeq: 2}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "the head is event 1, not 2")
-		_, err = f.RequeueRow(f.ctx, ana(""), "a", 1)
+		_, err = f.RequeueRow(f.Ctx, ana(""), "a", 1)
 		refused(t, err, outbox.ErrConflict, "is pending, not dead", "requeue by ana 4 s ago")
 		for _, act := range []func(outbox.Order) error{
-			func(o outbox.Order) error { _, err := f.PauseCampaign(f.ctx, o, "a"); return err },
-			func(o outbox.Order) error { _, err := f.ResumeCampaign(f.ctx, o, "a"); return err },
-			func(o outbox.Order) error { _, err := f.ReplayCampaign(f.ctx, o, "a"); return err },
+			func(o outbox.Order) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
+			func(o outbox.Order) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
+			func(o outbox.Order) error { _, err := f.ReplayCampaign(f.Ctx, o, "a"); return err },
 		} {
 			refused(t, act(seen(outbox.Expected{HeadSeq: 2})), outbox.ErrConflict, `campaign "a" has changed`, "the head is event 1, not 2")
 			refused(t, act(seen(outbox.Expected{Status: outbox.Dead})), outbox.ErrConflict, "status is pending, not dead")
 		}
 	})
-	if _, err := f.PauseCampaign(f.ctx, seen(outbox.Expected{Status: outbox.Pending, HeadSeq: 1}), "a"); err != nil {
+	if _, err := f.PauseCampaign(f.Ctx, seen(outbox.Expected{Status: outbox.Pending, HeadSeq: 1}), "a"); err != nil {
 		t.Errorf("a view that is still right: %v", err)
 	}
 }
@@ -233,40 +228,40 @@ func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	f.OnWork(func() { woken = true })
 	o := ana("mended")
 	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: ptr(8), HeadSeq: 1}
-	r, err := f.RequeueRow(f.ctx, o, "a", 1)
+	r, err := f.RequeueRow(f.Ctx, o, "a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.clock.now() || !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began {
+	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.Clock.Now() || !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began {
 		t.Errorf("row is %+v", r)
 	}
 	if !woken {
 		t.Error("nobody was woken")
 	}
-	act := f.acts()[0]
+	act := f.DoneActs()[0]
 	if act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
 		t.Errorf("audit record is %+v", act)
 	}
-	if d := f.row("a", 1); len(d.Attempts) != 8 || len(d.Acts) != 1 {
+	if d := f.MustRow("a", 1); len(d.Attempts) != 8 || len(d.Acts) != 1 {
 		t.Errorf("the row's page has %d attempts and %d acts, want the history kept", len(d.Attempts), len(d.Acts))
 	}
-	f.drain()
-	f.sound()
+	f.Drain()
+	f.Sound()
 }
 
 func TestRequeueRow_touchesOnlyDeadRows(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("applied", 1)
-	f.drain()
-	f.append("failed", 2)
-	f.fail("boom", "failed")
-	f.append("processing", 1)
-	f.claimOne(one, 1)
-	f.append("pending", 1)
-	f.append("gone", 2)
-	f.raw(`delete from projection_apply_outbox where campaign_id = 'gone' and seq = 1`)
-	f.unchanged(func() {
+	f.AppendN("applied", 1)
+	f.Drain()
+	f.AppendN("failed", 2)
+	f.Fail("boom", "failed")
+	f.AppendN("processing", 1)
+	f.ClaimOne(one, 1)
+	f.AppendN("pending", 1)
+	f.AppendN("gone", 2)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'gone' and seq = 1`)
+	f.Unchanged(func() {
 		for _, c := range []struct {
 			campaign string
 			seq      int64
@@ -283,7 +278,7 @@ func TestRequeueRow_touchesOnlyDeadRows(t *testing.T) {
 			{"pending", 0, outbox.ErrNotFound, "no event 0"},
 			{"unknown", 1, outbox.ErrNotFound, "is unknown"},
 		} {
-			_, err := f.RequeueRow(f.ctx, ana(""), c.campaign, c.seq)
+			_, err := f.RequeueRow(f.Ctx, ana(""), c.campaign, c.seq)
 			refused(t, err, c.kind, c.sentence)
 		}
 	})
@@ -302,7 +297,7 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 			s = others
 		}
 		wg.Go(func() {
-			_, err := s.RequeueRow(f.ctx, ana(""), "a", 1)
+			_, err := s.RequeueRow(f.Ctx, ana(""), "a", 1)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, outbox.ErrConflict) {
@@ -311,28 +306,28 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if won.Load() != 1 || len(f.acts()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.acts()))
+	if won.Load() != 1 || len(f.DoneActs()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActs()))
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestRetryRow_makesAFailedHeadDueNowAndKeepsItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	for range 3 {
-		f.fail("boom", "a")
-		f.clock.advance(4 * time.Second)
+		f.Fail("boom", "a")
+		f.Clock.Advance(4 * time.Second)
 	}
-	f.fail("boom", "a")
-	r, err := f.RetryRow(f.ctx, ana(""), "a", 1)
-	if err != nil || r.Status != outbox.Failed || r.AttemptCount != 4 || r.NextAttemptAt != f.clock.now() {
+	f.Fail("boom", "a")
+	r, err := f.RetryRow(f.Ctx, ana(""), "a", 1)
+	if err != nil || r.Status != outbox.Failed || r.AttemptCount != 4 || r.NextAttemptAt != f.Clock.Now() {
 		t.Errorf("row is %+v, %v", r, err)
 	}
-	f.sound()
-	f.fail("boom", "a")
-	if r := f.row("a", 1).Row; r.AttemptCount != 5 {
+	f.Sound()
+	f.Fail("boom", "a")
+	if r := f.MustRow("a", 1).Row; r.AttemptCount != 5 {
 		t.Errorf("row is %+v, want its fifth attempt", r)
 	}
 }
@@ -341,16 +336,16 @@ func TestRetryRow_touchesOnlyAFailedHead(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	f.append("b", 2)
-	f.fail("boom", "b")
-	f.raw(`update projection_apply_outbox set status = 'failed' where campaign_id = 'b' and seq = 2`)
-	f.unchanged(func() {
+	f.AppendN("b", 2)
+	f.Fail("boom", "b")
+	f.Exec(`update projection_apply_outbox set status = 'failed' where campaign_id = 'b' and seq = 2`)
+	f.Unchanged(func() {
 		for _, c := range []struct {
 			campaign string
 			seq      int64
 			kind     error
 		}{{"a", 1, outbox.ErrConflict}, {"a", 2, outbox.ErrConflict}, {"b", 2, outbox.ErrConflict}, {"b", 9, outbox.ErrNotFound}, {"c", 1, outbox.ErrNotFound}} {
-			_, err := f.RetryRow(f.ctx, ana(""), c.campaign, c.seq)
+			_, err := f.RetryRow(f.Ctx, ana(""), c.campaign, c.seq)
 			refused(t, err, c.kind)
 		}
 	})
@@ -359,30 +354,30 @@ func TestRetryRow_touchesOnlyAFailedHead(t *testing.T) {
 func TestPause_keepsWorkersOffUntilResume(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	c, err := f.PauseCampaign(f.ctx, ana("the rules are wrong"), "a")
+	f.AppendN("a", 2)
+	c, err := f.PauseCampaign(f.Ctx, ana("the rules are wrong"), "a")
 	if err != nil || c.Paused == nil || c.Paused.By != "ana" || c.Paused.Reason != "the rules are wrong" || c.Paused.At != began || c.State() != outbox.StatePaused {
 		t.Fatalf("campaign is %+v, %v", c, err)
 	}
-	f.append("a", 1)
-	f.noClaim(one)
-	f.unchanged(func() {
-		_, err := f.PauseCampaign(f.ctx, ana(""), "a")
+	f.AppendN("a", 1)
+	f.NoClaim(one)
+	f.Unchanged(func() {
+		_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
 		refused(t, err, outbox.ErrConflict, "paused already", "pause by ana")
 	})
-	f.sound()
-	if c, err = f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil || c.Paused != nil {
+	f.Sound()
+	if c, err = f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil || c.Paused != nil {
 		t.Fatalf("campaign is %+v, %v", c, err)
 	}
-	f.unchanged(func() {
-		_, err := f.ResumeCampaign(f.ctx, ana(""), "a")
+	f.Unchanged(func() {
+		_, err := f.ResumeCampaign(f.Ctx, ana(""), "a")
 		refused(t, err, outbox.ErrConflict, "is not paused", "resume by ana")
-		_, err = f.PauseCampaign(f.ctx, ana(""), "b")
+		_, err = f.PauseCampaign(f.Ctx, ana(""), "b")
 		refused(t, err, outbox.ErrNotFound, `"b"`)
-		_, err = f.ResumeCampaign(f.ctx, ana(""), "b")
+		_, err = f.ResumeCampaign(f.Ctx, ana(""), "b")
 		refused(t, err, outbox.ErrNotFound, `"b"`)
 	})
-	if c := f.claimOne(one, 10); c.Last != 3 {
+	if c := f.ClaimOne(one, 10); c.Last != 3 {
 		t.Errorf("claim is %+v", c)
 	}
 }
@@ -390,22 +385,22 @@ func TestPause_keepsWorkersOffUntilResume(t *testing.T) {
 func TestAct_isReadByItsID(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	for range 2 {
-		if _, err := f.PauseCampaign(f.ctx, ana("first"), "a"); err != nil {
+		if _, err := f.PauseCampaign(f.Ctx, ana("first"), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.ResumeCampaign(f.ctx, ana("second"), "a"); err != nil {
+		if _, err := f.ResumeCampaign(f.Ctx, ana("second"), "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range f.acts() {
-		if got, err := f.Act(f.ctx, want.ID); err != nil || !cmp.Equal(got, want) {
+	for _, want := range f.DoneActs() {
+		if got, err := f.Act(f.Ctx, want.ID); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("act %d is %+v, %v, want %+v", want.ID, got, err, want)
 		}
 	}
 	for _, id := range []int64{-1, 0, 5, math.MaxInt64} {
-		_, err := f.Act(f.ctx, id)
+		_, err := f.Act(f.Ctx, id)
 		refused(t, err, outbox.ErrNotFound, "no act")
 	}
 }
@@ -414,12 +409,12 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b"} {
-		f.append(id, 1)
+		f.AppendN(id, 1)
 		for range 3 {
-			if _, err := f.PauseCampaign(f.ctx, ana(""), id); err != nil {
+			if _, err := f.PauseCampaign(f.Ctx, ana(""), id); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.ResumeCampaign(f.ctx, outbox.Order{By: outbox.Operator{Name: "bob"}}, id); err != nil {
+			if _, err := f.ResumeCampaign(f.Ctx, outbox.Order{By: outbox.Operator{Name: "bob"}}, id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -440,7 +435,7 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 		got := 0
 		last := int64(1 << 62)
 		for {
-			page, err := f.Acts(f.ctx, c.filter)
+			page, err := f.Acts(f.Ctx, c.filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -460,7 +455,7 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "!!", "eA", "MQAy"} {
-		_, err := f.Acts(f.ctx, outbox.ActFilter{Cursor: cursor})
+		_, err := f.Acts(f.Ctx, outbox.ActFilter{Cursor: cursor})
 		if r := refused(t, err, outbox.ErrInvalid); r.Field != "cursor" {
 			t.Errorf("cursor %q: the refusal is about %q", cursor, r.Field)
 		}
@@ -471,8 +466,8 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 // then, not even where what the act is asked to do is not in its address.
 func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 6)
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 6)
 	keyed := func(key string) outbox.Order {
 		o := ana("")
 		o.IdempotencyKey = key
@@ -488,42 +483,42 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 	verify := func(projection string) outbox.RunOrder {
 		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
 	}
-	started := map[bool]int64{false: f.startOperation(named(ids[4])).ID, true: f.startOperation(named(ids[5])).ID}
-	runs := map[bool]int64{false: f.startRun(verify("roster")).ID, true: f.startRun(verify("history")).ID}
+	started := map[bool]int64{false: f.StartOperation(named(ids[4])).ID, true: f.StartOperation(named(ids[5])).ID}
+	runs := map[bool]int64{false: f.StartRun(verify("roster")).ID, true: f.StartRun(verify("history")).ID}
 	for name, act := range map[string]struct {
 		says string
 		do   func(second bool) error
 	}{
 		"requeue of many": {"other content", func(second bool) error {
-			_, err := f.RequeueDead(f.ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: map[bool]string{false: "", true: "weighed"}[second]})
+			_, err := f.RequeueDead(f.Ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: map[bool]string{false: "", true: "weighed"}[second]})
 			return err
 		}},
 		"note": {"other content", func(second bool) error {
-			_, err := f.NoteGroup(f.ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
+			_, err := f.NoteGroup(f.Ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
 			return err
 		}},
 		"operation on a filter": {"other content", func(second bool) error {
-			_, err := f.operations.Start(f.ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
+			_, err := f.Operations.Start(f.Ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
 			return err
 		}},
 		"operation on named rows": {"other content", func(second bool) error {
-			_, err := f.operations.Start(f.ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
+			_, err := f.Operations.Start(f.Ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
 			return err
 		}},
 		"retry of many": {"other content", func(second bool) error {
-			_, err := f.RetryFailed(f.ctx, keyed("k-5"), outbox.RequeueFilter{Fingerprint: map[bool]string{false: "x", true: "y"}[second]})
+			_, err := f.RetryFailed(f.Ctx, keyed("k-5"), outbox.RequeueFilter{Fingerprint: map[bool]string{false: "x", true: "y"}[second]})
 			return err
 		}},
 		"cancelled operation": {"used for operation 1", func(second bool) error {
-			_, err := f.operations.Cancel(f.ctx, keyed("k-6"), started[second], "")
+			_, err := f.Operations.Cancel(f.Ctx, keyed("k-6"), started[second], "")
 			return err
 		}},
 		"cancelled run": {"used for run 1", func(second bool) error {
-			_, err := f.runs.Cancel(f.ctx, keyed("k-7"), runs[second])
+			_, err := f.Runs.Cancel(f.Ctx, keyed("k-7"), runs[second])
 			return err
 		}},
 		"paused projection": {"other content", func(second bool) error {
-			_, err := f.runs.PauseProjection(f.ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], loadedRuns)
+			_, err := f.Runs.PauseProjection(f.Ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], enginetest.LoadedRuns)
 			return err
 		}},
 	} {
@@ -532,6 +527,6 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		f.unchanged(func() { refused(t, act.do(true), outbox.ErrConflict, "Idempotency-Key", act.says) })
+		f.Unchanged(func() { refused(t, act.do(true), outbox.ErrConflict, "Idempotency-Key", act.says) })
 	}
 }

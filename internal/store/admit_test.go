@@ -11,6 +11,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // asTheyAre is o for a command that creates and migrates nothing.
@@ -27,19 +28,19 @@ func creating(o store.Options) store.Options {
 
 // older takes from a closed store's journal the last step that was applied.
 func (f *fixture) older() {
-	f.tb.Helper()
-	f.raw(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`)
+	f.TB.Helper()
+	f.Exec(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`)
 }
 
 func TestOpen_migratesNothingWhereItMayOnlyCreate(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.Close()
 	f.older()
-	f.unchanged(func() {
-		setup(t, creating(optionsFor(f.pair)), "the journal database", "has version ", " and this program needs ", "outboxweb migrate")
-		setup(t, asTheyAre(optionsFor(f.pair)), "the journal database", "has version ", " and this program needs ", "outboxweb migrate")
+	f.Unchanged(func() {
+		setup(t, creating(storetest.OptionsFor(f.Pair)), "the journal database", "has version ", " and this program needs ", "outboxweb migrate")
+		setup(t, asTheyAre(storetest.OptionsFor(f.Pair)), "the journal database", "has version ", " and this program needs ", "outboxweb migrate")
 	})
 }
 
@@ -49,7 +50,7 @@ func TestOpen_byManyThatOnlyCreateMakesOneSoundPair(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			s, err := store.Open(t.Context(), creating(optionsFor(pair)))
+			s, err := store.Open(t.Context(), creating(storetest.OptionsFor(pair)))
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return
@@ -58,7 +59,7 @@ func TestOpen_byManyThatOnlyCreateMakesOneSoundPair(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	openPair(t, pair, newClock()).sound()
+	openPair(t, pair, storetest.NewClock()).Sound()
 }
 
 // What is wrong with the second database is found before the first is made.
@@ -66,9 +67,9 @@ func TestSQLiteOpen_leavesNothingBehindWhenItRefuses(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.Close()
-	f.rawProjections(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
+	f.ExecProjections(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
 	dir := t.TempDir()
-	o := optionsFor(f.pair)
+	o := storetest.OptionsFor(f.Pair)
 	o.Journal = optionsIn(filepath.Join(dir, "new")).Journal
 	setup(t, o, "the projections database", "version 9999")
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
@@ -79,26 +80,26 @@ func TestSQLiteOpen_leavesNothingBehindWhenItRefuses(t *testing.T) {
 func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	fresh := dbtest.Fresh(t)
-	all, err := store.Plan(t.Context(), optionsFor(fresh))
+	all, err := store.Plan(t.Context(), storetest.OptionsFor(fresh))
 	if err != nil || len(all) < 14 || all[0] != (sqldb.Migration{Database: "journal", Version: 1, Name: "00001_engine.sql"}) || all[len(all)-1].Database != "projections" {
 		t.Errorf("for databases that are missing: %+v, %v", all, err)
 	}
-	setup(t, asTheyAre(optionsFor(fresh)), "the journal database")
+	setup(t, asTheyAre(storetest.OptionsFor(fresh)), "the journal database")
 	f := open(t)
 	f.Close()
-	f.unchanged(func() {
-		if steps, err := store.Plan(t.Context(), optionsFor(f.pair)); err != nil || len(steps) != 0 {
+	f.Unchanged(func() {
+		if steps, err := store.Plan(t.Context(), storetest.OptionsFor(f.Pair)); err != nil || len(steps) != 0 {
 			t.Errorf("for databases of this version: %+v, %v", steps, err)
 		}
 	})
 	f.older()
-	f.unchanged(func() {
-		steps, err := store.Plan(t.Context(), optionsFor(f.pair))
+	f.Unchanged(func() {
+		steps, err := store.Plan(t.Context(), storetest.OptionsFor(f.Pair))
 		if err != nil || len(steps) != 1 || !slices.Contains(all, steps[0]) || steps[0].Database != "journal" {
 			t.Errorf("for an older journal: %+v, %v", steps, err)
 		}
 	})
-	f.raw(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
-	_, err = store.Plan(t.Context(), optionsFor(f.pair))
+	f.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
+	_, err = store.Plan(t.Context(), storetest.OptionsFor(f.Pair))
 	refused(t, err, outbox.ErrSetup, "version 9999", "newer outboxweb")
 }

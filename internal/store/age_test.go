@@ -6,14 +6,15 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // ages are what a summary says of the oldest events.
 func (f *fixture) ages() (oldest, retryable outbox.Oldest) {
-	f.tb.Helper()
-	s, err := f.beside(mode(f.Mode())).Summary(f.ctx)
+	f.TB.Helper()
+	s, err := f.beside(storetest.InMode(f.Mode())).Summary(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	if s.Oldest != nil {
 		oldest = *s.Oldest
@@ -22,7 +23,7 @@ func (f *fixture) ages() (oldest, retryable outbox.Oldest) {
 		retryable = *s.OldestRetryable
 	}
 	if s.Lag.MaxSeconds != oldest.AgeSeconds || s.Lag.RetryableSeconds != retryable.AgeSeconds {
-		f.tb.Errorf("lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
+		f.TB.Errorf("lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
 	}
 	return oldest, retryable
 }
@@ -35,37 +36,37 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 	}{
 		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) {
 			c := f.claimInline(one, "a")
-			f.settle(one, store.Result{Claim: c, Applied: 2})
+			f.MustSettle(one, store.Result{Claim: c, Applied: 2})
 		}},
 		"rows lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
-			f.raw(`delete from projection_apply_outbox`)
-			f.noClaim(one)
+			f.Exec(`delete from projection_apply_outbox`)
+			f.NoClaim(one)
 		}},
 		"the first row lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
-			f.raw(`delete from projection_apply_outbox where seq = 3`)
-			f.noClaim(one)
+			f.Exec(`delete from projection_apply_outbox where seq = 3`)
+			f.NoClaim(one)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, mode(scene.mode))
-			f.append("a", 2)
+			f := open(t, storetest.InMode(scene.mode))
+			f.AppendN("a", 2)
 			c := f.claimInline(one, "a")
-			f.mustApply(c, 2)
-			f.settle(one, store.Result{Claim: c, Applied: 2})
+			f.MustApply(c, 2)
+			f.MustSettle(one, store.Result{Claim: c, Applied: 2})
 			if oldest, retryable := f.ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
 				t.Errorf("all is applied, and the oldest are %+v and %+v", oldest, retryable)
 			}
-			f.clock.advance(time.Minute)
-			f.append("a", 1)
-			f.clock.advance(time.Minute)
-			f.append("a", 1)
+			f.Clock.Advance(time.Minute)
+			f.AppendN("a", 1)
+			f.Clock.Advance(time.Minute)
+			f.AppendN("a", 1)
 			scene.then(f)
 			oldest, retryable := f.ages()
 			if oldest.CampaignID != "a" || oldest.Seq != 3 || oldest.AgeSeconds != 60 || retryable != oldest {
 				t.Errorf("the oldest are %+v and %+v, want event 3 of a, 60 s old", oldest, retryable)
 			}
-			if lag := f.campaign("a").Lag(f.clock.now()); lag != time.Minute {
+			if lag := f.MustCampaign("a").Lag(f.Clock.Now()); lag != time.Minute {
 				t.Errorf("the campaign lags by %s", lag)
 			}
 		})
@@ -75,21 +76,21 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(f *fixture){
-		"dead":     func(f *fixture) { f.kill("stuck") },
-		"paused":   func(f *fixture) { f.pause("stuck") },
-		"diverged": func(f *fixture) { f.raw(`update campaigns set diverged = 'other events' where campaign_id = 'stuck'`) },
+		"dead":     func(f *fixture) { f.Kill("stuck") },
+		"paused":   func(f *fixture) { f.MustPause("stuck") },
+		"diverged": func(f *fixture) { f.Exec(`update campaigns set diverged = 'other events' where campaign_id = 'stuck'`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.append("stuck", 3)
+			f.AppendN("stuck", 3)
 			stop(f)
 			if _, retryable := f.ages(); retryable != (outbox.Oldest{}) {
 				t.Errorf("nothing is retried, and the oldest that is, is %+v", retryable)
 			}
-			f.clock.advance(time.Hour)
-			f.append("live", 2)
-			f.clock.advance(time.Minute)
+			f.Clock.Advance(time.Hour)
+			f.AppendN("live", 2)
+			f.Clock.Advance(time.Minute)
 			oldest, retryable := f.ages()
 			if oldest.CampaignID != "stuck" || oldest.AgeSeconds < 3600 || retryable.CampaignID != "live" || retryable.Seq != 1 || retryable.AgeSeconds != 60 {
 				t.Errorf("the oldest are %+v and %+v", oldest, retryable)
@@ -100,12 +101,12 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 
 func TestReconcile_findsTheAgeOfWhatWasLeftWithout(t *testing.T) {
 	t.Parallel()
-	f := open(t, mode(outbox.ModeInline))
-	f.append("a", 2)
-	f.raw(`update campaigns set oldest_enqueued_at = null`)
-	f.clock.advance(time.Minute)
-	f.reconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
-	f.settledNow()
+	f := open(t, storetest.InMode(outbox.ModeInline))
+	f.AppendN("a", 2)
+	f.Exec(`update campaigns set oldest_enqueued_at = null`)
+	f.Clock.Advance(time.Minute)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	f.MustBeReconciled()
 	if oldest, _ := f.ages(); oldest.Seq != 1 || oldest.AgeSeconds != 60 {
 		t.Errorf("the oldest is %+v, want event 1 of 60 s", oldest)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func counted(campaign string) outbox.Event {
@@ -61,7 +62,7 @@ func BenchmarkAppend_underACondition(b *testing.B) {
 				wg.Go(func() {
 					for n := seats.Add(1); n <= int64(b.N); n = seats.Add(1) {
 						seat := fmt.Sprint(n)
-						e := tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
+						e := storetest.Tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
 						if _, err := s.unless(e, 0, item("seat.taken", "seat", seat)); err != nil {
 							b.Error(err)
 							return

@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func underKey(name, key, request string) store.AppendKey {
@@ -16,10 +17,10 @@ func underKey(name, key, request string) store.AppendKey {
 
 // once appends events under a key and reports whether that had been done.
 func (f *fixture) once(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
-	f.tb.Helper()
-	result, repeated, err := f.AppendOnce(f.ctx, store.Append{Events: events}, key)
+	f.TB.Helper()
+	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return result, repeated
 }
@@ -27,41 +28,41 @@ func (f *fixture) once(key store.AppendKey, events ...outbox.Event) ([]store.App
 func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	there := event("a", "counted")
+	there := storetest.Event("a", "counted")
 	there.EventID = "e-1"
-	f.appendAll(there)
-	events := []outbox.Event{event("a", "counted"), there, event("a", "counted")}
+	f.MustAppend(there)
+	events := []outbox.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
 	first, repeated := f.once(underKey("ana", "k", "1"), events...)
 	if repeated || len(first) != 3 || first[0].Seq != 2 || !first[1].Existed || first[2].Seq != 3 {
 		t.Fatalf("the first is answered with %+v, repeated %v", first, repeated)
 	}
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	again, repeated := f.once(underKey("ana", "k", "1"), events...)
 	if !repeated || !cmp.Equal(first, again) {
 		t.Errorf("the second is answered with %+v, repeated %v", again, repeated)
 	}
-	if _, repeated := f.once(underKey("bo", "k", "1"), event("a", "counted")); repeated {
+	if _, repeated := f.once(underKey("bo", "k", "1"), storetest.Event("a", "counted")); repeated {
 		t.Error("somebody else's key counts")
 	}
-	_, _, err := f.AppendOnce(f.ctx, store.Append{Events: events[:1]}, underKey("ana", "k", "2"))
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, underKey("ana", "k", "2"))
 	if !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("another request under the key: %v", err)
 	}
-	if n := f.number(`select count(*) from events`); n != 5 {
+	if n := f.Number(`select count(*) from events`); n != 5 {
 		t.Errorf("there are %d events, want 5", n)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	zero := int64(7)
-	_, _, err := f.AppendOnce(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}, ExpectedSeq: &zero}, underKey("ana", "k", "1"))
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &zero}, underKey("ana", "k", "1"))
 	if !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
-	if _, repeated := f.once(underKey("ana", "k", "2"), event("a", "counted")); repeated {
+	if _, repeated := f.once(underKey("ana", "k", "2"), storetest.Event("a", "counted")); repeated {
 		t.Error("the refused append has kept its key")
 	}
 }
@@ -73,7 +74,7 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 	done := make(chan bool)
 	for _, by := range []*fixture{f, other, f, other} {
 		go func() {
-			result, repeated, err := by.AppendOnce(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}}, underKey("ana", "k", "1"))
+			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, underKey("ana", "k", "1"))
 			if err != nil || len(result) != 1 || result[0].Seq != 1 {
 				t.Errorf("answered with %+v, %v", result, err)
 			}
@@ -86,7 +87,7 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 			first++
 		}
 	}
-	if n := f.number(`select count(*) from events`); first != 1 || n != 1 {
+	if n := f.Number(`select count(*) from events`); first != 1 || n != 1 {
 		t.Errorf("%d of four were the first, and there are %d events", first, n)
 	}
 }
@@ -94,14 +95,14 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.once(underKey("ana", "old", "1"), event("a", "counted"))
-	f.once(underKey("ana", "older", "1"), event("a", "counted"))
-	f.clock.advance(store.AppendKeyLife)
-	if _, repeated := f.once(underKey("ana", "old", "2"), event("a", "counted")); repeated {
+	f.once(underKey("ana", "old", "1"), storetest.Event("a", "counted"))
+	f.once(underKey("ana", "older", "1"), storetest.Event("a", "counted"))
+	f.Clock.Advance(store.AppendKeyLife)
+	if _, repeated := f.once(underKey("ana", "old", "2"), storetest.Event("a", "counted")); repeated {
 		t.Error("a key of yesterday counts")
 	}
 	for {
-		more, err := f.PruneAppendKeys(f.ctx)
+		more, err := f.PruneAppendKeys(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +110,7 @@ func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 			break
 		}
 	}
-	if n := f.number(`select count(*) from append_keys`); n != 1 {
+	if n := f.Number(`select count(*) from append_keys`); n != 1 {
 		t.Errorf("%d keys are kept, want the one of today", n)
 	}
 }

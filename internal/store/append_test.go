@@ -12,14 +12,15 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	var got []store.Appended
-	got = append(got, f.append("a", 2)...)
-	got = append(got, f.appendAll(event("b", "counted"), event("a", "counted"), event("b", "counted"))...)
+	got = append(got, f.AppendN("a", 2)...)
+	got = append(got, f.MustAppend(storetest.Event("b", "counted"), storetest.Event("a", "counted"), storetest.Event("b", "counted"))...)
 	want := []struct {
 		campaign string
 		seq      int64
@@ -35,18 +36,18 @@ func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 		}
 		position = g.Position
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAppend_enqueuesPendingRowDueNow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	r := f.row("a", 1).Row
+	f.AppendN("a", 2)
+	r := f.MustRow("a", 1).Row
 	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != began || r.EnqueuedAt != began || !r.IsHead || r.BlockedBehind != 1 {
 		t.Errorf("row is %+v, want a pending head due now with one behind it", r)
 	}
-	if r := f.row("a", 2).Row; r.IsHead {
+	if r := f.MustRow("a", 2).Row; r.IsHead {
 		t.Errorf("row 2 claims to be the head: %+v", r)
 	}
 }
@@ -54,11 +55,11 @@ func TestAppend_enqueuesPendingRowDueNow(t *testing.T) {
 func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	first := event("a", "counted")
+	first := storetest.Event("a", "counted")
 	first.EventID = "e-1"
 	first.Payload = []byte(`{"big":12345678901234567890123,"nested":{"x":1,"y":[1,2]},"text":"ü"}`)
 	first.Tags = []byte(`{"k":"v","l":"w"}`)
-	stored := f.appendAll(first)[0]
+	stored := f.MustAppend(first)[0]
 	for name, payload := range map[string]string{
 		"same":             string(first.Payload),
 		"other key order":  `{"text":"ü","nested":{"y":[1,2],"x":1},"big":12345678901234567890123}`,
@@ -66,9 +67,9 @@ func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
 	} {
 		again := first
 		again.Payload, again.Tags = []byte(payload), []byte(`{"l":"w", "k":"v"}`)
-		f.clock.advance(time.Second)
-		f.unchanged(func() {
-			got := f.appendAll(again)[0]
+		f.Clock.Advance(time.Second)
+		f.Unchanged(func() {
+			got := f.MustAppend(again)[0]
 			want := stored
 			want.Existed = true
 			if got != want {
@@ -81,11 +82,11 @@ func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
 func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	first := event("a", "counted")
+	first := storetest.Event("a", "counted")
 	first.EventID, first.ActorID = "e-1", "p-1"
 	first.Payload = []byte(`{"big":12345678901234567890123}`)
 	first.OccurredAt = began
-	f.appendAll(first)
+	f.MustAppend(first)
 	for name, change := range map[string]func(*outbox.Event){
 		"last digit of a big integer": func(e *outbox.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) },
 		"number as text":              func(e *outbox.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) },
@@ -97,8 +98,8 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 	} {
 		again := first
 		change(&again)
-		f.unchanged(func() {
-			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("b", "counted"), again}})
+		f.Unchanged(func() {
+			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})
 			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1", "other content"); r.Index != 2 {
 				t.Errorf("%s: index %d, want 2", name, r.Index)
 			}
@@ -106,7 +107,7 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 	}
 	other := first
 	other.CampaignID = "b"
-	if got := f.appendAll(other)[0]; got.Existed || got.Seq != 1 {
+	if got := f.MustAppend(other)[0]; got.Existed || got.Seq != 1 {
 		t.Errorf("the id is unique per campaign only, but another campaign got %+v", got)
 	}
 }
@@ -114,29 +115,29 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	first := event("a", "counted")
+	first := storetest.Event("a", "counted")
 	first.EventID, first.Seq = "e-1", 1
-	f.appendAll(first)
+	f.MustAppend(first)
 	for _, seq := range []int64{1, 3, 100} {
-		e := event("a", "counted")
+		e := storetest.Event("a", "counted")
 		e.Seq = seq
-		f.unchanged(func() {
-			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}})
+		f.Unchanged(func() {
+			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
 			refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2")
 		})
 	}
 	again := first
 	again.Seq = 2
-	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{again}})
+	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})
 	refused(t, err, outbox.ErrConflict, "at seq 1 and not at the given 2")
 	again.Seq = 0
-	if got := f.appendAll(again)[0]; !got.Existed || got.Seq != 1 {
+	if got := f.MustAppend(again)[0]; !got.Existed || got.Seq != 1 {
 		t.Errorf("repeat without seq is %+v", got)
 	}
-	f.unchanged(func() {
-		second := event("b", "counted")
+	f.Unchanged(func() {
+		second := storetest.Event("b", "counted")
 		second.Seq = 2
-		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{second}})
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{second}})
 		refused(t, err, outbox.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
 	})
 }
@@ -144,49 +145,49 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	e := event("a", "counted")
+	e := storetest.Event("a", "counted")
 	e.EventID = "e-1"
 	appendAt := func(expected int64, events ...outbox.Event) ([]store.Appended, error) {
-		return f.Append(f.ctx, store.Append{Events: events, ExpectedSeq: &expected})
+		return f.Append(f.Ctx, store.Append{Events: events, ExpectedSeq: &expected})
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		_, err := appendAt(1, e)
 		refused(t, err, outbox.ErrConflict, `campaign "a" stands at seq 0, not at the expected 1`)
 	})
-	if _, err := appendAt(0, e, event("a", "counted")); err != nil {
+	if _, err := appendAt(0, e, storetest.Event("a", "counted")); err != nil {
 		t.Fatalf("right expectation: %v", err)
 	}
-	f.unchanged(func() {
-		_, err := appendAt(0, event("a", "counted"))
+	f.Unchanged(func() {
+		_, err := appendAt(0, storetest.Event("a", "counted"))
 		refused(t, err, outbox.ErrConflict, "stands at seq 2, not at the expected 0")
 		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
 			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
 		}
-		_, err = appendAt(2, event("a", "counted"), event("b", "counted"))
+		_, err = appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))
 		if r := refused(t, err, outbox.ErrInvalid, "one campaign"); r.Field != "expected_seq" || r.Index != 1 {
 			t.Errorf("refusal is about %q of event %d", r.Field, r.Index)
 		}
 	})
-	if got, err := appendAt(2, e, event("a", "counted")); err != nil || !got[0].Existed || got[1].Seq != 3 {
+	if got, err := appendAt(2, e, storetest.Event("a", "counted")); err != nil || !got[0].Existed || got[1].Seq != 3 {
 		t.Errorf("repeat and new event together: %+v, %v", got, err)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAppend_batchIsAllOrNothingAcrossCampaigns(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	wrong := event("c", "counted")
+	f.AppendN("a", 1)
+	wrong := storetest.Event("c", "counted")
 	wrong.Seq = 7
-	f.unchanged(func() {
-		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("b", "counted"), wrong}})
+	f.Unchanged(func() {
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), wrong}})
 		refused(t, err, outbox.ErrConflict, "seq 7")
 	})
-	if _, err := f.Campaign(f.ctx, "b"); err == nil {
+	if _, err := f.Campaign(f.Ctx, "b"); err == nil {
 		t.Error("campaign b exists after a refused batch")
 	}
-	_, err := f.Append(f.ctx, store.Append{})
+	_, err := f.Append(f.Ctx, store.Append{})
 	refused(t, err, outbox.ErrInvalid, "no event")
 }
 
@@ -233,10 +234,10 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 		"event id with line feed":    {func(e *outbox.Event) { e.EventID = "a\n" }, outbox.ErrInvalid, "event_id"},
 		"replacement of broken text": {func(e *outbox.Event) { e.EntityID = "\xed\xa0\x80" }, outbox.ErrInvalid, "entity_id"},
 	} {
-		e := event("a", "counted")
+		e := storetest.Event("a", "counted")
 		c.change(&e)
-		f.unchanged(func() {
-			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), e}})
+		f.Unchanged(func() {
+			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), e}})
 			if r := refused(t, err, c.kind); r.Field != c.field || r.Index != 1 || r.Detail == "" {
 				t.Errorf("%s: the refusal is about %q of event %d (%s), want %q of 1", name, r.Field, r.Index, r.Detail, c.field)
 			}
@@ -245,9 +246,9 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	for name, payload := range map[string][]byte{
 		"at the limit": object(100), "escaped backslash before u0000": []byte(`{"x":"\\u0000"}`), "empty": []byte(`{}`), "around it white": []byte(" {} \n"),
 	} {
-		e := event("ü%'_\u2028☃", "counted")
+		e := storetest.Event("ü%'_\u2028☃", "counted")
 		e.Payload = payload
-		if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}}); err != nil {
+		if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -257,7 +258,7 @@ func TestAppend_leavesTheCallersEventsAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	given := []outbox.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
-	f.appendAll(given...)
+	f.MustAppend(given...)
 	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
 		t.Errorf("the caller's event became %+v", e)
 	}
@@ -273,13 +274,13 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 			for i := range each {
 				// Every third append is refused after its first event was
 				// written, so that there is something to undo.
-				good, bad := event(fmt.Sprintf("c-%d", caller%5), "counted"), event("bad", "counted")
+				good, bad := storetest.Event(fmt.Sprintf("c-%d", caller%5), "counted"), storetest.Event("bad", "counted")
 				bad.Seq = 99
 				events := []outbox.Event{good}
 				if i%3 == 0 {
 					events = append(events, bad)
 				}
-				_, err := f.Append(f.ctx, store.Append{Events: events})
+				_, err := f.Append(f.Ctx, store.Append{Events: events})
 				if i%3 != 0 && err != nil {
 					t.Errorf("good append refused: %v", err)
 				}
@@ -290,27 +291,27 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, want := f.number(`select count(*) from events`), int64(callers*(each-(each+2)/3)); n != want {
+	if n, want := f.Number(`select count(*) from events`), int64(callers*(each-(each+2)/3)); n != want {
 		t.Errorf("%d events are in the journal, want %d", n, want)
 	}
-	if n := f.number(`select count(*) from events where campaign_id = 'bad'`); n != 0 {
+	if n := f.Number(`select count(*) from events where campaign_id = 'bad'`); n != 0 {
 		t.Errorf("%d refused events are in the journal", n)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	known := event("a", "counted")
+	known := storetest.Event("a", "counted")
 	known.EventID = "e-1"
-	f.appendAll(known)
-	f.clock.advance(time.Hour)
-	bad := event("b", "counted")
+	f.MustAppend(known)
+	f.Clock.Advance(time.Hour)
+	bad := storetest.Event("b", "counted")
 	bad.Seq = 9
 	call := func(events ...outbox.Event) store.Append { return store.Append{Events: events} }
 	results, errs := f.AppendTogether([]store.Append{
-		call(known), call(event("a", "counted"), event("b", "counted")), call(event("b", "counted"), bad), call(event("b", "counted")),
+		call(known), call(storetest.Event("a", "counted"), storetest.Event("b", "counted")), call(storetest.Event("b", "counted"), bad), call(storetest.Event("b", "counted")),
 	})
 	refused(t, errs[2], outbox.ErrConflict, "seq 9")
 	for _, i := range []int{0, 1, 3} {
@@ -321,7 +322,7 @@ func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
 	if !results[0][0].Existed || results[1][0].Seq != 2 || results[1][1].Seq != 1 || results[3][0].Seq != 2 {
 		t.Errorf("results are %+v", results)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAppend_smallOnesPassLargeOnes(t *testing.T) {
@@ -344,17 +345,17 @@ func TestAppend_smallOnesPassLargeOnes(t *testing.T) {
 func TestAppend_refusedInAGroupLeavesNoCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	bad := event("new", "counted")
+	bad := storetest.Event("new", "counted")
 	bad.Seq = 9
-	_, errs := f.AppendTogether([]store.Append{{Events: []outbox.Event{bad}}, {Events: []outbox.Event{event("a", "counted")}}})
+	_, errs := f.AppendTogether([]store.Append{{Events: []outbox.Event{bad}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}})
 	refused(t, errs[0], outbox.ErrConflict, "seq 9")
 	if errs[1] != nil {
 		t.Fatal(errs[1])
 	}
-	_, err := f.Campaign(f.ctx, "new")
+	_, err := f.Campaign(f.Ctx, "new")
 	refused(t, err, outbox.ErrNotFound, `campaign "new" is unknown`)
-	f.append("new", 1)
-	f.sound()
+	f.AppendN("new", 1)
+	f.Sound()
 }
 
 func TestAppend_wakesWhoeverWaitsForWork(t *testing.T) {
@@ -362,7 +363,7 @@ func TestAppend_wakesWhoeverWaitsForWork(t *testing.T) {
 	f := open(t)
 	woken := 0
 	f.OnWork(func() { woken++ })
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	if woken != 1 {
 		t.Errorf("woken %d times, want once", woken)
 	}
@@ -373,16 +374,16 @@ func TestAppend_modeDecidesWhetherRowsAreWritten(t *testing.T) {
 	for m, rows := range map[outbox.Mode]int64{outbox.ModeOutbox: 3, outbox.ModeShadow: 3, outbox.ModeInline: 0} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			f := open(t, mode(m))
-			f.append("a", 3)
-			if n := f.number(`select count(*) from projection_apply_outbox`); n != rows {
+			f := open(t, storetest.InMode(m))
+			f.AppendN("a", 3)
+			if n := f.Number(`select count(*) from projection_apply_outbox`); n != rows {
 				t.Errorf("%d rows, want %d", n, rows)
 			}
-			c := f.campaign("a")
+			c := f.MustCampaign("a")
 			if c.HighWaterSeq != 3 || c.Counts.Total() != rows {
 				t.Errorf("campaign is %+v", c)
 			}
-			f.sound()
+			f.Sound()
 		})
 	}
 }
@@ -400,12 +401,12 @@ func TestAppend_tellsHowManyEventsItMade(t *testing.T) {
 	again := outbox.Event{CampaignID: "a", EventID: "e-1", EventType: "note", Payload: json.RawMessage(`{}`)}
 	other := outbox.Event{CampaignID: "a", EventType: "note", Payload: json.RawMessage(`{}`)}
 	for _, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
-		if _, err := f.Append(f.ctx, store.Append{Events: events}); err != nil {
+		if _, err := f.Append(f.Ctx, store.Append{Events: events}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	seq := int64(99)
-	if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{other}, ExpectedSeq: &seq}); err == nil {
+	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{other}, ExpectedSeq: &seq}); err == nil {
 		t.Error("an append that must be refused is not")
 	}
 	if want := []int{2, 1, 0}; !slices.Equal(made, want) {
@@ -425,7 +426,7 @@ func TestConnections_areCounted(t *testing.T) {
 		t.Fatalf("there are no connections to %s", use)
 		return outbox.Connections{}
 	}
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	if c := of("write"); c.InUse != 0 || c.Idle != 1 || c.Waiting != 0 || c.Limit < 1 {
 		t.Errorf("after an append: %+v", c)
 	}

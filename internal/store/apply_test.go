@@ -10,56 +10,30 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/storetest"
 )
 
 // withTable is a store whose projections database has a table to write to.
 func withTable(t *testing.T) *fixture {
 	t.Helper()
 	f := open(t)
-	f.rawProjections(`create table written (n integer primary key)`)
+	f.ExecProjections(`create table written (n integer primary key)`)
 	return f
 }
 
 func (f *fixture) written() int64 {
-	f.tb.Helper()
+	f.TB.Helper()
 	var n int64
-	if err := f.projections.QueryRow(`select count(*) from written`).Scan(&n); err != nil {
-		f.tb.Fatal(err)
+	if err := f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n); err != nil {
+		f.TB.Fatal(err)
 	}
 	return n
-}
-
-func (f *fixture) watermark(campaign string) readmodel.Watermark {
-	f.tb.Helper()
-	marks, err := f.Watermarks(f.ctx, []string{campaign, "nobody"})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	if _, found := marks["nobody"]; found {
-		f.tb.Error("a campaign without a watermark has one")
-	}
-	return marks[campaign]
-}
-
-// set brings a campaign's watermark and fence to a known place.
-func (f *fixture) set(campaign string, seq, epoch int64) {
-	f.tb.Helper()
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-		w, err := tx.Watermark(campaign)
-		if err != nil {
-			return err
-		}
-		return tx.Advance(campaign, epoch, w.AppliedSeq, seq, "hash")
-	})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
 }
 
 func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.set("a", 5, 3)
+	f.SetWatermark("a", 5, 3)
 	for name, c := range map[string]struct {
 		epoch, from int64
 		lost        bool
@@ -72,7 +46,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 		"from the start":      {9, 0, true},
 		"lower and elsewhere": {1, 9, true},
 	} {
-		err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error {
+		err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			before, err := tx.Watermark("a")
 			if err != nil {
 				return err
@@ -95,7 +69,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got, want := f.watermark("a"), (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
+	if got, want := f.MustWatermark("a"), (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
 		t.Errorf("after rehearsals the watermark is %+v, want %+v", got, want)
 	}
 }
@@ -103,11 +77,11 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 func TestFence_onlyRises(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.set("a", 5, 3)
+	f.SetWatermark("a", 5, 3)
 	fence := func(epoch int64) error {
-		return f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", epoch) })
+		return f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", epoch) })
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		if err := fence(2); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("a lower epoch: got error %v", err)
 		}
@@ -115,15 +89,15 @@ func TestFence_onlyRises(t *testing.T) {
 			t.Errorf("the same epoch: %v", err)
 		}
 	})
-	if err := fence(7); err != nil || f.watermark("a") != (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
-		t.Errorf("a higher epoch: %v, %+v", err, f.watermark("a"))
+	if err := fence(7); err != nil || f.MustWatermark("a") != (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
+		t.Errorf("a higher epoch: %v, %+v", err, f.MustWatermark("a"))
 	}
 }
 
 func TestWatermark_startsAtZero(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark("a")
 		if w != (readmodel.Watermark{}) {
 			t.Errorf("watermark is %+v", w)
@@ -133,23 +107,23 @@ func TestWatermark_startsAtZero(t *testing.T) {
 		}
 		return tx.Advance("a", 1, 0, 2, "hash")
 	})
-	if err != nil || f.watermark("a").AppliedSeq != 2 {
-		t.Errorf("%v, %+v", err, f.watermark("a"))
+	if err != nil || f.MustWatermark("a").AppliedSeq != 2 {
+		t.Errorf("%v, %+v", err, f.MustWatermark("a"))
 	}
 }
 
 func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	f.set("a", 1, 1)
+	f.SetWatermark("a", 1, 1)
 	boom := errors.New("boom")
 	write := func(tx *readmodel.ApplyTx) {
-		if err := errors.Join(tx.Exec(f.ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")); err != nil {
+		if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")); err != nil {
 			t.Error(err)
 		}
 	}
-	f.unchanged(func() {
-		if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
+	f.Unchanged(func() {
+		if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
 			t.Errorf("got error %v", err)
 		}
 		func() {
@@ -158,16 +132,16 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
+			f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
 		}()
-		if err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil }); err != nil {
+		if err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil }); err != nil {
 			t.Errorf("rehearse: %v", err)
 		}
-		if err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error { return boom }); !errors.Is(err, boom) {
+		if err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { return boom }); !errors.Is(err, boom) {
 			t.Errorf("rehearse: got error %v", err)
 		}
 	})
-	f.set("a", 2, 1) // and the connection still works
+	f.SetWatermark("a", 2, 1) // and the connection still works
 }
 
 // endless is a statement that runs until it is interrupted.
@@ -176,16 +150,16 @@ const endless = `insert into written with recursive n(i) as (values (10) union a
 func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	f.set("a", 1, 1)
-	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	f.SetWatermark("a", 1, 1)
+	f.Unchanged(func() {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			if err := tx.Savepoint(); err != nil {
 				return err
 			}
-			if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+			if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
+			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
 			if err := tx.Exec(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("interrupted statement: got error %v", err)
@@ -194,7 +168,7 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 				t.Error("the transaction does not know that it is lost")
 			}
 			// SQLite has rolled back: each of these would commit by itself.
-			if tx.Exec(f.ctx, `insert into written values (2)`, nil) == nil {
+			if tx.Exec(f.Ctx, `insert into written values (2)`, nil) == nil {
 				t.Error("a statement ran after the interrupted one")
 			}
 			if tx.Advance("a", 1, 1, 2, "h") == nil || tx.Fence("a", 9) == nil || tx.RollbackTo() == nil || tx.Release() == nil || tx.Savepoint() == nil {
@@ -206,18 +180,18 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 			t.Error("a lost transaction was committed")
 		}
 	})
-	f.set("a", 2, 1)
+	f.SetWatermark("a", 2, 1)
 }
 
 func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-			if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+	f.Unchanged(func() {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+			if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(f.ctx, 20*time.Millisecond)
+			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
 			// SQLite keeps a transaction whose query was interrupted, and would
 			// commit half of what the caller meant to do.
@@ -235,8 +209,8 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-		exec := func(query string) error { return tx.Exec(f.ctx, query, nil) }
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		exec := func(query string) error { return tx.Exec(f.Ctx, query, nil) }
 		for _, step := range []func() error{
 			func() error { return exec(`insert into written values (1)`) },
 			tx.Savepoint,
@@ -262,7 +236,7 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1", "2", "4"}, texts(t, f.projections, `select n from written order by n`)); diff != "" {
+	if diff := cmp.Diff([]string{"1", "2", "4"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
@@ -270,13 +244,13 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	f.rawProjections(`insert into written values (1)`)
-	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-			if err := errors.Join(tx.Exec(f.ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
+	f.ExecProjections(`insert into written values (1)`)
+	f.Unchanged(func() {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+			if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
 				return err
 			}
-			if tx.Exec(f.ctx, `insert or rollback into written values (1)`, nil) == nil {
+			if tx.Exec(f.Ctx, `insert or rollback into written values (1)`, nil) == nil {
 				t.Error("the violated key is no error")
 			}
 			if tx.RollbackTo() == nil || !tx.Lost() {
@@ -293,20 +267,20 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	lock, err := f.projections.Conn(f.ctx)
+	lock, err := f.ProjectionsDB.Conn(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if _, err := lock.ExecContext(f.ctx, `begin immediate`); err != nil {
+	if _, err := lock.ExecContext(f.Ctx, `begin immediate`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(f.Ctx, 30*time.Millisecond)
 	defer cancel()
 	if err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
-	if _, err := lock.ExecContext(f.ctx, `rollback`); err != nil {
+	if _, err := lock.ExecContext(f.Ctx, `rollback`); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -314,10 +288,10 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := context.WithCancel(f.Ctx)
 	err := f.Apply(ctx, func(tx *readmodel.ApplyTx) error {
 		cancel()
-		return tx.Exec(f.ctx, `insert into written values (1)`, nil)
+		return tx.Exec(f.Ctx, `insert into written values (1)`, nil)
 	})
 	if err != nil || f.written() != 1 {
 		t.Errorf("a transaction that has begun was cut short: %v", err)
@@ -327,18 +301,18 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	e, err := f.Event(f.ctx, "a", 3)
+	f.AppendN("a", 3)
+	e, err := f.Event(f.Ctx, "a", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	quarantine := func(projection string) {
 		t.Helper()
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			if _, err := tx.Watermark("a"); err != nil {
 				return err
 			}
-			if err := errors.Join(tx.Failed(projection, &e, *failure("boom")), tx.Quarantine(projection, &e)); err != nil {
+			if err := errors.Join(tx.Failed(projection, &e, *storetest.Failure("boom")), tx.Quarantine(projection, &e)); err != nil {
 				return err
 			}
 			names, err := tx.SetAside("a")
@@ -353,15 +327,15 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	}
 	quarantine("roster")
 	quarantine("index")
-	if w := f.watermark("a"); w.SetAside != 2 {
+	if w := f.MustWatermark("a"); w.SetAside != 2 {
 		t.Errorf("watermark is %+v, want two projections set aside", w)
 	}
-	cursors := texts(t, f.projections, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
-	failures := texts(t, f.projections, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
+	cursors := storetest.Texts(t, f.ProjectionsDB, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
+	failures := storetest.Texts(t, f.ProjectionsDB, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
 	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 1 open" || len(failures) != 2 {
 		t.Errorf("cursors %q, failures %q", cursors, failures)
 	}
-	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
+	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
 	if err != nil || described[0].Quarantined != 1 || described[1].Quarantined != 0 {
 		t.Errorf("described as %+v, %v", described, err)
 	}

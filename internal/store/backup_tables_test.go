@@ -12,17 +12,18 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // rowCounts counts the rows of every table of both databases.
 func (f *fixture) rowCounts() map[string]int64 {
-	f.tb.Helper()
+	f.TB.Helper()
 	counts := map[string]int64{}
-	for _, db := range []*sql.DB{f.journal, f.projections} {
-		for _, table := range dbtest.Tables(f.tb, db) {
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
+		for _, table := range dbtest.Tables(f.TB, db) {
 			var n int64
 			if err := db.QueryRow(`select count(*) from ` + table).Scan(&n); err != nil {
-				f.tb.Fatal(err)
+				f.TB.Fatal(err)
 			}
 			counts[table] += n
 		}
@@ -33,19 +34,19 @@ func (f *fixture) rowCounts() map[string]int64 {
 // What operators did and began goes on from a backup where it was.
 func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 4)
-	f.appendAll(tagged("tagged", "counted", "seat", "1", "show", "x"))
-	f.skip(ids[0], 1)
-	f.drain()
-	if _, err := f.NoteGroup(f.ctx, ana(""), "no such thing", "known"); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 4)
+	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
+	f.MustSkip(ids[0], 1)
+	f.Drain()
+	if _, err := f.NoteGroup(f.Ctx, ana(""), "no such thing", "known"); err != nil {
 		t.Fatal(err)
 	}
 	f.token("0123", outbox.RoleOperator, 24*time.Hour)
-	f.clock.advance(2 * time.Minute)
-	f.sample()
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
-	f.stepOperation(op.ID)
+	f.Clock.Advance(2 * time.Minute)
+	f.MustSample()
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	f.StepOperation(op.ID)
 	before := f.rowCounts()
 	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "act_targets", "event_tags", "tokens"} {
 		if before[table] == 0 {
@@ -53,47 +54,47 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	to := dbtest.Fresh(t)
-	o := optionsFor(to)
-	o.Now, o.Retry = f.clock.now, f.Retry()
-	if err := maintenance.Restore(f.ctx, dir, o, arrange); err != nil {
+	o := storetest.OptionsFor(to)
+	o.Now, o.Retry = f.Clock.Now, f.Retry()
+	if err := maintenance.Restore(f.Ctx, dir, o, arrange); err != nil {
 		t.Fatal(err)
 	}
-	r := openPair(t, to, f.clock)
+	r := openPair(t, to, f.Clock)
 	if diff := cmp.Diff(before, r.rowCounts()); diff != "" {
 		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
 	}
-	for r.operation(op.ID).Status == outbox.OperationRunning {
-		r.drain()
-		r.stepOperation(op.ID)
+	for r.Operation(op.ID).Status == outbox.OperationRunning {
+		r.Drain()
+		r.StepOperation(op.ID)
 	}
-	if d := r.operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
+	if d := r.Operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
 		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
 	}
-	_, err := r.unless(event("tagged", "counted"), 0, item("", "seat", "1"))
+	_, err := r.unless(storetest.Event("tagged", "counted"), 0, item("", "seat", "1"))
 	refused(t, err, outbox.ErrConflict, "is in the way")
-	r.appendAll(tagged("tagged", "counted", "seat", "2"))
-	_, err = r.unless(event("tagged", "counted"), 0, item("", "seat", "2"))
+	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
+	_, err = r.unless(storetest.Event("tagged", "counted"), 0, item("", "seat", "2"))
 	refused(t, err, outbox.ErrConflict, "is in the way")
-	r.drain()
-	r.append("late", 1)
-	r.fail("no such thing", "late")
-	for r.campaign("late").HeadStatus != outbox.Dead {
-		r.clock.advance(5 * time.Minute)
-		r.fail("no such thing", "late")
+	r.Drain()
+	r.AppendN("late", 1)
+	r.Fail("no such thing", "late")
+	for r.MustCampaign("late").HeadStatus != outbox.Dead {
+		r.Clock.Advance(5 * time.Minute)
+		r.Fail("no such thing", "late")
 	}
-	if next := r.startOperation(outbox.OperationOrder{}); next.ID <= op.ID {
+	if next := r.StartOperation(outbox.OperationOrder{}); next.ID <= op.ID {
 		t.Errorf("the next operation has the number %d", next.ID)
 	}
-	if kept, err := r.TokenByHash(r.ctx, "0123"); err != nil || kept.State(r.clock.now()) != "valid" {
+	if kept, err := r.TokenByHash(r.Ctx, "0123"); err != nil || kept.State(r.Clock.Now()) != "valid" {
 		t.Errorf("the token came back as %+v, %v", kept, err)
 	}
 	if next := r.token("4567", outbox.RoleViewer, time.Hour); next.ID != 2 {
 		t.Errorf("the next token has the number %d", next.ID)
 	}
-	r.wantMarks(fmt.Sprintf("%s 1 1", ids[0]))
-	r.sound()
+	r.WantMarks(fmt.Sprintf("%s 1 1", ids[0]))
+	r.Sound()
 }

@@ -10,9 +10,8 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
-
-func quiet(int64, int64) {}
 
 // arrange puts around a restored store what has leases of its own.
 func arrange(s *store.Store) { runs.New(s) }
@@ -20,28 +19,28 @@ func arrange(s *store.Store) { runs.New(s) }
 // restore copies a backup to a new place, at the fixture's time.
 func (f *fixture) restore(from, to string) error {
 	o := optionsIn(to)
-	o.Now = f.clock.now
-	return maintenance.Restore(f.ctx, from, o, arrange)
+	o.Now = f.Clock.Now
+	return maintenance.Restore(f.Ctx, from, o, arrange)
 }
 
 func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 5)
-	f.drain()
-	f.append("a", 3)
-	f.append("dead", 2)
-	f.append("b", 4)
-	f.pause("a")
-	f.pause("b")
-	f.kill("dead")
-	if _, err := f.ResumeCampaign(f.ctx, ana(""), "b"); err != nil {
+	f.AppendN("a", 5)
+	f.Drain()
+	f.AppendN("a", 3)
+	f.AppendN("dead", 2)
+	f.AppendN("b", 4)
+	f.MustPause("a")
+	f.MustPause("b")
+	f.Kill("dead")
+	if _, err := f.ResumeCampaign(f.Ctx, ana(""), "b"); err != nil {
 		t.Fatal(err)
 	}
-	c := f.claimOne(one, 3)
-	f.mustApply(c, 2) // a wave is under way
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 2) // a wave is under way
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"journal.db", "projections.db"} {
@@ -49,26 +48,26 @@ func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
 	}
-	f.append("a", 1) // not in the backup
+	f.AppendN("a", 1) // not in the backup
 	to := t.TempDir()
 	restored := filepath.Join(to, "new")
 	if err := f.restore(dir, restored); err != nil {
 		t.Fatal(err)
 	}
-	r := openPair(t, dbtest.Files(restored), f.clock)
-	r.sound()
-	if c := r.campaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
+	r := openPair(t, dbtest.Files(restored), f.Clock)
+	r.Sound()
+	if c := r.MustCampaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
 		t.Errorf("campaign a is %+v", c)
 	}
-	if c := r.campaign("dead"); c.HeadStatus != outbox.Dead || len(r.row("dead", 1).Attempts) != 8 {
+	if c := r.MustCampaign("dead"); c.HeadStatus != outbox.Dead || len(r.MustRow("dead", 1).Attempts) != 8 {
 		t.Errorf("campaign dead is %+v", c)
 	}
-	if len(r.acts()) != 1 {
-		t.Errorf("acts are %+v", r.acts())
+	if len(r.DoneActs()) != 1 {
+		t.Errorf("acts are %+v", r.DoneActs())
 	}
-	r.drain()
-	r.sound()
-	if c := r.campaign("b"); c.AppliedSeq != 4 {
+	r.Drain()
+	r.Sound()
+	if c := r.MustCampaign("b"); c.AppliedSeq != 4 {
 		t.Errorf("campaign b is %+v, want it drained at once, whoever held it when it was copied", c)
 	}
 }
@@ -76,14 +75,14 @@ func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 4)
+	f.AppendN("a", 4)
 	old := filepath.Join(t.TempDir(), "old")
-	if err := f.Backup(f.ctx, old, quiet); err != nil {
+	if err := f.Backup(f.Ctx, old, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
-	f.drain()
+	f.Drain()
 	current := filepath.Join(t.TempDir(), "new")
-	if err := f.Backup(f.ctx, current, quiet); err != nil {
+	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	// The projections of one and the journal of the other, as when a worker
@@ -99,13 +98,13 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	if err := f.restore(current, restored); err != nil {
 		t.Fatal(err)
 	}
-	r := openPair(t, dbtest.Files(restored), f.clock)
-	if c := r.campaign("a"); c.AppliedSeq != 0 || c.Counts.Pending != 4 {
+	r := openPair(t, dbtest.Files(restored), f.Clock)
+	if c := r.MustCampaign("a"); c.AppliedSeq != 0 || c.Counts.Pending != 4 {
 		t.Errorf("campaign is %+v, want its four rows back", c)
 	}
-	r.sound()
-	r.drain()
-	r.sound()
+	r.Sound()
+	r.Drain()
+	r.Sound()
 }
 
 func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
@@ -115,8 +114,8 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, f.Backup(f.ctx, dir, quiet), outbox.ErrSetup, dir, "not empty")
-	refused(t, f.Backup(f.ctx, filepath.Join(dir, "notes.txt"), quiet), outbox.ErrSetup, "notes.txt")
+	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
+	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("the refused backup left %v", left)
 	}
@@ -125,22 +124,22 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.ctx, dir, quiet); err != nil {
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
-	f.unchanged(func() {
-		refused(t, maintenance.Restore(f.ctx, dir, optionsFor(f.pair), arrange), outbox.ErrSetup, "exists already", "move it away")
+	f.Unchanged(func() {
+		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "exists already", "move it away")
 	})
-	refused(t, maintenance.Restore(f.ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
 	// A write-ahead log left by the databases that were moved away would be
 	// replayed into the restored ones.
 	left := t.TempDir()
 	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, maintenance.Restore(f.ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
+	refused(t, maintenance.Restore(f.Ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -149,7 +148,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	refused(t, maintenance.Restore(f.ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	refused(t, maintenance.Restore(f.Ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -159,10 +158,10 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, name := range []string{"1", "2", "3"} {
-		if err := f.Backup(f.ctx, filepath.Join(t.TempDir(), name), quiet); err != nil {
+		if err := f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet); err != nil {
 			t.Fatal(err)
 		}
-		snapshot, err := f.Database.Snapshot(f.ctx)
+		snapshot, err := f.Database.Snapshot(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,8 +3,6 @@ package store_test
 import (
 	"database/sql"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,101 +11,8 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
-
-// exact fails unless the campaign's row is what a recount of its events and
-// rows, past the store, says it must be.
-func (f *fixture) exact(id string) {
-	f.tb.Helper()
-	for _, c := range f.recount() {
-		if c.id == id && c.problem != "" {
-			f.tb.Errorf("the row of campaign %s: %s", id, c.problem)
-		}
-	}
-}
-
-const recount = `
-select
-  c.high_water_seq = (select coalesce(max(seq), 0) from events e where e.campaign_id = c.campaign_id),
-  c.high_water_seq = (select count(*) from events e where e.campaign_id = c.campaign_id),
-  c.chain_hash = coalesce((select chain_hash from events e where e.campaign_id = c.campaign_id order by seq desc limit 1), ''),
-  c.pending = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'pending'),
-  c.processing = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'processing'),
-  c.failed = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'failed'),
-  c.dead = (select count(*) from projection_apply_outbox o where o.campaign_id = c.campaign_id and status = 'dead'),
-  c.head_seq is not distinct from h.seq,
-  c.head_status is not distinct from h.status,
-  c.head_next_attempt_at is not distinct from h.next_attempt_at,
-  c.oldest_enqueued_at is not distinct from (select recorded_at from events e where e.campaign_id = c.campaign_id and e.seq = c.applied_seq + 1),
-  c.skips = (select count(*) from skips k where k.campaign_id = c.campaign_id and undone_at is null),
-  c.campaign_id, c.lease_epoch, c.due_at, c.head_next_attempt_at, c.paused_at, c.head_status, c.diverged, c.lease_owner, c.lease_expires_at,
-  h.seq is null and c.high_water_seq > c.applied_seq
-from campaigns c
-left join projection_apply_outbox h on h.campaign_id = c.campaign_id
-  and h.seq = (select min(seq) from projection_apply_outbox o where o.campaign_id = c.campaign_id)`
-
-var recountedParts = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest", "skips"}
-
-// recounted is what a recount says of one campaign.
-type recounted struct {
-	id      string
-	epoch   int64
-	problem string // empty when the campaign's row is exact
-
-	due, next, paused sql.NullInt64
-	status            sql.NullString
-	diverged, owner   string
-	expiry            int64
-	bare              bool // events are owed, and none has a row
-}
-
-// recount recounts all campaigns, past the store.
-func (f *fixture) recount() []recounted {
-	f.tb.Helper()
-	rows, err := f.journal.Query(recount)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	defer rows.Close()
-	var all []recounted
-	for rows.Next() {
-		var c recounted
-		right := make([]bool, len(recountedParts))
-		var dest []any
-		for i := range right {
-			dest = append(dest, &right[i])
-		}
-		if err := rows.Scan(append(dest, &c.id, &c.epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...); err != nil {
-			f.tb.Fatal(err)
-		}
-		if i := slices.Index(right, false); i >= 0 {
-			c.problem = recountedParts[i] + " is wrong"
-		} else {
-			c.problem = c.wrongDue(f.clock.now().UnixMicro())
-		}
-		all = append(all, c)
-	}
-	if err := rows.Err(); err != nil {
-		f.tb.Fatal(err)
-	}
-	return all
-}
-
-// wrongDue checks due_at against its definition: nothing for a campaign that
-// no passing of time makes claimable, the lease's end while one stands on rows or
-// on events without, the head's next attempt otherwise, or the later moment at which it became ready.
-func (c *recounted) wrongDue(now int64) string {
-	idle := c.diverged != "" || c.paused.Valid || !c.next.Valid && !(c.bare && c.owner != "") || c.status.String == "dead"
-	switch {
-	case idle != !c.due.Valid:
-		return fmt.Sprintf("due_at is %v, head %v, paused %v", c.due, c.status, c.paused)
-	case !idle && c.owner != "" && c.due.Int64 != c.expiry:
-		return fmt.Sprintf("due_at is %d, the lease ends at %d", c.due.Int64, c.expiry)
-	case !idle && c.owner == "" && c.due != c.next && (c.due.Int64 < c.next.Int64 || c.due.Int64 > now):
-		return fmt.Sprintf("due_at is %d, the head's next attempt %d, now %d", c.due.Int64, c.next.Int64, now)
-	}
-	return ""
-}
 
 // wave is what one worker holds in a history.
 type wave struct {
@@ -135,13 +40,13 @@ func (h *history) acted(err error) {
 	}
 }
 
-func (h *history) appends() { h.append(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
+func (h *history) appends() { h.AppendN(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
 
 func (h *history) claims() {
 	w := rapid.SampledFrom([]store.Worker{one, two}).Draw(h.t, "worker")
 	rows := rapid.SampledFrom([]int{1, 4, 12, 1000}).Draw(h.t, "rows")
 	before := h.standings()
-	claims := h.claim(w, rows)
+	claims := h.MustClaim(w, rows)
 	if len(claims) > 0 {
 		h.held = append(h.held, wave{w, claims})
 	}
@@ -149,7 +54,7 @@ func (h *history) claims() {
 }
 
 func (h *history) standings() map[string]outbox.Campaign {
-	page, err := h.Campaigns(h.ctx, outbox.CampaignFilter{Limit: 200})
+	page, err := h.Campaigns(h.Ctx, outbox.CampaignFilter{Limit: 200})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -164,7 +69,7 @@ func (h *history) standings() map[string]outbox.Campaign {
 // takes it, provided the claim had room for all. A head whose worker died over
 // it once more may turn out to be failed only when the claim looks.
 func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
-	now := h.clock.now()
+	now := h.Clock.Now()
 	ready := func(c outbox.Campaign) bool {
 		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Hold == outbox.HoldNone
 	}
@@ -188,7 +93,7 @@ func (h *history) explained(before map[string]outbox.Campaign, claims []store.Cl
 // just turned out to have died with once more.
 func (h *history) claimsSuspect(id string) bool {
 	for {
-		claims, err := h.ClaimSuspect(h.ctx, one, lease)
+		claims, err := h.ClaimSuspect(h.Ctx, one, lease)
 		if err != nil || len(claims) == 0 {
 			return false
 		}
@@ -221,17 +126,17 @@ func (h *history) works() {
 	var results []store.Result
 	for _, c := range w.claims {
 		last := rapid.Int64Range(c.First-1, c.Last).Draw(h.t, "applied")
-		reached, err := h.apply(c, last)
+		reached, err := h.ApplyClaim(c, last)
 		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 			h.t.Fatalf("apply: %v", err)
 		}
 		r := store.Result{Claim: c, Applied: reached}
 		if reached < c.Last && err == nil && rapid.Bool().Draw(h.t, "fails") {
-			r.Failure = failure("boom")
+			r.Failure = storetest.Failure("boom")
 		}
 		results = append(results, r)
 	}
-	if dies || h.settle(w.worker, results...).Fenced > 0 {
+	if dies || h.MustSettle(w.worker, results...).Fenced > 0 {
 		for _, r := range results {
 			h.stray[r.Claim.CampaignID] = true
 		}
@@ -241,46 +146,46 @@ func (h *history) works() {
 func (h *history) renews() {
 	if len(h.held) > 0 {
 		w := rapid.SampledFrom(h.held).Draw(h.t, "renewed")
-		if err := h.Renew(h.ctx, w.worker, w.claims, lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+		if err := h.Renew(h.Ctx, w.worker, w.claims, lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 			h.t.Fatalf("renew: %v", err)
 		}
 	}
 }
 
 func (h *history) waits() {
-	h.clock.advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, lease, 6 * time.Minute}).Draw(h.t, "wait"))
+	h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, lease, 6 * time.Minute}).Draw(h.t, "wait"))
 }
 
 // operates performs a random act.
 func (h *history) operates() {
 	id := h.id()
 	head := int64(1)
-	if c, err := h.Campaign(h.ctx, id); err == nil && c.HeadSeq > 0 {
+	if c, err := h.Campaign(h.Ctx, id); err == nil && c.HeadSeq > 0 {
 		head = c.HeadSeq
 	}
 	var err error
 	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "dead-letter", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
 	case "requeue":
-		_, err = h.RequeueRow(h.ctx, ana(""), id, head)
+		_, err = h.RequeueRow(h.Ctx, ana(""), id, head)
 	case "many":
-		_, err = h.RequeueDead(h.ctx, ana(""), outbox.RequeueFilter{Limit: 2})
+		_, err = h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})
 	case "dead-letter":
-		_, err = h.DeadLetterRow(h.ctx, ana(""), id, head)
+		_, err = h.DeadLetterRow(h.Ctx, ana(""), id, head)
 	case "retry":
-		_, err = h.RetryRow(h.ctx, ana(""), id, head)
+		_, err = h.RetryRow(h.Ctx, ana(""), id, head)
 	case "pause":
-		_, err = h.PauseCampaign(h.ctx, ana(""), id)
+		_, err = h.PauseCampaign(h.Ctx, ana(""), id)
 	case "resume":
-		_, err = h.ResumeCampaign(h.ctx, ana(""), id)
+		_, err = h.ResumeCampaign(h.Ctx, ana(""), id)
 	case "replay":
 		// A campaign that is being worked on would be waited for in real time.
-		if c, _ := h.Campaign(h.ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.clock.now()) {
-			_, err = h.ReplayCampaign(h.ctx, ana(""), id)
+		if c, _ := h.Campaign(h.Ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.Clock.Now()) {
+			_, err = h.ReplayCampaign(h.Ctx, ana(""), id)
 		}
 	case "repair":
-		_, err = h.RepairGaps(h.ctx, ana(""))
+		_, err = h.RepairGaps(h.Ctx, ana(""))
 	case "skip":
-		_, err = h.SkipEvent(h.ctx, toSkip(ana(""), id, head), id, head)
+		_, err = h.SkipEvent(h.Ctx, storetest.ToSkip(ana(""), id, head), id, head)
 	case "unskip":
 		err = h.unskips(id)
 	}
@@ -291,12 +196,12 @@ func (h *history) operates() {
 // may be taken back, unless the campaign is being worked on: that would be waited
 // for in real time.
 func (h *history) unskips(id string) error {
-	seq := h.number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)
-	c, err := h.Campaign(h.ctx, id)
-	if err != nil || seq == 0 || c.Lease != nil && c.Lease.ExpiresAt.After(h.clock.now()) {
+	seq := h.Number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)
+	c, err := h.Campaign(h.Ctx, id)
+	if err != nil || seq == 0 || c.Lease != nil && c.Lease.ExpiresAt.After(h.Clock.Now()) {
 		return err
 	}
-	_, err = h.UnskipEvent(h.ctx, ana(""), id, seq)
+	_, err = h.UnskipEvent(h.Ctx, ana(""), id, seq)
 	if err == nil && c.AppliedSeq == seq {
 		h.applied[id] = seq - 1
 	}
@@ -307,45 +212,45 @@ func (h *history) unskips(id string) error {
 // campaign under a lease is spared: its worker repairs what it finds.
 func (h *history) loses() {
 	id := h.id()
-	c, err := h.Campaign(h.ctx, id)
+	c, err := h.Campaign(h.Ctx, id)
 	if err != nil || c.Lease != nil {
 		return
 	}
-	h.raw(`delete from projection_apply_outbox where campaign_id = $1 and seq % 3 = $2`, id, rapid.IntRange(0, 2).Draw(h.t, "which"))
-	if _, err := h.ReconcileCampaign(h.ctx, id); err != nil {
+	h.Exec(`delete from projection_apply_outbox where campaign_id = $1 and seq % 3 = $2`, id, rapid.IntRange(0, 2).Draw(h.t, "which"))
+	if _, err := h.ReconcileCampaign(h.Ctx, id); err != nil {
 		h.t.Fatalf("repair: %v", err)
 	}
 }
 
 // holds checks what must be true of every campaign after every step.
 func (h *history) holds() {
-	marks, err := h.Watermarks(h.ctx, h.ids)
+	marks, err := h.Watermarks(h.Ctx, h.ids)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, c := range h.recount() {
-		if c.problem != "" {
-			h.t.Fatalf("the row of campaign %s: %s", c.id, c.problem)
+	for _, c := range h.Recount() {
+		if c.Problem != "" {
+			h.t.Fatalf("the row of campaign %s: %s", c.ID, c.Problem)
 		}
-		applied := marks[c.id].AppliedSeq
-		if applied < h.applied[c.id] || c.epoch < h.epochs[c.id] {
-			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", c.id, applied, h.applied[c.id], c.epoch, h.epochs[c.id])
+		applied := marks[c.ID].AppliedSeq
+		if applied < h.applied[c.ID] || c.Epoch < h.epochs[c.ID] {
+			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", c.ID, applied, h.applied[c.ID], c.Epoch, h.epochs[c.ID])
 		}
-		h.applied[c.id], h.epochs[c.id] = applied, c.epoch
-		if h.stray[c.id] && h.number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, c.id, applied) == 0 {
-			h.stray[c.id] = false
+		h.applied[c.ID], h.epochs[c.ID] = applied, c.Epoch
+		if h.stray[c.ID] && h.Number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, c.ID, applied) == 0 {
+			h.stray[c.ID] = false
 		}
 	}
 }
 
 // checks asks the store itself whether it is sound.
 func (h *history) checks() {
-	for _, found := range h.selfCheck() {
+	for _, found := range h.SelfCheckAll() {
 		if found.Drifted || found.Mistimed {
 			h.t.Fatalf("the self-check found %+v", found)
 		}
 	}
-	report, err := h.Check(h.ctx, quiet)
+	report, err := h.Check(h.Ctx, storetest.Quiet)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -368,12 +273,12 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := ended
 		if f == nil {
-			f = open(t, maxAttempts(3))
+			f = open(t, storetest.MaxAttempts(3))
 		}
 		ended = nil
 		defer func() {
 			if ended == nil {
-				f.release()
+				f.Shut()
 			}
 		}()
 		h := &history{fixture: f, t: rt, ids: []string{"a", "b", "ü'%"}, stray: map[string]bool{}, applied: map[string]int64{}, epochs: map[string]int64{}}
@@ -401,24 +306,24 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 // empty empties both databases past the store, and returns false where that is
 // more trouble than opening others.
 func (f *fixture) empty() bool {
-	f.tb.Helper()
+	f.TB.Helper()
 	if !dbtest.Postgres() {
 		return false
 	}
-	for _, db := range []*sql.DB{f.journal, f.projections} {
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		statements := []string{`begin`, `set local session_replication_role = replica`} // without triggers
-		for _, table := range dbtest.Tables(f.tb, db) {
+		for _, table := range dbtest.Tables(f.TB, db) {
 			if table != "goose_db_version" {
 				statements = append(statements, `delete from `+table)
 			}
 		}
-		conn, err := db.Conn(f.ctx)
+		conn, err := db.Conn(f.Ctx)
 		if err != nil {
-			f.tb.Fatal(err)
+			f.TB.Fatal(err)
 		}
 		for _, statement := range append(statements, `commit`) {
-			if _, err := conn.ExecContext(f.ctx, statement); err != nil {
-				f.tb.Fatalf("%s: %v", statement, err)
+			if _, err := conn.ExecContext(f.Ctx, statement); err != nil {
+				f.TB.Fatalf("%s: %v", statement, err)
 			}
 		}
 		conn.Close()
@@ -430,16 +335,16 @@ func (f *fixture) empty() bool {
 // they held, every campaign drains.
 func (h *history) drainsAfterAll() {
 	for _, id := range h.ids {
-		_, err := h.ResumeCampaign(h.ctx, ana(""), id)
+		_, err := h.ResumeCampaign(h.Ctx, ana(""), id)
 		h.acted(err)
 	}
 	left := int64(1)
 	for tries := 0; tries < 20 && left > 0; tries++ {
-		_, err := h.RequeueDead(h.ctx, ana(""), outbox.RequeueFilter{})
+		_, err := h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{})
 		h.acted(err)
-		h.clock.advance(6 * time.Minute)
-		h.drain()
-		left = h.number(`select count(*) from projection_apply_outbox`)
+		h.Clock.Advance(6 * time.Minute)
+		h.Drain()
+		left = h.Number(`select count(*) from projection_apply_outbox`)
 	}
 	if left != 0 {
 		h.t.Fatalf("%d rows are left though nothing fails any more", left)

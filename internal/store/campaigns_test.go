@@ -11,48 +11,31 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // campaignScene is a store with campaigns in every state.
 func campaignScene(t *testing.T) *fixture {
 	t.Helper()
-	f := open(t, maxAttempts(2))
-	f.append("current-1", 1)
-	f.append("current-2", 7)
-	f.drain()
-	f.append("blocked-1", 2)
-	f.append("blocked-2", 9)
-	f.kill("blocked-1", "blocked-2")
-	f.append("failing", 3)
-	f.fail("boom", "failing")
-	f.append("diverged", 4)
-	f.settle(one, store.Result{Claim: f.claimOne(one, 2), Diverged: "for a test"})
-	f.append("paused", 2)
-	f.pause("paused")
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("current-1", 1)
+	f.AppendN("current-2", 7)
+	f.Drain()
+	f.AppendN("blocked-1", 2)
+	f.AppendN("blocked-2", 9)
+	f.Kill("blocked-1", "blocked-2")
+	f.AppendN("failing", 3)
+	f.Fail("boom", "failing")
+	f.AppendN("diverged", 4)
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.AppendN("paused", 2)
+	f.MustPause("paused")
 	for i, id := range []string{"lagging-100%", "lagging_it's", "lagging-ü"} {
-		f.clock.advance(time.Second)
-		f.append(id, 5-i)
+		f.Clock.Advance(time.Second)
+		f.AppendN(id, 5-i)
 	}
-	f.clock.advance(time.Second)
+	f.Clock.Advance(time.Second)
 	return f
-}
-
-func (f *fixture) visitCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
-	f.tb.Helper()
-	var all []outbox.Campaign
-	for range 10_000 {
-		page, err := f.Campaigns(f.ctx, filter)
-		if err != nil {
-			f.tb.Fatalf("%+v: %v", filter, err)
-		}
-		all = append(all, page.Items...)
-		if page.NextCursor == nil {
-			return all
-		}
-		filter.Cursor = *page.NextCursor
-	}
-	f.tb.Fatalf("%+v never ends", filter)
-	return nil
 }
 
 func ids(campaigns []outbox.Campaign) []string {
@@ -66,17 +49,17 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	if err := f.NoteVerifications(f.ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
+	if err := f.NoteVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
 		t.Fatal(err)
 	}
-	everything := f.visitCampaigns(outbox.CampaignFilter{Limit: 200})
+	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})
 	if len(everything) != 10 {
 		t.Fatalf("campaigns are %v, want all ten", ids(everything))
 	}
 	sorts := map[outbox.CampaignSort]func(a, b outbox.Campaign) int{
 		outbox.SortID:  func(a, b outbox.Campaign) int { return 0 },
 		outbox.SortLag: func(a, b outbox.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
-		outbox.SortAge: func(a, b outbox.Campaign) int { return int(b.Lag(f.clock.now()) - a.Lag(f.clock.now())) },
+		outbox.SortAge: func(a, b outbox.Campaign) int { return int(b.Lag(f.Clock.Now()) - a.Lag(f.Clock.Now())) },
 	}
 	for sort, compare := range sorts {
 		for _, state := range append([]outbox.State{""}, outbox.States...) {
@@ -89,7 +72,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 				}
 				slices.SortStableFunc(want, compare)
 				for _, limit := range []int{1, 3, 200} {
-					got := f.visitCampaigns(outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit})
+					got := f.AllCampaigns(outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit})
 					if diff := cmp.Diff(ids(want), ids(got)); diff != "" {
 						t.Errorf("sort %s, state %q, q %q, limit %d (-want +got):\n%s", sort, state, q, limit, diff)
 					}
@@ -97,16 +80,16 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 			}
 		}
 	}
-	if _, err := f.PauseCampaign(f.ctx, ana(""), "blocked-1"); err != nil {
+	if _, err := f.PauseCampaign(f.Ctx, ana(""), "blocked-1"); err != nil {
 		t.Fatal(err)
 	}
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
-		if got := f.visitCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
+		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
 			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
 		}
 	}
 	for _, state := range outbox.States {
-		if len(f.visitCampaigns(outbox.CampaignFilter{State: state})) == 0 {
+		if len(f.AllCampaigns(outbox.CampaignFilter{State: state})) == 0 {
 			t.Errorf("the scene has no campaign that is %s", state)
 		}
 	}
@@ -118,11 +101,11 @@ func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.raw(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
+			f.Exec(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
 select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
-			want := texts(t, f.journal, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
-			got := ids(f.visitCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
+			want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
+			got := ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("paused (-want +got):\n%s", diff)
 			}
@@ -133,32 +116,32 @@ select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + 
 func TestCampaign_readsItsWatermark(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	c := f.claimOne(one, 2)
-	f.mustApply(c, 2)
-	if got := f.campaign("a"); got.AppliedSeq != 2 || got.HighWaterSeq != 3 || got.LagEvents() != 1 {
+	f.AppendN("a", 3)
+	c := f.ClaimOne(one, 2)
+	f.MustApply(c, 2)
+	if got := f.MustCampaign("a"); got.AppliedSeq != 2 || got.HighWaterSeq != 3 || got.LagEvents() != 1 {
 		t.Errorf("before settling the campaign is %+v, want two applied", got)
 	}
-	_, err := f.Campaign(f.ctx, "b")
+	_, err := f.Campaign(f.Ctx, "b")
 	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
 }
 
 func TestBlocked_worstFirst(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
-	f.append("old-few", 2)
-	f.kill("old-few")
-	f.append("young-many", 500)
-	f.kill("young-many")
-	f.append("young-few", 2)
-	f.kill("young-few")
-	f.append("failing", 600)
-	f.fail("boom", "failing")
-	f.append("diverged", 1)
-	f.settle(one, store.Result{Claim: f.claimOne(one, 2), Diverged: "for a test"})
-	f.append("lagging", 900)
-	f.pause("lagging")
-	got, err := f.Blocked(f.ctx, 10)
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("old-few", 2)
+	f.Kill("old-few")
+	f.AppendN("young-many", 500)
+	f.Kill("young-many")
+	f.AppendN("young-few", 2)
+	f.Kill("young-few")
+	f.AppendN("failing", 600)
+	f.Fail("boom", "failing")
+	f.AppendN("diverged", 1)
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.AppendN("lagging", 900)
+	f.MustPause("lagging")
+	got, err := f.Blocked(f.Ctx, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +155,7 @@ func TestBlocked_worstFirst(t *testing.T) {
 	if got[0].Error != "" || got[1].Error != "no such thing" || got[4].Fingerprint != "boom" {
 		t.Errorf("the heads failed with %q, %q, %q", got[0].Error, got[1].Error, got[4].Fingerprint)
 	}
-	if got, err := f.Blocked(f.ctx, 2); err != nil || len(got) != 2 {
+	if got, err := f.Blocked(f.Ctx, 2); err != nil || len(got) != 2 {
 		t.Errorf("%d campaigns, %v, want two", len(got), err)
 	}
 }
@@ -180,21 +163,21 @@ func TestBlocked_worstFirst(t *testing.T) {
 func TestSummary_sumsOverCampaigns(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	f.append("leased", 3)
-	f.raw(`update campaigns set due_at = 1 where campaign_id = 'leased'`)
-	f.claimOne(one, 1)
-	f.clock.advance(time.Second)
-	stopped := f.clock.now()
+	f.AppendN("leased", 3)
+	f.Exec(`update campaigns set due_at = 1 where campaign_id = 'leased'`)
+	f.ClaimOne(one, 1)
+	f.Clock.Advance(time.Second)
+	stopped := f.Clock.Now()
 	for i, s := range []outbox.InstanceState{
 		{ID: "i-1", Applied: 10, Failed: 2, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 5, FailedPerSecond: 1}},
 		{ID: "i-2", Applied: 5, Rates: outbox.Throughput{AppliedPerSecond: 2.5}, StoppedAt: &stopped},
 	} {
 		s.StartedAt = began.Add(time.Duration(i) * time.Second)
-		if err := f.Heartbeat(f.ctx, s); err != nil {
+		if err := f.Heartbeat(f.Ctx, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := f.Summary(f.ctx)
+	got, err := f.Summary(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,15 +200,15 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 	if want := (outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Leased: 1}); got.Campaigns != want {
 		t.Errorf("campaigns are %+v, want %+v", got.Campaigns, want)
 	}
-	age := f.clock.now().Sub(began).Seconds()
+	age := f.Clock.Now().Sub(began).Seconds()
 	if o := got.Oldest; o == nil || o.Seq != 1 || !strings.HasPrefix(o.CampaignID, "blocked") || o.EnqueuedAt != began || o.AgeSeconds != age {
 		t.Errorf("oldest is %+v, want a blocked head of %v s", got.Oldest, age)
 	}
-	lag := f.number(`select sum(high_water_seq - applied_seq) from campaigns`)
-	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.clock.now() {
+	lag := f.Number(`select sum(high_water_seq - applied_seq) from campaigns`)
+	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.Clock.Now() {
 		t.Errorf("summary is %+v", got)
 	}
-	if w := got.Worker; !w.Running || w.Applied != 15 || w.Failed != 2 || w.Fenced != 1 || w.LastSeen == nil || *w.LastSeen != f.clock.now() {
+	if w := got.Worker; !w.Running || w.Applied != 15 || w.Failed != 2 || w.Fenced != 1 || w.LastSeen == nil || *w.LastSeen != f.Clock.Now() {
 		t.Errorf("worker is %+v", w)
 	}
 	if want := (outbox.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}); got.Throughput != want {
@@ -236,7 +219,7 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 func TestSummary_ofNothingIsZeroAndNotNull(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	got, err := f.Summary(f.ctx)
+	got, err := f.Summary(f.Ctx)
 	if err != nil || got.Counts.Total() != 0 || got.Oldest != nil || got.Campaigns.Total != 0 || got.Instances == nil || got.Worker.Running {
 		t.Errorf("summary is %+v, %v", got, err)
 	}
@@ -245,13 +228,13 @@ func TestSummary_ofNothingIsZeroAndNotNull(t *testing.T) {
 func TestSummary_isSharedForASecond(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	first, err := f.Summary(f.ctx)
+	first, err := f.Summary(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Hour)
-	f.append("a", 1)
-	second, err := f.Summary(f.ctx)
+	f.Clock.Advance(time.Hour)
+	f.AppendN("a", 1)
+	second, err := f.Summary(f.Ctx)
 	if err != nil || second.AsOf != first.AsOf {
 		t.Errorf("taken anew at %v after %v: %v", second.AsOf, first.AsOf, err)
 	}
@@ -262,17 +245,17 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 	f := open(t)
 	beat := func(id string) {
 		t.Helper()
-		if err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.clock.now()}); err != nil {
+		if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	beat("old")
-	f.clock.advance(4 * 24 * time.Hour)
+	f.Clock.Advance(4 * 24 * time.Hour)
 	beat("young")
 	beat("young")
 	listed := func() string {
 		t.Helper()
-		all, err := f.Instances(f.ctx)
+		all, err := f.Instances(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +268,7 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 	if got := listed(); got != "young@h/7/v1 old@h/7/v1" {
 		t.Errorf("instances are %s", got)
 	}
-	f.clock.advance(4 * 24 * time.Hour)
+	f.Clock.Advance(4 * 24 * time.Hour)
 	beat("new")
 	if got := listed(); got != "new@h/7/v1 young@h/7/v1" {
 		t.Errorf("after a week the instances are %s", got)
@@ -296,13 +279,13 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 // holds in microseconds.
 func TestBlocked_ranksCampaignsHoweverManyRowsWaitHoweverLong(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("large", 1)
-	f.append("small", 1)
-	f.kill("large", "small")
-	f.raw(`update campaigns set pending = 10000000 where campaign_id = 'large'`)
-	f.clock.advance(365 * 24 * time.Hour)
-	blocked, err := f.Blocked(f.ctx, 10)
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("large", 1)
+	f.AppendN("small", 1)
+	f.Kill("large", "small")
+	f.Exec(`update campaigns set pending = 10000000 where campaign_id = 'large'`)
+	f.Clock.Advance(365 * 24 * time.Hour)
+	blocked, err := f.Blocked(f.Ctx, 10)
 	if err != nil || len(blocked) != 2 || blocked[0].CampaignID != "large" {
 		t.Errorf("blocked are %+v, %v, want the large one first", blocked, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // Who notices a damage.
@@ -123,45 +124,45 @@ var damages = []damage{
 
 // harmed makes the campaigns of damages and does one.
 func harmed(t *testing.T, d damage) *fixture {
-	f := open(t, maxAttempts(2))
-	f.append("d", 2)
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("d", 2)
 	for range 2 {
-		c := f.claimOne(one, 1)
-		f.settle(one, store.Result{Claim: c, Failure: failure("boom")})
-		f.clock.advance(time.Hour)
+		c := f.ClaimOne(one, 1)
+		f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("boom")})
+		f.Clock.Advance(time.Hour)
 	}
-	f.append("a", 2)
-	f.appendAll(tagged("a", "counted", "seat", "1", "show", "x"))
-	f.drain()
-	f.append("r", 1)
-	c := f.claimOne(one, 1)
-	f.settle(one, store.Result{Claim: c, Failure: failure("boom")})
-	f.append("a", 3)
-	f.pause("r")
-	f.sound()
+	f.AppendN("a", 2)
+	f.MustAppend(storetest.Tagged("a", "counted", "seat", "1", "show", "x"))
+	f.Drain()
+	f.AppendN("r", 1)
+	c := f.ClaimOne(one, 1)
+	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("boom")})
+	f.AppendN("a", 3)
+	f.MustPause("r")
+	f.Sound()
 	query, projections := strings.CutPrefix(d.harm, ":")
 	if d.by == refusedX {
-		if _, err := f.journal.Exec(query); err == nil {
+		if _, err := f.JournalDB.Exec(query); err == nil {
 			t.Error("the database let it happen")
 		}
 		return f
 	}
 	switch {
 	case projections:
-		f.rawProjections(query)
+		f.ExecProjections(query)
 	case strings.Contains(query, "events ") && !strings.HasPrefix(query, "insert"):
-		f.tamper(query)
+		f.Tamper(query)
 	default:
-		f.raw(query)
+		f.Exec(query)
 	}
 	return f
 }
 
 func (f *fixture) violations() []outbox.Violation {
-	f.tb.Helper()
-	report, err := f.Check(f.ctx, func(int64, int64) {})
+	f.TB.Helper()
+	report, err := f.Check(f.Ctx, func(int64, int64) {})
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return report.Violations
 }
@@ -179,7 +180,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 			}
 			f := harmed(t, d)
 			var found []outbox.Violation
-			f.unchanged(func() { found = f.violations() })
+			f.Unchanged(func() { found = f.violations() })
 			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
 				return v.Invariant == d.invariant && v.Seq == d.seq && v.Detail != ""
 			})
@@ -194,31 +195,31 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				f.drain()
+				f.Drain()
 			}
-			f.sound()
-			f.drain()
-			f.sound()
+			f.Sound()
+			f.Drain()
+			f.Sound()
 		})
 	}
 }
 
 func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("a", 3)
-	c := f.claimOne(one, 3)
-	f.mustApply(c, 2)
-	f.settle(one, store.Result{Claim: c, Applied: 2, Failure: failure("boom")})
-	f.clock.advance(time.Hour)
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("a", 3)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 2)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
+	f.Clock.Advance(time.Hour)
 	// The projections are restored from before: event 3 is dead behind two that are applied again.
-	f.rawProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-	if _, err := f.Reconcile(f.ctx); err != nil {
+	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
+	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	f.sound()
-	f.drain()
-	f.sound()
+	f.Sound()
+	f.Drain()
+	f.Sound()
 }
 func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 	t.Parallel()
@@ -227,20 +228,20 @@ func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 			t.Parallel()
 			f := open(t)
 			if c.applied > 0 {
-				f.append("a", c.applied)
-				f.drain()
+				f.AppendN("a", c.applied)
+				f.Drain()
 			}
 			if c.more > 0 {
-				f.append("a", c.more)
-				f.claimOne(one, 2) // by a worker that dies
+				f.AppendN("a", c.more)
+				f.ClaimOne(one, 2) // by a worker that dies
 			}
-			before := f.campaign("a")
-			f.raw(`delete from campaigns`)
-			report, err := f.Check(f.ctx, func(int64, int64) {})
+			before := f.MustCampaign("a")
+			f.Exec(`delete from campaigns`)
+			report, err := f.Check(f.Ctx, func(int64, int64) {})
 			if err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "campaign_row" || report.Violations[0].CampaignID != "a" {
 				t.Errorf("check is %+v, %v", report, err)
 			}
-			for _, appends := range [][]store.Append{{{Events: []outbox.Event{event("a", "counted")}}}, {{Events: []outbox.Event{event("b", "counted")}}, {Events: []outbox.Event{event("a", "counted")}}}} {
+			for _, appends := range [][]store.Append{{{Events: []outbox.Event{storetest.Event("a", "counted")}}}, {{Events: []outbox.Event{storetest.Event("b", "counted")}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}}} {
 				results, errs := f.AppendTogether(appends)
 				if last := len(errs) - 1; !errors.Is(errs[last], outbox.ErrConflict) || !strings.Contains(errs[last].Error(), "gaps --repair") {
 					t.Errorf("an append to it: %+v, %v", results, errs)
@@ -248,18 +249,18 @@ func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 					t.Errorf("an append to another campaign: %v", errs[0])
 				}
 			}
-			f.clock.advance(time.Minute)
-			if got, err := f.Reconcile(f.ctx); err != nil || got.Campaigns != 1 || got.Diverged != 0 {
+			f.Clock.Advance(time.Minute)
+			if got, err := f.Reconcile(f.Ctx); err != nil || got.Campaigns != 1 || got.Diverged != 0 {
 				t.Errorf("reconciled %+v, %v", got, err)
 			}
-			if after := f.campaign("a"); after.HighWaterSeq != before.HighWaterSeq || after.AppliedSeq != before.AppliedSeq || after.Lease != nil || after.Counts.Pending != int64(c.more) {
+			if after := f.MustCampaign("a"); after.HighWaterSeq != before.HighWaterSeq || after.AppliedSeq != before.AppliedSeq || after.Lease != nil || after.Counts.Pending != int64(c.more) {
 				t.Errorf("campaign is %+v, was %+v", after, before)
 			}
-			f.settledNow()
-			f.sound()
-			f.append("a", 1)
-			f.drain()
-			f.sound()
+			f.MustBeReconciled()
+			f.Sound()
+			f.AppendN("a", 1)
+			f.Drain()
+			f.Sound()
 		})
 	}
 }
@@ -267,8 +268,8 @@ func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.raw(`update campaigns set high_water_seq = 2`)
-	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}})
+	f.AppendN("a", 3)
+	f.Exec(`update campaigns set high_water_seq = 2`)
+	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
 }

@@ -4,23 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
-
-// tamper changes events past the triggers that forbid it.
-func (f *fixture) tamper(query string, args ...any) {
-	f.tb.Helper()
-	of := ""
-	if dbtest.Postgres() {
-		of = ` on events`
-	}
-	f.raw(`drop trigger events_refuse_update` + of)
-	f.raw(`drop trigger events_refuse_delete` + of)
-	f.raw(query, args...)
-}
 
 func TestCheck_namesEachViolation(t *testing.T) {
 	t.Parallel()
@@ -29,53 +17,53 @@ func TestCheck_namesEachViolation(t *testing.T) {
 		invariant string
 		seq       int64
 	}{
-		"content changed":      {func(f *fixture) { f.tamper(`update events set payload = '{}' where seq = 2`) }, "journal_hash", 2},
-		"hash changed along":   {func(f *fixture) { f.tamper(`update events set event_hash = 'x' where seq = 2`) }, "journal_chain", 2},
-		"event taken out":      {func(f *fixture) { f.tamper(`delete from events where seq = 2`) }, "journal_dense", 3},
-		"last event taken out": {func(f *fixture) { f.tamper(`delete from events where seq = 6`) }, "campaign_row", 6},
-		"row missing":          {func(f *fixture) { f.raw(`delete from projection_apply_outbox where seq = 5`) }, "event_owed", 5},
-		"last row missing":     {func(f *fixture) { f.raw(`delete from projection_apply_outbox where seq = 6`) }, "event_owed", 6},
+		"content changed":      {func(f *fixture) { f.Tamper(`update events set payload = '{}' where seq = 2`) }, "journal_hash", 2},
+		"hash changed along":   {func(f *fixture) { f.Tamper(`update events set event_hash = 'x' where seq = 2`) }, "journal_chain", 2},
+		"event taken out":      {func(f *fixture) { f.Tamper(`delete from events where seq = 2`) }, "journal_dense", 3},
+		"last event taken out": {func(f *fixture) { f.Tamper(`delete from events where seq = 6`) }, "campaign_row", 6},
+		"row missing":          {func(f *fixture) { f.Exec(`delete from projection_apply_outbox where seq = 5`) }, "event_owed", 5},
+		"last row missing":     {func(f *fixture) { f.Exec(`delete from projection_apply_outbox where seq = 6`) }, "event_owed", 6},
 		"row of an applied": {func(f *fixture) {
-			f.rawProjections(`update projection_watermarks set applied_seq = 4, applied_hash = 'x'`)
+			f.ExecProjections(`update projection_watermarks set applied_seq = 4, applied_hash = 'x'`)
 		}, "applied_and_owed", 4},
-		"built from another":     {func(f *fixture) { f.rawProjections(`update projection_watermarks set applied_hash = 'x'`) }, "watermark_hash", 3},
-		"watermark too high":     {func(f *fixture) { f.rawProjections(`update projection_watermarks set applied_seq = 7`) }, "watermark_bound", 7},
-		"watermark of nobody":    {func(f *fixture) { f.rawProjections(`update projection_watermarks set campaign_id = 'b'`) }, "watermark_bound", 0},
-		"counts wrong":           {func(f *fixture) { f.raw(`update campaigns set pending = pending + 1, dead = dead - 1`) }, "campaign_row", 0},
-		"head wrong":             {func(f *fixture) { f.raw(`update campaigns set head_seq = 5`) }, "campaign_row", 4},
-		"head's status wrong":    {func(f *fixture) { f.raw(`update campaigns set head_status = 'dead'`) }, "campaign_row", 4},
-		"high water wrong":       {func(f *fixture) { f.raw(`update campaigns set high_water_seq = 7`) }, "campaign_row", 7},
-		"processing without one": {func(f *fixture) { f.raw(`update projection_apply_outbox set status = 'processing' where seq = 4`) }, "behind_head", 4},
-		"set aside miscounted":   {func(f *fixture) { f.rawProjections(`update projection_watermarks set set_aside = 1`) }, "set_aside", 3},
-		"failures miscounted":    {func(f *fixture) { f.rawProjections(`update projection_watermarks set open_failures = 1`) }, "open_failures", 3},
+		"built from another":     {func(f *fixture) { f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`) }, "watermark_hash", 3},
+		"watermark too high":     {func(f *fixture) { f.ExecProjections(`update projection_watermarks set applied_seq = 7`) }, "watermark_bound", 7},
+		"watermark of nobody":    {func(f *fixture) { f.ExecProjections(`update projection_watermarks set campaign_id = 'b'`) }, "watermark_bound", 0},
+		"counts wrong":           {func(f *fixture) { f.Exec(`update campaigns set pending = pending + 1, dead = dead - 1`) }, "campaign_row", 0},
+		"head wrong":             {func(f *fixture) { f.Exec(`update campaigns set head_seq = 5`) }, "campaign_row", 4},
+		"head's status wrong":    {func(f *fixture) { f.Exec(`update campaigns set head_status = 'dead'`) }, "campaign_row", 4},
+		"high water wrong":       {func(f *fixture) { f.Exec(`update campaigns set high_water_seq = 7`) }, "campaign_row", 7},
+		"processing without one": {func(f *fixture) { f.Exec(`update projection_apply_outbox set status = 'processing' where seq = 4`) }, "behind_head", 4},
+		"set aside miscounted":   {func(f *fixture) { f.ExecProjections(`update projection_watermarks set set_aside = 1`) }, "set_aside", 3},
+		"failures miscounted":    {func(f *fixture) { f.ExecProjections(`update projection_watermarks set open_failures = 1`) }, "open_failures", 3},
 		"processing behind": {func(f *fixture) {
-			f.raw(`update projection_apply_outbox set status = 'processing' where seq = 5`)
-			f.raw(`update campaigns set lease_owner = 'w', lease_expires_at = 1`)
+			f.Exec(`update projection_apply_outbox set status = 'processing' where seq = 5`)
+			f.Exec(`update campaigns set lease_owner = 'w', lease_expires_at = 1`)
 		}, "behind_head", 5},
-		"tag not indexed":      {func(f *fixture) { f.raw(`delete from event_tags where name = 'seat'`) }, "tag_index", 3},
-		"tag of another type":  {func(f *fixture) { f.raw(`update event_tags set event_type = 'x' where name = 'seat'`) }, "tag_index", 3},
-		"tag with other value": {func(f *fixture) { f.raw(`update event_tags set value = 'x' where name = 'seat'`) }, "tag_index", 3},
+		"tag not indexed":      {func(f *fixture) { f.Exec(`delete from event_tags where name = 'seat'`) }, "tag_index", 3},
+		"tag of another type":  {func(f *fixture) { f.Exec(`update event_tags set event_type = 'x' where name = 'seat'`) }, "tag_index", 3},
+		"tag with other value": {func(f *fixture) { f.Exec(`update event_tags set value = 'x' where name = 'seat'`) }, "tag_index", 3},
 		"tag no event has": {func(f *fixture) {
-			f.raw(`insert into event_tags (name, value, position, event_type) select 'row', '7', position, event_type from events where seq = 2`)
+			f.Exec(`insert into event_tags (name, value, position, event_type) select 'row', '7', position, event_type from events where seq = 2`)
 		}, "tag_index", 2},
-		"tag of another event": {func(f *fixture) { f.raw(`update event_tags set position = position - 1 where name = 'show'`) }, "tag_index", 2},
+		"tag of another event": {func(f *fixture) { f.Exec(`update event_tags set position = position - 1 where name = 'show'`) }, "tag_index", 2},
 		"tag of no event": {func(f *fixture) {
-			f.raw(`insert into event_tags (name, value, position, event_type) values ('row', '7', 99, 'x')`)
+			f.Exec(`insert into event_tags (name, value, position, event_type) values ('row', '7', 99, 'x')`)
 		}, "tag_index", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.append("a", 2)
-			f.appendAll(tagged("a", "counted", "seat", "1", "show", "x"))
-			f.drain()
-			f.append("a", 3)
-			f.sound()
+			f.AppendN("a", 2)
+			f.MustAppend(storetest.Tagged("a", "counted", "seat", "1", "show", "x"))
+			f.Drain()
+			f.AppendN("a", 3)
+			f.Sound()
 			c.harm(f)
 			var report outbox.CheckReport
-			f.unchanged(func() {
+			f.Unchanged(func() {
 				var err error
-				if report, err = f.Check(f.ctx, func(int64, int64) {}); err != nil {
+				if report, err = f.Check(f.Ctx, func(int64, int64) {}); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -93,11 +81,11 @@ func TestCheck_namesEachViolation(t *testing.T) {
 func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.append("b", 1)
-	f.appendAll(tagged("b", "counted", "seat", "1", "show", "x"))
+	f.AppendN("a", 3)
+	f.AppendN("b", 1)
+	f.MustAppend(storetest.Tagged("b", "counted", "seat", "1", "show", "x"))
 	var steps []int64
-	report, err := f.Check(f.ctx, func(done, total int64) { steps = append(steps, done, total) })
+	report, err := f.Check(f.Ctx, func(done, total int64) { steps = append(steps, done, total) })
 	if err != nil || !report.OK || report.Violations == nil {
 		t.Fatalf("report is %+v, %v", report, err)
 	}
@@ -114,25 +102,25 @@ func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
 func TestCheck_allowsAWaveBetweenItsDatabases(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 5)
-	c := f.claimOne(one, 3)
-	f.sound()
-	f.mustApply(c, 2)
-	f.sound()
-	f.clock.advance(lease)
-	f.sound()
+	f.AppendN("a", 5)
+	c := f.ClaimOne(one, 3)
+	f.Sound()
+	f.MustApply(c, 2)
+	f.Sound()
+	f.Clock.Advance(lease)
+	f.Sound()
 }
 
 func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b", "c"} {
-		f.append(id, 2)
+		f.AppendN(id, 2)
 	}
-	f.raw(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
+	f.Exec(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
 	after, steps := maintenance.Round{}, 0
 	for {
-		next, _, err := f.SelfCheck(f.ctx, after, 2)
+		next, _, err := f.SelfCheck(f.Ctx, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +130,7 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 		after = next
 		steps++
 	}
-	s, err := f.Summary(f.ctx)
+	s, err := f.Summary(f.Ctx)
 	if err != nil || s.Drift != 2 || steps != 2 {
 		t.Errorf("drift is %d after %d steps, %v, want two", s.Drift, steps, err)
 	}
@@ -150,28 +138,28 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 
 func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 	t.Parallel()
-	f := open(t, mode(outbox.ModeShadow))
-	f.append("a", 3)
-	f.append("b", 1)
-	f.pause("b")
+	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f.AppendN("a", 3)
+	f.AppendN("b", 1)
+	f.MustPause("b")
 	for _, r := range []store.Rehearsal{
 		{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2, Error: strings.Repeat("x", 70<<10), Fingerprint: "x"},
 		{CampaignID: "b", RehearsedSeq: 1},
 		{CampaignID: "a", RehearsedSeq: 3},
 	} {
-		if err := f.RecordRehearsal(f.ctx, r); err != nil {
+		if err := f.RecordRehearsal(f.Ctx, r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := f.Rehearsals(f.ctx)
+	got, err := f.Rehearsals(f.Ctx)
 	if err != nil || len(got) != 2 || got["a"] != (store.Rehearsal{CampaignID: "a", RehearsedSeq: 3}) {
 		t.Errorf("rehearsals are %+v, %v", got, err)
 	}
-	waiting, err := f.OutstandingCampaigns(f.ctx, "", 10)
+	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
 	if err != nil || len(waiting) != 1 || waiting[0] != (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}) {
 		t.Errorf("outstanding are %+v, %v", waiting, err)
 	}
-	if waiting, err := f.OutstandingCampaigns(f.ctx, "a", 10); err != nil || len(waiting) != 0 {
+	if waiting, err := f.OutstandingCampaigns(f.Ctx, "a", 10); err != nil || len(waiting) != 0 {
 		t.Errorf("after a outstanding are %+v, %v", waiting, err)
 	}
 }

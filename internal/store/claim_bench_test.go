@@ -21,7 +21,8 @@ import (
 // compiles this file in older revisions, so it uses nothing but what every
 // revision of the store has.
 func BenchmarkClaim_wave(b *testing.B) {
-	s, err := store.Open(b.Context(), optionsFor(dbtest.New(b)))
+	p := dbtest.New(b)
+	s, err := store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,20 +11,20 @@ import (
 
 // ahead opens another process on the same databases whose clock is ahead.
 func (f *fixture) ahead(by time.Duration) *fixture {
-	f.tb.Helper()
-	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.clock.now().Add(by) } })
+	f.TB.Helper()
+	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
 }
 
 // explained is why a campaign is or is not moving, as a page says it.
 func (f *fixture) explained(id string) outbox.Explanation {
-	f.tb.Helper()
-	return f.campaign(id).Explain(f.clock.now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
+	f.TB.Helper()
+	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
 }
 
 // repairs are what takes times back that cannot be right.
 var repairs = map[string]func(f *fixture){
-	"start":      func(f *fixture) { f.reconcile(outbox.Repaired{Campaigns: 1}) },
-	"self-check": func(f *fixture) { f.selfChecks("a") },
+	"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
+	"self-check": func(f *fixture) { f.SelfCheckOne("a") },
 }
 
 // forEachRepair runs a story in which the others' clock is ahead of the
@@ -42,33 +42,33 @@ func forEachRepair(t *testing.T, by time.Duration, story func(t *testing.T, f, f
 func TestFuture_appendsAreDueNow(t *testing.T) {
 	t.Parallel()
 	forEachRepair(t, 24*time.Hour, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.append("a", 3)
+		fast.AppendN("a", 3)
 		if e := f.explained("a"); e.Hold != outbox.HoldUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
 			t.Errorf("explained as %+v", e)
 		}
-		f.noClaim(one)
+		f.NoClaim(one)
 		repair(f)
 		if e := f.explained("a"); e.Hold != outbox.HoldNone {
 			t.Errorf("then explained as %+v", e)
 		}
-		f.drain()
-		f.sound()
+		f.Drain()
+		f.Sound()
 	})
 }
 
 func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
 	t.Parallel()
 	forEachRepair(t, 10*time.Minute, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.append("a", 3)
-		fast.fail("boom", "a")
+		fast.AppendN("a", 3)
+		fast.Fail("boom", "a")
 		repair(f)
 		if e := f.explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and is tried again in 1 s" {
 			t.Errorf("explained as %+v", e)
 		}
-		f.noClaim(one)
-		f.clock.advance(time.Second)
-		f.exact("a")
-		if c := f.claimOne(one, 3); c.Attempts != 1 {
+		f.NoClaim(one)
+		f.Clock.Advance(time.Second)
+		f.Exact("a")
+		if c := f.ClaimOne(one, 3); c.Attempts != 1 {
 			t.Errorf("claim is %+v, want one failure before", c)
 		}
 	})
@@ -77,48 +77,48 @@ func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
 func TestFuture_leasesOfTheDeadEndAsSoonAsTheSettingsAllow(t *testing.T) {
 	t.Parallel()
 	forEachRepair(t, 10*time.Minute, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.append("a", 3)
-		lost := fast.claimOne(two, 3)
+		fast.AppendN("a", 3)
+		lost := fast.ClaimOne(two, 3)
 		repair(f)
-		f.exact("a")
+		f.Exact("a")
 		if e := f.explained("a"); e.Hold != outbox.HoldLease || !e.ClaimableAt.Equal(began.Add(lease)) {
 			t.Errorf("explained as %+v", e)
 		}
-		f.noClaim(one)
-		f.clock.advance(lease)
-		c := f.claimOne(one, 3)
-		if _, err := fast.apply(lost, 3); err != nil {
+		f.NoClaim(one)
+		f.Clock.Advance(lease)
+		c := f.ClaimOne(one, 3)
+		if _, err := fast.ApplyClaim(lost, 3); err != nil {
 			t.Fatal(err) // nobody has applied under the new lease yet
 		}
-		if got := fast.settle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
+		if got := fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
 			t.Errorf("the worker that had lost it settled %+v", got)
 		}
-		f.settle(one, store.Result{Claim: c, Applied: 3})
-		f.sound()
+		f.MustSettle(one, store.Result{Claim: c, Applied: 3})
+		f.Sound()
 	})
 }
 
 func TestFuture_ofASecondIsNoError(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.ahead(time.Second).append("a", 1)
-	f.calm()
-	f.settledNow()
+	f.ahead(time.Second).AppendN("a", 1)
+	f.SelfCheckIsCalm()
+	f.MustBeReconciled()
 }
 
 // clockOf is what a process that looks again says of the clock of an instance.
 func (f *fixture) clockOf(id string) outbox.InstanceState {
-	f.tb.Helper()
-	all, err := f.Instances(f.ctx)
+	f.TB.Helper()
+	all, err := f.Instances(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	for _, i := range all {
 		if i.ID == id {
 			return i
 		}
 	}
-	f.tb.Fatalf("instance %s is not among %+v", id, all)
+	f.TB.Fatalf("instance %s is not among %+v", id, all)
 	return outbox.InstanceState{}
 }
 
@@ -139,25 +139,25 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 			f := open(t)
 			other := f.ahead(scene.by)
 			for range 5 {
-				f.clock.advance(1500 * time.Millisecond)
+				f.Clock.Advance(1500 * time.Millisecond)
 				other.beat("other")
 				f.beat("self")
-				f.clock.advance(500 * time.Millisecond)
+				f.Clock.Advance(500 * time.Millisecond)
 				if got := f.clockOf("self"); got.ClockAhead != 0 {
 					t.Fatalf("its own clock is %s ahead", got.ClockAhead)
 				}
 				f.clockOf("other")
 			}
 			got := f.clockOf("other")
-			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.clock.now()) != outbox.InstanceRunning {
-				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.clock.now()), scene.from, scene.til)
+			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.Clock.Now()) != outbox.InstanceRunning {
+				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
 			}
-			if told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.clock.now()); (len(told) > 0) != (scene.from != 0 || scene.til != 0) {
+			if told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.Clock.Now()); (len(told) > 0) != (scene.from != 0 || scene.til != 0) {
 				t.Errorf("told %q", told)
 			}
 			// Somebody sets it right.
 			for range 40 {
-				f.clock.advance(2 * time.Second)
+				f.Clock.Advance(2 * time.Second)
 				f.beat("other")
 				f.clockOf("other")
 			}
@@ -172,12 +172,12 @@ func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.ahead(10 * time.Minute).beat("other")
-	if got := f.clockOf("other"); got.State(f.clock.now()) != outbox.InstanceRunning {
-		t.Errorf("it is %s, want running", got.State(f.clock.now()))
+	if got := f.clockOf("other"); got.State(f.Clock.Now()) != outbox.InstanceRunning {
+		t.Errorf("it is %s, want running", got.State(f.Clock.Now()))
 	}
-	f.clock.advance(10 * time.Second)
-	if got := f.clockOf("other"); got.State(f.clock.now()) != outbox.InstanceSilent {
-		t.Errorf("it is %s, want silent", got.State(f.clock.now()))
+	f.Clock.Advance(10 * time.Second)
+	if got := f.clockOf("other"); got.State(f.Clock.Now()) != outbox.InstanceSilent {
+		t.Errorf("it is %s, want silent", got.State(f.Clock.Now()))
 	}
 }
 
@@ -186,7 +186,7 @@ func TestPostgresHeartbeat_learnsOfOthersClocks(t *testing.T) {
 	f := open(t)
 	slow := f.ahead(-time.Minute)
 	for range 5 {
-		f.clock.advance(2 * time.Second)
+		f.Clock.Advance(2 * time.Second)
 		slow.beat("other")
 		f.beat("self")
 	}

@@ -17,41 +17,17 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
-
-// tagged is an event with tags, given as name, value, name, value.
-func tagged(campaign, eventType string, tags ...string) outbox.Event {
-	e := event(campaign, eventType)
-	if e.Tags = jsonOf(pairs(tags)); len(tags) == 0 {
-		e.Tags = nil
-	}
-	return e
-}
-
-func pairs(list []string) map[string]string {
-	m := make(map[string]string)
-	for pair := range slices.Chunk(list, 2) {
-		m[pair[0]] = pair[1]
-	}
-	return m
-}
-
-func jsonOf(v any) []byte {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
 
 // item is an item of a condition: types, separated by spaces, and tags.
 func item(types string, tags ...string) outbox.ConditionItem {
-	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: pairs(tags)}
+	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: storetest.Pairs(tags)}
 }
 
 // unless appends the event unless one of the items came after the position.
 func (f *fixture) unless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
-	return f.Append(f.ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
+	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
 }
 
 // inTheWay fails unless err names the event at the position as being in the way.
@@ -68,15 +44,15 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 	f := open(t)
 	long := strings.Repeat("ü", 250)
 	journal := []outbox.Event{
-		tagged("a", "seat.taken", "seat", "1", "show", "x"),
-		tagged("b", "seat.freed", "seat", "1", "show", "x"),
-		tagged("a", "seat.taken", "seat", "2", "show", "y"),
-		tagged("c", "noted"),
-		tagged("c", "noted", "text", long+"1", long+"1", "v"),
-		tagged("c", "noted", "empty", ""),
+		storetest.Tagged("a", "seat.taken", "seat", "1", "show", "x"),
+		storetest.Tagged("b", "seat.freed", "seat", "1", "show", "x"),
+		storetest.Tagged("a", "seat.taken", "seat", "2", "show", "y"),
+		storetest.Tagged("c", "noted"),
+		storetest.Tagged("c", "noted", "text", long+"1", long+"1", "v"),
+		storetest.Tagged("c", "noted", "empty", ""),
 	}
 	journal[3].ActorID, journal[3].SessionID = "p-1", "s-1"
-	landed := f.appendAll(journal...)
+	landed := f.MustAppend(journal...)
 	at := func(i int) int64 { return landed[i-1].Position }
 	for name, c := range map[string]struct {
 		after int // the event after which to look
@@ -126,13 +102,13 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 			after = at(c.after)
 		}
 		if c.event == 0 {
-			if _, err := f.unless(event("own", "own"), after, c.items...); err != nil {
+			if _, err := f.unless(storetest.Event("own", "own"), after, c.items...); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
-		f.unchanged(func() {
-			_, err := f.unless(event("own", "own"), after, c.items...)
+		f.Unchanged(func() {
+			_, err := f.unless(storetest.Event("own", "own"), after, c.items...)
 			e := journal[c.event-1]
 			inTheWay(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
 		})
@@ -140,46 +116,46 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 			t.Fatalf("in case %q", name)
 		}
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestCondition_namesTheItem(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	_, err := f.unless(event("a", "x"), 0, item("other"), item("", "seat", "1"), item("counted"))
+	f.AppendN("a", 1)
+	_, err := f.unless(storetest.Event("a", "x"), 0, item("other"), item("", "seat", "1"), item("counted"))
 	inTheWay(t, err, 1, "of item 3 of the condition")
 }
 
 func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	own := tagged("a", "seat.taken", "seat", "1")
+	own := storetest.Tagged("a", "seat.taken", "seat", "1")
 	a := store.Append{Events: []outbox.Event{own, own}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", "1")}}}
-	if _, err := f.Append(f.ctx, a); err != nil {
+	if _, err := f.Append(f.Ctx, a); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Append(f.ctx, a)
+	_, err := f.Append(f.Ctx, a)
 	inTheWay(t, err, 1)
-	f.sound()
+	f.Sound()
 }
 
 func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	own := tagged("a", "seat.taken", "seat", "1")
+	own := storetest.Tagged("a", "seat.taken", "seat", "1")
 	own.EventID = "e-1"
 	first, err := f.unless(own, 0, item("seat.taken"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		again, err := f.unless(own, 0, item("seat.taken"))
 		if err != nil || !again[0].Existed || again[0].Position != first[0].Position {
 			t.Errorf("the repeat came to %+v, %v", again, err)
 		}
-		more := store.Append{Events: []outbox.Event{own, event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken")}}}
-		_, err = f.Append(f.ctx, more) // what is new in it came to no decision that knew of the first
+		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken")}}}
+		_, err = f.Append(f.Ctx, more) // what is new in it came to no decision that knew of the first
 		inTheWay(t, err, first[0].Position)
 	})
 }
@@ -187,12 +163,12 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	try := func(expected int64, i outbox.ConditionItem) error {
-		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}, ExpectedSeq: &expected, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{i}}})
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &expected, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{i}}})
 		return err
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		refused(t, try(1, item("other")), outbox.ErrConflict, "stands at seq 2")
 		inTheWay(t, try(2, item("counted")), 1)
 	})
@@ -205,7 +181,7 @@ func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	call := func(seat string, unless ...outbox.ConditionItem) store.Append {
-		a := store.Append{Events: []outbox.Event{tagged("a", "seat.taken", "seat", seat)}}
+		a := store.Append{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", seat)}}
 		if unless != nil {
 			a.Condition = &outbox.AppendCondition{Items: unless}
 		}
@@ -221,10 +197,10 @@ func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	if c := f.campaign("a"); c.HighWaterSeq != 4 {
+	if c := f.MustCampaign("a"); c.HighWaterSeq != 4 {
 		t.Errorf("campaign a stands at %d, want the four that nothing was in the way of", c.HighWaterSeq)
 	}
-	f.sound()
+	f.Sound()
 }
 
 // A large group whose inserts travel together must still be seen.
@@ -232,14 +208,14 @@ func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	results, errs := f.AppendTogether([]store.Append{
-		{Events: []outbox.Event{event("b", "counted"), tagged("a", "seat.taken", "seat", "1")}},
-		{Events: []outbox.Event{tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("", "seat", "1")}}},
+		{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Tagged("a", "seat.taken", "seat", "1")}},
+		{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("", "seat", "1")}}},
 	})
 	if errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	inTheWay(t, errs[1], results[0][1].Position)
-	f.sound()
+	f.Sound()
 }
 
 func TestCondition_isJudged(t *testing.T) {
@@ -275,8 +251,8 @@ func TestCondition_isJudged(t *testing.T) {
 		"a NUL":             {0, []outbox.ConditionItem{item("", "seat", "\x00")}, "condition.items[0].tags"},
 		"not UTF-8":         {0, []outbox.ConditionItem{item("", "seat", "\xff")}, "condition.items[0].tags"},
 	} {
-		f.unchanged(func() {
-			_, err := f.unless(event("a", "counted"), c.after, c.items...)
+		f.Unchanged(func() {
+			_, err := f.unless(storetest.Event("a", "counted"), c.after, c.items...)
 			if r := refused(t, err, outbox.ErrInvalid); r.Field != c.field {
 				t.Errorf("%s: the refusal is about %q (%s), want %q", name, r.Field, r.Detail, c.field)
 			}
@@ -290,14 +266,14 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	try := func(after int64) error {
-		_, err := f.unless(event("b", "noted"), after, item("other"))
+		_, err := f.unless(storetest.Event("b", "noted"), after, item("other"))
 		return err
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0")
 	})
-	f.append("a", 2)
-	f.unchanged(func() {
+	f.AppendN("a", 2)
+	f.Unchanged(func() {
 		for _, after := range []int64{3, math.MaxInt64} {
 			if r := refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2"); r.Field != "condition.after_position" {
 				t.Errorf("the refusal is about %q", r.Field)
@@ -314,40 +290,40 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	e := event("a", "counted")
+	e := storetest.Event("a", "counted")
 	e.Tags = []byte(`{"twice":"1","twice":"2","none":null,"esc\u0061pe":"\ud83d\ude00\n\"\\ud800","":"nameless"}`)
-	f.appendAll(e)
+	f.MustAppend(e)
 	for _, i := range []outbox.ConditionItem{item("", "twice", "2"), item("", "none", ""), item("", "escape", "😀\n\"\\ud800"), item("", "", "nameless")} {
-		_, err := f.unless(event("b", "x"), 0, i)
+		_, err := f.unless(storetest.Event("b", "x"), 0, i)
 		inTheWay(t, err, 1)
 	}
-	if _, err := f.unless(event("b", "x"), 0, item("", "twice", "1")); err != nil {
+	if _, err := f.unless(storetest.Event("b", "x"), 0, item("", "twice", "1")); err != nil {
 		t.Errorf("a value that another one took the place of: %v", err)
 	}
 	for _, half := range []string{`{"k":"\ud83d"}`, `{"k":"\ud83d\u0061"}`, `{"k":"\ude00\ud83d"}`, `{"\udfff":"v"}`} {
 		e.Tags = []byte(half)
-		f.unchanged(func() {
-			_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}})
+		f.Unchanged(func() {
+			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
 			if r := refused(t, err, outbox.ErrInvalid, "half a character"); r.Field != "tags" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
 		})
 	}
-	f.sound()
+	f.Sound()
 }
 
 // begun appends an event in a transaction of somebody else that stays open.
 func (f *fixture) begun(tags string) (end func(how string)) {
-	f.tb.Helper()
-	conn := f.somebody(f.pair.Journal)
-	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
-		f.tb.Fatal(err)
+	f.TB.Helper()
+	conn := storetest.Connect(f.TB, f.Pair.Journal)
+	if _, err := conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll(); err != nil {
+		f.TB.Fatal(err)
 	}
-	f.execOn(conn, fmt.Sprintf(`
+	storetest.Run(f.TB, conn, fmt.Sprintf(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('other', 1, '1', 'seat.taken', 1, 1, '', '', '', '', '', '', '', '', '%s', '{}', '{}', '', '')`, tags))
-	return func(how string) { f.execOn(conn, how) }
+	return func(how string) { storetest.Run(f.TB, conn, how) }
 }
 
 func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
@@ -358,10 +334,10 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			end := f.begun(`{"seat":"1"}`)
 			answer := make(chan error, 1)
 			go func() {
-				_, err := f.unless(event("a", "counted"), 0, i)
+				_, err := f.unless(storetest.Event("a", "counted"), 0, i)
 				answer <- err
 			}()
-			f.waiting(1)
+			f.AwaitLockWaits(1)
 			select {
 			case err := <-answer:
 				t.Fatalf("%s: answered with %v while the other append was open", name, err)
@@ -373,7 +349,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			f.release()
+			f.Shut()
 		}
 	}
 }
@@ -392,7 +368,7 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 			s := stores[caller%2]
 			for i := range seats {
 				seat := fmt.Sprint(i)
-				e := tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
+				e := storetest.Tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
 				_, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e},
 					Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", seat)}}})
 				switch {
@@ -411,11 +387,11 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 	if taken.Load() != seats || refusals.Load() != seats*(callers-1) {
 		t.Errorf("%d seats were taken and %d refused", taken.Load(), refusals.Load())
 	}
-	twice := texts(t, f.journal, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
-	if n := f.number(`select count(*) from event_tags`); len(twice) > 0 || n != seats {
+	twice := storetest.Texts(t, f.JournalDB, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
+	if n := f.Number(`select count(*) from event_tags`); len(twice) > 0 || n != seats {
 		t.Errorf("%d takings of %d seats, and of %q several", n, seats, twice)
 	}
-	f.sound()
+	f.Sound()
 }
 
 // drawItem draws an item that is likely to be met.
@@ -459,11 +435,11 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		f := open(t)
-		defer f.release()
+		defer f.Shut()
 		var model []outbox.Event
 		for range rapid.IntRange(1, 25).Draw(rt, "appends") {
-			e := event(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "campaign"), rapid.SampledFrom([]string{"p", "q", "r"}).Draw(rt, "type"))
-			e.ActorID, e.Tags = rapid.SampledFrom([]string{"", "m", "n"}).Draw(rt, "actor"), jsonOf(drawTags(rt))
+			e := storetest.Event(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "campaign"), rapid.SampledFrom([]string{"p", "q", "r"}).Draw(rt, "type"))
+			e.ActorID, e.Tags = rapid.SampledFrom([]string{"", "m", "n"}).Draw(rt, "actor"), storetest.JSON(drawTags(rt))
 			after := int64(0)
 			if n := rapid.IntRange(0, len(model)).Draw(rt, "after"); n > 0 {
 				after = model[n-1].Position
@@ -493,13 +469,13 @@ func TestPosition_isTheLast(t *testing.T) {
 	f := open(t)
 	want := func(position int64) {
 		t.Helper()
-		if got, err := f.Position(f.ctx); err != nil || got != position {
+		if got, err := f.Position(f.Ctx); err != nil || got != position {
 			t.Errorf("the position is %d, %v, want %d", got, err, position)
 		}
 	}
 	want(0)
-	f.append("a", 2)
-	f.append("b", 1)
+	f.AppendN("a", 2)
+	f.AppendN("b", 1)
 	want(3)
 }
 
@@ -509,17 +485,17 @@ func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	end := f.begun(`{"seat":"1"}`)
-	f.append("a", 1)
-	if n := f.number(`select max(position) from events`); n != 2 {
+	f.AppendN("a", 1)
+	if n := f.Number(`select max(position) from events`); n != 2 {
 		t.Fatalf("the last visible event is at %d", n)
 	}
-	if got, err := f.Position(f.ctx); !errors.Is(err, outbox.ErrBusy) {
+	if got, err := f.Position(f.Ctx); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("the position is %d, %v while an append is open", got, err)
 	}
 	end("commit")
-	if got, err := f.Position(f.ctx); err != nil || got != 2 {
+	if got, err := f.Position(f.Ctx); err != nil || got != 2 {
 		t.Errorf("the position is %d, %v", got, err)
 	}
-	_, err := f.unless(event("b", "counted"), 0, item("", "seat", "1"))
+	_, err := f.unless(storetest.Event("b", "counted"), 0, item("", "seat", "1"))
 	inTheWay(t, err, 1)
 }

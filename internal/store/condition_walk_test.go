@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // untouchedJournal puts n events into campaign x past the store.
 func (f *fixture) untouchedJournal(n int, tags string) {
-	f.tb.Helper()
-	f.raw(`
+	f.TB.Helper()
+	f.Exec(`
 with recursive numbers (i) as (select 1 union all select i + 1 from numbers where i < cast($1 as bigint))
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
@@ -21,7 +22,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.untouchedJournal(20_040, `{}`)
-	_, err := f.unless(event("a", "counted"), 0, item("", "entity_id", "e-1"))
+	_, err := f.unless(storetest.Event("a", "counted"), 0, item("", "entity_id", "e-1"))
 	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
 		t.Errorf("the refusal is about %q", r.Field)
 	}
@@ -32,7 +33,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		{1000, item("", "entity_id", "e-1")}, {0, item("", "entity_id", "e-1", "seat", "1")}, {0, item("other", "entity_id", "e-1")},
 		{0, item("", "entity_id", "e-1", "campaign_id", "a")},
 	} {
-		if _, err := f.unless(event("b", "counted"), c.after, c.item); err != nil {
+		if _, err := f.unless(storetest.Event("b", "counted"), c.after, c.item); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -48,14 +49,14 @@ func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 		f.later(100, "seat", "1", "row", "2")
 	}
 	for range 5 {
-		if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1"), item("", "hall", "1", "row", "2")); err != nil {
+		if _, err := f.unless(storetest.Event("b", "noted"), 0, item("", "show", "x", "seat", "1"), item("", "hall", "1", "row", "2")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 10 {
 		f.later(1000, "seat", "1")
 	}
-	if _, err := f.unless(event("b", "noted"), 0, item("", "show", "x", "seat", "1")); err != nil {
+	if _, err := f.unless(storetest.Event("b", "noted"), 0, item("", "show", "x", "seat", "1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -68,27 +69,27 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	for range 5 { // several pages of events that have but one of two common tags
 		f.later(50, "show", "y", "color", "red")
 	}
-	f.appendAll(tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7", "color", "red"))
-	found := f.number(`select max(position) from events`)
+	f.MustAppend(storetest.Tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7", "color", "red"))
+	found := f.Number(`select max(position) from events`)
 	f.later(300, "show", "x", "seat", "1")
 	for _, i := range []outbox.ConditionItem{
 		item("", "show", "x", "seat", "2"), item("seat.taken", "show", "x"), item("", "show", "x", "row", "7"), item("seat.taken other", "seat", "2"), item("seat.taken"),
 		item("", "show", "x", "campaign_id", "a"), item("", "show", "x", "color", "red"),
 	} {
-		_, err := f.unless(event("b", "counted"), 0, i)
+		_, err := f.unless(storetest.Event("b", "counted"), 0, i)
 		inTheWay(t, err, found)
 	}
-	if _, err := f.unless(event("b", "counted"), 0, item("noted", "show", "x", "seat", "1")); err != nil {
+	if _, err := f.unless(storetest.Event("b", "counted"), 0, item("noted", "show", "x", "seat", "1")); err != nil {
 		t.Error(err)
 	}
 }
 
 // later appends n more events with tags.
 func (f *fixture) later(n int, tags ...string) {
-	f.tb.Helper()
+	f.TB.Helper()
 	events := make([]outbox.Event, n)
 	for i := range events {
-		events[i] = tagged("y", "counted", tags...)
+		events[i] = storetest.Tagged("y", "counted", tags...)
 	}
-	f.appendAll(events...)
+	f.MustAppend(events...)
 }

@@ -1,56 +1,20 @@
 package store_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
-
-// atOnce makes calls that all want what the statement lock, or SQLite's only
-// lock, keeps from them until each of the calls has begun.
-func (f *fixture) atOnce(db *sql.DB, lock string, calls ...func()) {
-	f.tb.Helper()
-	holder, err := db.Conn(f.ctx)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	defer holder.Close()
-	hold := []string{`begin immediate`}
-	if dbtest.Postgres() {
-		hold = []string{`begin`, lock}
-	}
-	for _, statement := range hold {
-		if _, err := holder.ExecContext(f.ctx, statement); err != nil {
-			f.tb.Fatal(err)
-		}
-	}
-	var running sync.WaitGroup
-	for _, call := range calls {
-		running.Go(call)
-	}
-	if dbtest.Postgres() {
-		f.waiting(int64(len(calls)))
-	}
-	if _, err := holder.ExecContext(f.ctx, `rollback`); err != nil {
-		f.tb.Error(err)
-	}
-	running.Wait()
-}
-
-// everyCampaign locks all campaigns on PostgreSQL.
-const everyCampaign = `select 1 from campaigns for update`
 
 func TestRequeueDead_ofTwoAtOnceEachRowIsRequeuedByOne(t *testing.T) {
 	t.Parallel()
@@ -60,17 +24,17 @@ func TestRequeueDead_ofTwoAtOnceEachRowIsRequeuedByOne(t *testing.T) {
 	call := func(i int, s *fixture) func() {
 		return func() {
 			var err error
-			if results[i], err = s.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+			if results[i], err = s.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 				t.Errorf("requeue: %v", err)
 			}
 		}
 	}
-	f.atOnce(f.journal, everyCampaign, call(0, f), call(1, other))
+	f.AtOnce(f.JournalDB, storetest.EveryCampaign, call(0, f), call(1, other))
 	slices.SortFunc(results[:], func(a, b outbox.Requeued) int { return int(b.Requeued - a.Requeued) })
 	if want := [2]outbox.Requeued{{Requeued: 4, Heads: 4, Released: 6}, {}}; results != want {
 		t.Errorf("requeued %+v, want %+v", results, want)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
@@ -79,15 +43,15 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 	other := f.beside()
 	var many outbox.Requeued
 	var won, lost atomic.Int64
-	f.atOnce(f.journal, everyCampaign,
+	f.AtOnce(f.JournalDB, storetest.EveryCampaign,
 		func() {
 			var err error
-			if many, err = f.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+			if many, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 				t.Errorf("requeue many: %v", err)
 			}
 		},
 		func() {
-			_, err := other.RequeueRow(f.ctx, ana(""), "d", 1)
+			_, err := other.RequeueRow(f.Ctx, ana(""), "d", 1)
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -100,7 +64,7 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 	if many.Requeued+won.Load() != 4 || won.Load()+lost.Load() != 1 {
 		t.Errorf("requeued %+v together and %d singly, want each of the four rows once", many, won.Load())
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestAct_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
@@ -114,9 +78,9 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 	const campaigns = 60
 	var events []outbox.Event
 	for i := range campaigns {
-		events = append(events, event(fmt.Sprintf("c-%02d", i), "counted"), event(fmt.Sprintf("c-%02d", i), "counted"))
+		events = append(events, storetest.Event(fmt.Sprintf("c-%02d", i), "counted"), storetest.Event(fmt.Sprintf("c-%02d", i), "counted"))
 	}
-	f.appendAll(events...)
+	f.MustAppend(events...)
 	var mu sync.Mutex
 	owners := make(map[string]string)
 	var workers sync.WaitGroup
@@ -128,7 +92,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 		w := store.Worker{ID: fmt.Sprint("worker-", i)}
 		workers.Go(func() {
 			for {
-				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 16, Lease: lease})
+				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 16, Lease: lease})
 				if err != nil {
 					t.Errorf("claim: %v", err)
 				}
@@ -149,58 +113,58 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 	workers.Wait()
 	// Whoever meets another claim under way passes over its campaigns, so that
 	// the last ones may be left for the next time.
-	for _, c := range f.claim(one, 1000) {
+	for _, c := range f.MustClaim(one, 1000) {
 		owners[c.CampaignID] = one.ID
 	}
 	if len(owners) != campaigns {
 		t.Errorf("%d campaigns were claimed, want all %d", len(owners), campaigns)
 	}
 	for id, owner := range owners {
-		if c := f.campaign(id); c.Lease == nil || c.Lease.Owner != owner || c.Lease.Epoch != 1 || c.Counts != (outbox.Counts{Processing: 2}) {
+		if c := f.MustCampaign(id); c.Lease == nil || c.Lease.Owner != owner || c.Lease.Epoch != 1 || c.Counts != (outbox.Counts{Processing: 2}) {
 			t.Errorf("campaign is %+v, want %s to hold it", c, owner)
 		}
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b", "c"} {
-		f.append(id, 2)
+		f.AppendN(id, 2)
 	}
-	other := f.somebody(f.pair.Journal)
-	f.execOn(other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
-	if c := f.claimOne(one, 10); c.CampaignID != "b" {
+	other := storetest.Connect(f.TB, f.Pair.Journal)
+	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
+	if c := f.ClaimOne(one, 10); c.CampaignID != "b" {
 		t.Errorf("claimed %+v, want what nobody holds", c)
 	}
-	f.noClaim(two)
-	f.execOn(other, `rollback`)
-	if claims := f.claim(two, 10); len(claims) != 2 {
+	f.NoClaim(two)
+	storetest.Run(f.TB, other, `rollback`)
+	if claims := f.MustClaim(two, 10); len(claims) != 2 {
 		t.Errorf("claimed %+v, want the other two", claims)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.append("b", 1)
-	f.claim(one, 10)
+	f.AppendN("a", 1)
+	f.AppendN("b", 1)
+	f.MustClaim(one, 10)
 	for _, id := range []string{"b", "a"} { // the order in which they are found
-		f.raw(`update campaigns set crashes = crashes where campaign_id = $1`, id)
+		f.Exec(`update campaigns set crashes = crashes where campaign_id = $1`, id)
 	}
-	other := f.somebody(f.pair.Journal)
-	f.execOn(other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
+	other := storetest.Connect(f.TB, f.Pair.Journal)
+	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
 	ended := make(chan error)
-	go func() { ended <- f.EndLeases(f.ctx, one.ID) }()
-	f.waiting(1)
-	f.execOn(other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
+	go func() { ended <- f.EndLeases(f.Ctx, one.ID) }()
+	f.AwaitLockWaits(1)
+	storetest.Run(f.TB, other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if claims := f.claim(two, 10); len(claims) != 2 {
+	if claims := f.MustClaim(two, 10); len(claims) != 2 {
 		t.Errorf("claimed %+v, want both", claims)
 	}
 }
@@ -208,16 +172,16 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.set("a", 1, 1)
+	f.SetWatermark("a", 1, 1)
 	second := make(chan error)
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if err := tx.Advance("a", 1, 1, 2, "first"); err != nil {
 			return err
 		}
 		go func() {
-			second <- f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
+			second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
 		}()
-		f.waiting(1)
+		f.AwaitLockWaits(1)
 		return nil
 	})
 	if err != nil {
@@ -226,7 +190,7 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the second one: got error %v, want a lost lease", err)
 	}
-	if w := f.watermark("a"); w.AppliedSeq != 2 || w.AppliedHash != "first" {
+	if w := f.MustWatermark("a"); w.AppliedSeq != 2 || w.AppliedHash != "first" {
 		t.Errorf("watermark is %+v, want the first one's", w)
 	}
 }
@@ -240,14 +204,14 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.set("a", 1, 1)
+			f.SetWatermark("a", 1, 1)
 			second := make(chan error)
-			err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 				if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
 					return err
 				}
 				go func() {
-					second <- f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+					second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 						if err := read(tx); err != nil {
 							return err
 						}
@@ -258,7 +222,7 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 						return err
 					})
 				}()
-				f.waiting(1)
+				f.AwaitLockWaits(1)
 				return nil
 			})
 			if err := errors.Join(err, <-second); err != nil {
@@ -268,73 +232,42 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 	}
 }
 
-// shuffled is the same in another order.
-func shuffled[T any](all []T) []T {
-	other := slices.Clone(all)
-	rand.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
-	return other
-}
-
-// everybody makes each of the calls many times, all beside each other, and each
-// on two stores at once.
-func (f *fixture) everybody(times int, calls map[string]func(s *fixture, i int) error) {
-	f.tb.Helper()
-	other := f.beside()
-	var all sync.WaitGroup
-	for name, call := range calls {
-		all.Go(func() {
-			for i := 0; i < times && !f.tb.Failed(); i++ {
-				var both sync.WaitGroup
-				for _, s := range []*fixture{f, other} {
-					both.Go(func() {
-						if err := call(s, i); err != nil {
-							f.tb.Errorf("%s: %v", name, err)
-						}
-					})
-				}
-				both.Wait()
-			}
-		})
-	}
-	all.Wait()
-}
-
 func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	ids := []string{"c", "a", "e", "b", "d"}
 	for _, id := range ids {
-		f.append(id, 1)
+		f.AppendN(id, 1)
 	}
-	f.everybody(60, map[string]func(*fixture, int) error{
+	storetest.Everybody(t, []*fixture{f, f.beside()}, 60, map[string]func(*fixture, int) error{
 		"append": func(s *fixture, _ int) error {
 			var events []outbox.Event
-			for _, id := range shuffled(ids) {
-				events = append(events, event(id, "counted"))
+			for _, id := range storetest.Shuffled(ids) {
+				events = append(events, storetest.Event(id, "counted"))
 			}
-			_, err := s.Append(s.ctx, store.Append{Events: events})
+			_, err := s.Append(s.Ctx, store.Append{Events: events})
 			return err
 		},
 		"work": func(s *fixture, _ int) error {
-			claims, err := s.Claim(s.ctx, one, store.ClaimLimits{Rows: 100, Lease: lease})
+			claims, err := s.Claim(s.Ctx, one, store.ClaimLimits{Rows: 100, Lease: lease})
 			if err != nil {
 				return err
 			}
-			if err := s.Renew(s.ctx, one, shuffled(claims), lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			if err := s.Renew(s.Ctx, one, storetest.Shuffled(claims), lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 				return err
 			}
 			var results []store.Result
-			for _, c := range shuffled(claims) {
+			for _, c := range storetest.Shuffled(claims) {
 				results = append(results, store.Result{Claim: c, Applied: c.First - 1})
 			}
-			_, err = s.Settle(s.ctx, one, results)
+			_, err = s.Settle(s.Ctx, one, results)
 			return err
 		},
-		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.ctx, one.ID) },
+		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.Ctx, one.ID) },
 		"pause": func(s *fixture, i int) error {
-			_, err := s.PauseCampaign(s.ctx, ana(""), ids[i%len(ids)])
+			_, err := s.PauseCampaign(s.Ctx, ana(""), ids[i%len(ids)])
 			if err == nil || errors.Is(err, outbox.ErrConflict) {
-				_, err = s.ResumeCampaign(s.ctx, ana(""), ids[i%len(ids)])
+				_, err = s.ResumeCampaign(s.Ctx, ana(""), ids[i%len(ids)])
 			}
 			if errors.Is(err, outbox.ErrConflict) {
 				err = nil
@@ -342,39 +275,39 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 			return err
 		},
 	})
-	f.sound()
+	f.Sound()
 }
 
 func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	few := func(i int) []string {
-		return shuffled([]string{fmt.Sprint("a-", i), fmt.Sprint("b-", i), fmt.Sprint("c-", i)})
+		return storetest.Shuffled([]string{fmt.Sprint("a-", i), fmt.Sprint("b-", i), fmt.Sprint("c-", i)})
 	}
-	f.everybody(40, map[string]func(*fixture, int) error{
+	storetest.Everybody(t, []*fixture{f, f.beside()}, 40, map[string]func(*fixture, int) error{
 		"append": func(s *fixture, i int) error {
 			var events []outbox.Event
 			for _, id := range few(i) {
-				events = append(events, event(id, "counted"))
+				events = append(events, storetest.Event(id, "counted"))
 			}
-			_, err := s.Append(s.ctx, store.Append{Events: events})
+			_, err := s.Append(s.Ctx, store.Append{Events: events})
 			return err
 		},
 		"apply": func(s *fixture, i int) error {
-			return s.Apply(s.ctx, func(tx *readmodel.ApplyTx) error { return tx.ReadAhead(few(i)) })
+			return s.Apply(s.Ctx, func(tx *readmodel.ApplyTx) error { return tx.ReadAhead(few(i)) })
 		},
 		"register": func(s *fixture, i int) error {
 			types := make(map[string]outbox.Intent)
 			for k := range 8 {
 				types[fmt.Sprint("t-", k)] = []outbox.Intent{outbox.IntentProjection, outbox.IntentAuditOnly}[i%2]
 			}
-			return s.RegisterEventTypes(s.ctx, types)
+			return s.RegisterEventTypes(s.Ctx, types)
 		},
 		"heartbeat": func(s *fixture, i int) error {
-			return s.Heartbeat(s.ctx, outbox.InstanceState{ID: fmt.Sprint("i-", i%3)})
+			return s.Heartbeat(s.Ctx, outbox.InstanceState{ID: fmt.Sprint("i-", i%3)})
 		},
 	})
-	f.drain()
+	f.Drain()
 }
 
 func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
@@ -384,13 +317,13 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
 	install := func(s *fixture) func() {
 		return func() {
-			if err := s.Install(s.ctx, []readmodel.Projection{roster}); err != nil {
+			if err := s.Install(s.Ctx, []readmodel.Projection{roster}); err != nil {
 				t.Errorf("install: %v", err)
 			}
 		}
 	}
-	f.atOnce(f.projections, `lock table projection_versions in exclusive mode`, install(f), install(f.beside()), install(f.beside()))
-	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
+	f.AtOnce(f.ProjectionsDB, `lock table projection_versions in exclusive mode`, install(f), install(f.beside()), install(f.beside()))
+	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
 	if err != nil || described[0].BuiltByOtherVersion {
 		t.Errorf("described as %+v, %v", described, err)
 	}
@@ -401,9 +334,9 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	f := open(t)
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
-		f.append(id, 1)
+		f.AppendN(id, 1)
 	}
-	orders := []outbox.RunOrder{verifyAll(), rebuild("a", "b"), rebuild("c"), rebuild("b", "c")}
+	orders := []outbox.RunOrder{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
 	unless := func(err error, kinds ...error) error {
 		for _, kind := range kinds {
 			if errors.Is(err, kind) {
@@ -413,53 +346,53 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 		return err
 	}
 	newest := func(s *fixture) int64 {
-		page, err := s.runs.List(s.ctx, outbox.RunFilter{Limit: 1})
+		page, err := s.Runs.List(s.Ctx, outbox.RunFilter{Limit: 1})
 		if err != nil || len(page.Items) == 0 {
 			return 1
 		}
 		return page.Items[0].ID
 	}
-	f.everybody(60, map[string]func(*fixture, int) error{
+	storetest.Everybody(t, []*fixture{f, f.beside()}, 60, map[string]func(*fixture, int) error{
 		"start": func(s *fixture, i int) error {
-			_, err := s.runs.Start(s.ctx, ana(""), orders[i%len(orders)], loadedRuns)
+			_, err := s.Runs.Start(s.Ctx, ana(""), orders[i%len(orders)], enginetest.LoadedRuns)
 			return unless(err, outbox.ErrConflict)
 		},
 		"cancel": func(s *fixture, i int) error {
-			_, err := s.runs.Cancel(s.ctx, ana(""), newest(s))
+			_, err := s.Runs.Cancel(s.Ctx, ana(""), newest(s))
 			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
 		},
 		"resume": func(s *fixture, i int) error {
-			_, err := s.runs.Resume(s.ctx, ana(""), max(1, newest(s)-int64(i%3)), loadedRuns)
+			_, err := s.Runs.Resume(s.Ctx, ana(""), max(1, newest(s)-int64(i%3)), enginetest.LoadedRuns)
 			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
 		},
 		"work": func(s *fixture, i int) error {
-			l, ok, err := s.runs.Claim(s.ctx, one, versionsRuns, lease)
+			l, ok, err := s.Runs.Claim(s.Ctx, one, enginetest.VersionsRuns, lease)
 			if err != nil || !ok {
 				return err
 			}
 			var results []outbox.RunResult
-			for _, id := range shuffled(ids) {
+			for _, id := range storetest.Shuffled(ids) {
 				r := result(id, outbox.OutcomeMatch, 1)
-				for _, p := range shuffled([]string{"roster", "history"}) {
+				for _, p := range storetest.Shuffled([]string{"roster", "history"}) {
 					r.Projections = append(r.Projections, outbox.ProjectionResult{Projection: p, Verdict: outbox.VerdictMatch})
 				}
 				results = append(results, r)
 			}
-			if _, err = s.runs.Report(s.ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
-				_, err = s.runs.Finish(s.ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
+			if _, err = s.Runs.Report(s.Ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
+				_, err = s.Runs.Finish(s.Ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
 			}
 			return unless(err, outbox.ErrLeaseLost)
 		},
 		"note": func(s *fixture, _ int) error {
 			var notes []outbox.Verification
-			for _, id := range shuffled(ids) {
+			for _, id := range storetest.Shuffled(ids) {
 				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
 			}
-			return s.NoteVerifications(s.ctx, notes)
+			return s.NoteVerifications(s.Ctx, notes)
 		},
-		"end leases": func(s *fixture, _ int) error { return s.runs.EndLeases(s.ctx, one.ID) },
+		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
 	})
-	active := f.number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
+	active := f.Number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
 	if active != 0 {
 		t.Errorf("%d scopes of runs that have ended keep others out", active)
 	}

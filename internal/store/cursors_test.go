@@ -11,31 +11,20 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
+	"outboxweb/internal/storetest"
 )
-
-// withProjections installs projections and describes them as loaded.
-func (f *fixture) withProjections(names ...string) (loaded []outbox.ProjectionInfo) {
-	f.tb.Helper()
-	for _, name := range names {
-		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: "v"})
-		if err := f.Install(f.ctx, []readmodel.Projection{{Name: name, Version: "v"}}); err != nil {
-			f.tb.Fatal(err)
-		}
-	}
-	return loaded
-}
 
 // fails records a failure of a projection at an event.
 func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) {
-	f.tb.Helper()
-	e, err := f.Event(f.ctx, campaign, seq)
+	f.TB.Helper()
+	e, err := f.Event(f.Ctx, campaign, seq)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
-	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err = f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark(campaign)
 		if err == nil {
-			err = tx.Failed(projection, &e, *failure("boom"))
+			err = tx.Failed(projection, &e, *storetest.Failure("boom"))
 		}
 		for _, further := range then {
 			if err == nil {
@@ -45,7 +34,7 @@ func (f *fixture) fails(projection, campaign string, seq int64, then ...func(*re
 		return err
 	})
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 }
 
@@ -56,19 +45,19 @@ func quarantine(projection string) func(*readmodel.ApplyTx, *outbox.Event) error
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster", "history")
-	f.append("a", 3)
-	f.drain()
+	loaded := f.WithProjections("roster", "history")
+	f.AppendN("a", 3)
+	f.Drain()
 	f.fails("history", "a", 3, quarantine("history"))
 	pause := func(projection, campaign string) error {
-		_, err := f.runs.PauseProjection(f.ctx, ana("why"), projection, campaign, loaded)
+		_, err := f.Runs.PauseProjection(f.Ctx, ana("why"), projection, campaign, loaded)
 		return err
 	}
 	resume := func(projection, campaign string) error {
-		_, err := f.runs.ResumeProjection(f.ctx, ana(""), projection, campaign, loaded)
+		_, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, campaign, loaded)
 		return err
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)
 		refused(t, pause("nothing", "a"), outbox.ErrNotFound, `no projection "nothing"`)
 		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, "unknown")
@@ -90,15 +79,15 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	if err := resume("roster", ""); err != nil {
 		t.Fatal(err)
 	}
-	cursors, err := f.runs.Cursors(f.ctx, "a", loaded)
+	cursors, err := f.Runs.Cursors(f.Ctx, "a", loaded)
 	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
 		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
 	}
 	if err := resume("roster", "a"); err != nil {
 		t.Fatal(err)
 	}
-	f.sound()
-	acts, err := f.Acts(f.ctx, outbox.ActFilter{Outcome: outbox.ActDone})
+	f.Sound()
+	acts, err := f.Acts(f.Ctx, outbox.ActFilter{Outcome: outbox.ActDone})
 	var actions []string
 	for _, a := range acts.Items {
 		actions = append(actions, strings.Join([]string{string(a.Action), a.CampaignID, string(a.Before)}, " "))
@@ -113,23 +102,23 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster", "history")
+	loaded := f.WithProjections("roster", "history")
 	for i := range 5 {
 		id := fmt.Sprint("c-", i)
-		f.append(id, 3)
-		f.drain()
+		f.AppendN(id, 3)
+		f.Drain()
 		if i%2 == 0 {
 			f.fails("roster", id, 2, quarantine("roster"))
 			continue
 		}
-		if _, err := f.runs.PauseProjection(f.ctx, ana("later"), "roster", id, loaded); err != nil {
+		if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read := func(filter outbox.CursorFilter) (seen []string) {
 		filter.Projection, filter.Limit = "roster", 2
 		for {
-			page, err := f.runs.ProjectionCursors(f.ctx, filter, loaded)
+			page, err := f.Runs.ProjectionCursors(f.Ctx, filter, loaded)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,13 +151,13 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if diff := cmp.Diff(all, read(outbox.CursorFilter{})); diff != "" {
 		t.Error(diff)
 	}
-	_, err := f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
+	_, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
 	refused(t, err, outbox.ErrNotFound)
 
-	if _, err := f.runs.PauseProjection(f.ctx, ana("all"), "history", "", loaded); err != nil {
+	if _, err := f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded); err != nil {
 		t.Fatal(err)
 	}
-	described, err := f.runs.DescribeProjections(f.ctx, loaded)
+	described, err := f.Runs.DescribeProjections(f.Ctx, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,32 +168,32 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 0 {
 		t.Errorf("history is %+v", history)
 	}
-	cursors, err := f.runs.Cursors(f.ctx, "c-0", loaded)
+	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
 	if err != nil || cursors[1].State != outbox.CursorPaused || !cursors[1].PausedForAll || cursors[1].AppliedSeq != 3 {
 		t.Errorf("cursors %+v, %v; want history paused for all at 3", cursors, err)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestFailures_arePagedNewestFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b"} {
-		f.append(id, 3)
+		f.AppendN(id, 3)
 	}
-	f.drain()
+	f.Drain()
 	for seq := range int64(3) {
 		f.fails("roster", "a", seq+1)
 		f.fails("history", "b", seq+1)
 		f.fails("history", "b", seq+1)
 	}
-	if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
+	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
 		t.Fatal(err)
 	}
 	read := func(filter outbox.FailureFilter) (seen []string) {
 		filter.Limit = 1
 		for {
-			page, err := f.Failures(f.ctx, filter)
+			page, err := f.Failures(f.Ctx, filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +222,7 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
 		}
 	}
-	f.sound()
+	f.Sound()
 	f.fails("history", "b", 1) // again, after it was resolved
 	if got := read(outbox.FailureFilter{CampaignID: "b"}); got[0] != "b1open1" || len(got) != 4 {
 		t.Errorf("failures %q, want a new one for the event that was passed before", got)
@@ -243,14 +232,14 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster", "history")
+	loaded := f.WithProjections("roster", "history")
 	for _, id := range []string{"a", "b"} {
-		f.append(id, 3)
-		f.drain()
+		f.AppendN(id, 3)
+		f.Drain()
 		f.fails("history", id, 3, quarantine("history"))
 	}
 	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2})
-	if _, err := f.runs.PauseProjection(f.ctx, ana("a bug"), "roster", "a", loaded); err != nil {
+	if _, err := f.Runs.PauseProjection(f.Ctx, ana("a bug"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.mustTellHeld(outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2}, outbox.HeldProjection{Projection: "roster", PausedCampaigns: 1})
@@ -259,29 +248,29 @@ func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
 func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster", "history")
-	f.append("a", 2)
+	loaded := f.WithProjections("roster", "history")
+	f.AppendN("a", 2)
 	if got := f.cursorsOf("a", loaded); got != `roster: 0 lacks 2 for 0s, applied never, 0 attempts; history: 0 lacks 2 for 0s, applied never, 0 attempts` {
 		t.Errorf("before anything is applied: %s", got)
 	}
-	f.drain()
-	applied := f.clock.now()
-	f.clock.advance(time.Hour)
-	f.append("a", 1)
-	f.clock.advance(time.Minute)
+	f.Drain()
+	applied := f.Clock.Now()
+	f.Clock.Advance(time.Hour)
+	f.AppendN("a", 1)
+	f.Clock.Advance(time.Minute)
 	f.fails("history", "a", 3)
 	f.fails("history", "a", 3, quarantine("history"))
 	when := applied.Format("15:04:05")
 	if got := f.cursorsOf("a", loaded); got != `roster: 2 lacks 1 for 1m0s, applied `+when+`, 0 attempts; history: 2 lacks 1 for 1m0s, applied `+when+`, 2 attempts` {
 		t.Errorf("one is set aside at event 3: %s", got)
 	}
-	f.drain()
-	f.clock.advance(time.Minute)
+	f.Drain()
+	f.Clock.Advance(time.Minute)
 	now := applied.Add(time.Hour + time.Minute).Format("15:04:05")
 	if got := f.cursorsOf("a", loaded); got != `roster: 3 lacks 0 for 0s, applied `+now+`, 0 attempts; history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
 		t.Errorf("the other went on: %s", got)
 	}
-	page, err := f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "history"}, loaded)
+	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "history"}, loaded)
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -291,10 +280,10 @@ func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
 }
 
 func (f *fixture) cursorsOf(campaign string, loaded []outbox.ProjectionInfo) string {
-	f.tb.Helper()
-	all, err := f.runs.Cursors(f.ctx, campaign, loaded)
+	f.TB.Helper()
+	all, err := f.Runs.Cursors(f.Ctx, campaign, loaded)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	texts := make([]string, len(all))
 	for i, c := range all {

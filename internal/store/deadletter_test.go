@@ -10,36 +10,36 @@ import (
 func TestDeadLetterRow_givesUpOnAFailingHeadUntilItIsRequeued(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.fail("boom", "a")
-	r, err := f.DeadLetterRow(f.ctx, ana("waits for the fix"), "a", 1)
+	f.AppendN("a", 3)
+	f.Fail("boom", "a")
+	r, err := f.DeadLetterRow(f.Ctx, ana("waits for the fix"), "a", 1)
 	if err != nil || r.Status != outbox.Dead || r.AttemptCount != 1 || r.BlockedBehind != 2 || r.LastError != "boom" {
 		t.Fatalf("row is %+v, %v", r, err)
 	}
-	f.sound()
-	f.clock.advance(time.Hour)
-	f.noClaim(one)
-	if c := f.campaign("a"); c.State() != outbox.StateBlocked || c.Counts.Dead != 1 || c.Counts.Failed != 0 {
+	f.Sound()
+	f.Clock.Advance(time.Hour)
+	f.NoClaim(one)
+	if c := f.MustCampaign("a"); c.State() != outbox.StateBlocked || c.Counts.Dead != 1 || c.Counts.Failed != 0 {
 		t.Errorf("campaign is %+v", c)
 	}
-	if acts := f.acts(); len(acts) != 1 || acts[0].Action != outbox.ActDeadLetter || acts[0].Reason != "waits for the fix" || acts[0].Seq != 1 {
+	if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != outbox.ActDeadLetter || acts[0].Reason != "waits for the fix" || acts[0].Seq != 1 {
 		t.Errorf("acts are %+v", acts)
 	}
-	if r, err = f.RequeueRow(f.ctx, ana(""), "a", 1); err != nil || r.Status != outbox.Pending || r.AttemptCount != 0 {
+	if r, err = f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil || r.Status != outbox.Pending || r.AttemptCount != 0 {
 		t.Errorf("row is %+v, %v", r, err)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestDeadLetterRow_touchesOnlyAFailingHeadThatNobodyHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	f.append("held", 2)
-	f.fail("boom", "held")
-	f.clock.advance(time.Hour)
-	f.claim(one, 10)
-	f.unchanged(func() {
+	f.AppendN("held", 2)
+	f.Fail("boom", "held")
+	f.Clock.Advance(time.Hour)
+	f.MustClaim(one, 10)
+	f.Unchanged(func() {
 		for _, c := range []struct {
 			campaign string
 			seq      int64
@@ -49,13 +49,13 @@ func TestDeadLetterRow_touchesOnlyAFailingHeadThatNobodyHolds(t *testing.T) {
 			{"a", 1, outbox.ErrConflict, "is dead already"}, {"a", 2, outbox.ErrConflict, "is not the head"},
 			{"held", 1, outbox.ErrConflict, "is being applied right now"}, {"held", 9, outbox.ErrNotFound, ""}, {"c", 1, outbox.ErrNotFound, ""},
 		} {
-			_, err := f.DeadLetterRow(f.ctx, ana(""), c.campaign, c.seq)
+			_, err := f.DeadLetterRow(f.Ctx, ana(""), c.campaign, c.seq)
 			refused(t, err, c.kind, c.says)
 		}
 	})
-	f.append("new", 1)
-	f.unchanged(func() {
-		_, err := f.DeadLetterRow(f.ctx, ana(""), "new", 1)
+	f.AppendN("new", 1)
+	f.Unchanged(func() {
+		_, err := f.DeadLetterRow(f.Ctx, ana(""), "new", 1)
 		refused(t, err, outbox.ErrConflict, "has not failed")
 	})
 }

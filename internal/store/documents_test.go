@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func large(o *store.Options) { o.MaxPayload = 32 << 20 }
@@ -19,12 +20,12 @@ func large(o *store.Options) { o.MaxPayload = 32 << 20 }
 func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	e := event("a", "counted")
+	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"text":"ééééé"}`), []byte(`{"k":"v"}`), []byte(`{"deep":{"er":[1,2,3]}}`)
-	f.appendAll(e)
+	f.MustAppend(e)
 	want := outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))}
 	for _, limit := range []int64{-1, 0, want.Tags, want.Payload - 1, want.Payload, want.Metadata, 1 << 40} {
-		d, err := f.EventWithin(f.ctx, "a", 1, limit)
+		d, err := f.EventWithin(f.Ctx, "a", 1, limit)
 		if err != nil || d.Sizes != want {
 			t.Fatalf("limit %d: %+v, %v, want the sizes %+v", limit, d.Sizes, err, want)
 		}
@@ -41,9 +42,9 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 			t.Errorf("limit %d: %+v", limit, d)
 		}
 	}
-	_, err := f.EventWithin(f.ctx, "a", 2, 0)
+	_, err := f.EventWithin(f.Ctx, "a", 2, 0)
 	refused(t, err, outbox.ErrNotFound, "no event 2")
-	_, err = f.EventWithin(f.ctx, "nobody", 1, 0)
+	_, err = f.EventWithin(f.Ctx, "nobody", 1, 0)
 	refused(t, err, outbox.ErrNotFound, "unknown")
 }
 
@@ -51,14 +52,14 @@ func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	named := func(campaign, id, correlation, causation string) outbox.Event {
-		e := event(campaign, "counted")
+		e := storetest.Event(campaign, "counted")
 		e.EventID, e.CorrelationID, e.CausationID = id, correlation, causation
 		return e
 	}
-	f.appendAll(named("a", "first", "", ""), named("a", "second", "first", "first"), named("a", "third", "first", "second"),
+	f.MustAppend(named("a", "first", "", ""), named("a", "second", "first", "first"), named("a", "third", "first", "second"),
 		named("a", "fourth", "elsewhere", "nothing"), named("b", "elsewhere", "third", ""))
 	for seq, want := range map[int64][2]int64{1: {}, 2: {1, 1}, 3: {1, 2}, 4: {}} {
-		d, err := f.EventWithin(f.ctx, "a", seq, 0)
+		d, err := f.EventWithin(f.Ctx, "a", seq, 0)
 		if got := [2]int64{d.CorrelationSeq, d.CausationSeq}; err != nil || got != want {
 			t.Errorf("event %d: %v, %v, want %v", seq, got, err, want)
 		}
@@ -68,31 +69,31 @@ func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
 func TestDocument_isExactlyWhatIsStored(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	e := event("a", "counted")
+	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"n":9007199254740993,"e":1e400,"z":-0,"a":1,"a":2}`), []byte(`{"k":"v"}`), []byte(`{"m":"\u202e"}`)
-	f.appendAll(e)
+	f.MustAppend(e)
 	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
-		text, hash, err := f.Document(f.ctx, "a", 1, part)
+		text, hash, err := f.Document(f.Ctx, "a", 1, part)
 		if err != nil || text != string(e.Document(part)) || len(hash) != 64 {
 			t.Errorf("%s is %s with hash %q, %v", part, text, hash, err)
 		}
 	}
-	_, _, err := f.Document(f.ctx, "a", 2, outbox.PartPayload)
+	_, _, err := f.Document(f.Ctx, "a", 2, outbox.PartPayload)
 	refused(t, err, outbox.ErrNotFound, "no event 2")
-	_, _, err = f.Document(f.ctx, "a", 1, "envelope")
+	_, _, err = f.Document(f.Ctx, "a", 1, "envelope")
 	refused(t, err, outbox.ErrInvalid, "envelope")
 }
 
 func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("a", 2)
-	f.drain()
-	f.append("a", 4)
-	f.kill("a")
-	f.append("b", 9)
-	f.raw(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`)
-	lines, err := f.EventLines(f.ctx, "a", 2, 100)
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("a", 2)
+	f.Drain()
+	f.AppendN("a", 4)
+	f.Kill("a")
+	f.AppendN("b", 9)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`)
+	lines, err := f.EventLines(f.Ctx, "a", 2, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +112,11 @@ func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 func TestRow_knowsItsNeighbours(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 10)
-	f.append("b", 1)
-	f.raw(`delete from projection_apply_outbox where campaign_id = 'a' and seq in (1, 2, 5)`)
+	f.AppendN("a", 10)
+	f.AppendN("b", 1)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq in (1, 2, 5)`)
 	for seq, want := range map[int64][2]int64{3: {0, 4}, 4: {3, 6}, 6: {4, 7}, 10: {9, 0}} {
-		d := f.row("a", seq)
+		d := f.MustRow("a", seq)
 		if got := [2]int64{d.Previous, d.Next}; got != want {
 			t.Errorf("row %d stands between %v, want %v", seq, got, want)
 		}
@@ -127,7 +128,7 @@ func TestRow_knowsItsNeighbours(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if d := f.row("b", 1); d.Previous != 0 || d.Next != 0 || len(d.Queue) != 1 || !d.Queue[0].IsHead {
+	if d := f.MustRow("b", 1); d.Previous != 0 || d.Next != 0 || len(d.Queue) != 1 || !d.Queue[0].IsHead {
 		t.Errorf("alone: %+v", d)
 	}
 }
@@ -135,11 +136,11 @@ func TestRow_knowsItsNeighbours(t *testing.T) {
 // The page of a row whose payload is large reads nothing of it.
 func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	f := open(t, large) // not parallel: it counts allocations
-	e := event("a", "counted")
+	e := storetest.Event("a", "counted")
 	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 25<<20) + `"}`)
-	f.appendAll(e)
+	f.MustAppend(e)
 	read := func() outbox.RowDetail {
-		d, err := f.RowWithin(f.ctx, "a", 1, 64<<10)
+		d, err := f.RowWithin(f.Ctx, "a", 1, 64<<10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +150,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	d := read()
-	lines, err := f.EventLines(f.ctx, "a", 1, 20)
+	lines, err := f.EventLines(f.Ctx, "a", 1, 20)
 	runtime.ReadMemStats(&after)
 	if err != nil || len(lines) != 1 || d.Event.Payload != nil || d.Sizes.Payload != int64(len(e.Payload)) || d.Event.EventHash == "" {
 		t.Errorf("%d lines, %d bytes of payload, %+v, %v", len(lines), len(d.Event.Payload), d.Sizes, err)
@@ -157,7 +158,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
 		t.Errorf("%d bytes were allocated", allocated)
 	}
-	whole, err := f.Row(f.ctx, "a", 1)
+	whole, err := f.Row(f.Ctx, "a", 1)
 	if err != nil || string(whole.Event.Payload) != string(e.Payload) {
 		t.Errorf("the whole payload has %d bytes, %v", len(whole.Event.Payload), err)
 	}
@@ -169,13 +170,13 @@ func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
 	const mega = 1 << 20
 	sizes := []int{6 * mega, 6 * mega, 6 * mega, 10, 20 * mega, 10, 15 * mega, 2 * mega}
 	for _, size := range sizes {
-		e := event("a", "counted")
+		e := storetest.Event("a", "counted")
 		e.Payload = []byte(`{"text":"` + strings.Repeat("x", size) + `"}`)
-		f.appendAll(e)
+		f.MustAppend(e)
 	}
 	var pages [][]int64
 	for after := int64(0); ; {
-		page, err := f.Events(f.ctx, "a", after, 50)
+		page, err := f.Events(f.Ctx, "a", after, 50)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,40 +201,40 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
-		if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
+		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.append("a", 5)
-	f.append("b", 2)
-	f.drain()
+	f.AppendN("a", 5)
+	f.AppendN("b", 2)
+	f.Drain()
 	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
-	e, err := f.Event(f.ctx, "a", 4)
+	e, err := f.Event(f.Ctx, "a", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-		return errors.Join(tx.Failed("roster", &e, *failure("boom")), tx.Quarantine("roster", &e))
+	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		return errors.Join(tx.Failed("roster", &e, *storetest.Failure("boom")), tx.Quarantine("roster", &e))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.runs.Cursors(f.ctx, "a", loaded)
+	got, err := f.Runs.Cursors(f.Ctx, "a", loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied := f.clock.now()
+	applied := f.Clock.Now()
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.clock.now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
-			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.clock.now()}},
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.Clock.Now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
+			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.Clock.Now()}},
 		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
 		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got, err = f.runs.Cursors(f.ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
+	if got, err = f.Runs.Cursors(f.Ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
 		t.Errorf("of the other campaign: %+v, %v", got, err)
 	}
-	_, err = f.runs.Cursors(f.ctx, "nobody", loaded)
+	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
 	refused(t, err, outbox.ErrNotFound, "unknown")
 }

@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // crampedDir tells this program, started again by a test, where databases are
@@ -27,7 +28,7 @@ const (
 // appendCramped appends until there is no room, and prints what it is told then.
 func appendCramped(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := store.Open(context.Background(), optionsFor(dbtest.Files(dir)))
+	s, err := store.Open(context.Background(), storetest.OptionsFor(dbtest.Files(dir)))
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -44,7 +45,7 @@ func appendCramped(dir string) int {
 	}
 	began := time.Now()
 	for stored := 0; ; stored++ {
-		e := event("a", "counted")
+		e := storetest.Event("a", "counted")
 		e.Payload = []byte(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
 		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
 			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
@@ -53,7 +54,7 @@ func appendCramped(dir string) int {
 			err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
 			tellFull(s, began)
 			if err == nil {
-				_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{event("b", "counted")}})
+				_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}})
 			}
 			tellFull(s, began)
 			fmt.Printf("ready %q, %v\n", s.Ready(context.Background()), err)
@@ -89,13 +90,13 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 		!strings.Contains(string(out), "\ndisks <nil>: journal true\ndisks <nil>: journal true\ndisks <nil>:\nready [], <nil>\n") {
 		t.Errorf("said %s", out)
 	}
-	f := openPair(t, dbtest.Files(dir), newClock())
-	if b := f.campaign("b"); b.HighWaterSeq != 1 {
+	f := openPair(t, dbtest.Files(dir), storetest.NewClock())
+	if b := f.MustCampaign("b"); b.HighWaterSeq != 1 {
 		t.Errorf("campaign b is %+v", b)
 	}
-	if c := f.campaign("a"); c.HighWaterSeq != stored {
+	if c := f.MustCampaign("a"); c.HighWaterSeq != stored {
 		t.Errorf("the journal has %d events, want the %d that were stored", c.HighWaterSeq, stored)
 	}
-	f.sound()
-	f.append("a", 1)
+	f.Sound()
+	f.AppendN("a", 1)
 }

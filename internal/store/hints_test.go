@@ -7,12 +7,13 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // listens counts how often a store's worker is woken, from the moment on at
 // which it hears of others.
 func (f *fixture) listens() *atomic.Int64 {
-	f.tb.Helper()
+	f.TB.Helper()
 	var woken atomic.Int64
 	f.onWork(func() { woken.Add(1) })
 	return &woken
@@ -20,20 +21,20 @@ func (f *fixture) listens() *atomic.Int64 {
 
 // onWork registers a worker and waits until the store hears of others.
 func (f *fixture) onWork(wake func()) {
-	f.tb.Helper()
+	f.TB.Helper()
 	listening := func() int64 {
-		return f.number(`select count(*)` + theStores + ` and query = 'listen outboxweb' and state = 'idle'`)
+		return f.Number(`select count(*)` + theStores + ` and query = 'listen outboxweb' and state = 'idle'`)
 	}
 	before := listening()
 	f.OnWork(wake)
-	f.await("the store to listen", func() bool { return listening() == before+1 })
+	storetest.Eventually(f.TB, "the store to listen", func() bool { return listening() == before+1 })
 }
 
 func (f *fixture) woken(times *atomic.Int64, want int64) {
-	f.tb.Helper()
-	f.await("a hint", func() bool { return times.Load() >= want })
+	f.TB.Helper()
+	storetest.Eventually(f.TB, "a hint", func() bool { return times.Load() >= want })
 	if got := times.Load(); got > want {
-		f.tb.Errorf("woken %d times, want %d", got, want)
+		f.TB.Errorf("woken %d times, want %d", got, want)
 	}
 }
 
@@ -42,23 +43,23 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	f := open(t)
 	other := f.beside()
 	own, others := f.listens(), other.listens()
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	if n := own.Load(); n != 1 {
 		t.Errorf("the append's own worker was woken %d times by the time it returned, want once", n)
 	}
 	f.woken(others, 1)
-	f.pause("a")
+	f.MustPause("a")
 	f.woken(others, 2)
-	if _, err := f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil {
+	if _, err := f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil {
 		t.Fatal(err)
 	}
 	f.woken(others, 3)
-	c := f.claimOne(one, 10)
-	f.settle(one, store.Result{Claim: c}) // it gives back what it did not apply
+	c := f.ClaimOne(one, 10)
+	f.MustSettle(one, store.Result{Claim: c}) // it gives back what it did not apply
 	f.woken(others, 4)
 	// Hints arrive in the order in which they were sent: by the time the
 	// other's is here, one's own would be as well.
-	other.append("b", 1)
+	other.AppendN("b", 1)
 	f.woken(own, 4) // three acts and this
 }
 
@@ -68,10 +69,10 @@ func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
 	others := f.beside().listens()
 	started := time.Now()
 	for range 100 {
-		f.append("a", 1)
+		f.AppendN("a", 1)
 	}
 	most := int64(time.Since(started)/store.HintPause) + 2
-	f.await("a hint", func() bool { return others.Load() > 0 })
+	storetest.Eventually(f.TB, "a hint", func() bool { return others.Load() > 0 })
 	if n := others.Load(); n > most {
 		t.Errorf("100 appends woke the others %d times, want at most %d", n, most)
 	}
@@ -81,30 +82,30 @@ func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	var seen atomic.Int64
-	f.onWork(func() { seen.Store(f.number(`select count(*) from events`)) })
+	f.onWork(func() { seen.Store(f.Number(`select count(*) from events`)) })
 	for events := int64(2); events <= 10; events += 2 {
 		s := f.beside()
-		s.append("a", 1)
-		f.await("the first hint", func() bool { return seen.Load() == events-1 })
-		s.append("a", 1) // its hint has to wait, since the first was a moment ago
+		s.AppendN("a", 1)
+		storetest.Eventually(f.TB, "the first hint", func() bool { return seen.Load() == events-1 })
+		s.AppendN("a", 1) // its hint has to wait, since the first was a moment ago
 		s.Close()
-		f.await("the last hint", func() bool { return seen.Load() == events })
+		storetest.Eventually(f.TB, "the last hint", func() bool { return seen.Load() == events })
 	}
 }
 
 func TestPostgresHints_ofAnotherJournalAreNotHeeded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	another := dbtest.Pair{Journal: dbtest.InSchema(f.pair.Journal, "another"), Projections: dbtest.InSchema(f.pair.Journal, "another_projections")}
-	stranger, friend := openPair(t, another, f.clock), openPair(t, another, f.clock)
+	another := dbtest.Pair{Journal: dbtest.InSchema(f.Pair.Journal, "another"), Projections: dbtest.InSchema(f.Pair.Journal, "another_projections")}
+	stranger, friend := openPair(t, another, f.Clock), openPair(t, another, f.Clock)
 	own, strangers := f.listens(), stranger.listens()
 	for range 3 {
-		f.append("a", 1)
+		f.AppendN("a", 1)
 	}
 	if n := own.Load(); n != 3 {
 		t.Errorf("the worker was woken %d times, want three times", n)
 	}
-	friend.append("b", 1)
+	friend.AppendN("b", 1)
 	f.woken(strangers, 1)
 }
 
@@ -115,6 +116,6 @@ func TestPostgresHints_areHeardAgainAfterTheConnectionWasLost(t *testing.T) {
 	others := other.listens()
 	f.terminate()
 	f.woken(others, 1) // for what it may have missed meanwhile
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.woken(others, 2)
 }

@@ -9,15 +9,16 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // wantHistory compares the steps of an event, each as its kind and what tells it
 // from others of the kind.
 func (f *fixture) wantHistory(campaign string, seq int64, want ...string) {
-	f.tb.Helper()
-	h, err := f.EventHistory(f.ctx, campaign, seq)
+	f.TB.Helper()
+	h, err := f.EventHistory(f.Ctx, campaign, seq)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	got := []string{}
 	for _, s := range h.Steps {
@@ -33,30 +34,30 @@ func (f *fixture) wantHistory(campaign string, seq int64, want ...string) {
 		got = append(got, text)
 	}
 	if !slices.Equal(got, want) {
-		f.tb.Errorf("history of %s/%d:\n\t%s\nwant:\n\t%s", campaign, seq, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		f.TB.Errorf("history of %s/%d:\n\t%s\nwant:\n\t%s", campaign, seq, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
 func (f *fixture) spans() []string {
-	f.tb.Helper()
-	return texts(f.tb, f.journal, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
+	f.TB.Helper()
+	return storetest.Texts(f.TB, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
 }
 
 func TestEventHistory_outlivesTheRow(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
-	f.append("a", 2)
-	f.clock.advance(time.Second)
-	f.kill("a")
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("a", 2)
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
 	f.requeue("a", 1)
-	f.clock.advance(time.Second)
-	f.kill("a")
-	op := f.startOperation(outbox.OperationOrder{})
-	f.clock.advance(time.Second)
-	f.stepOperation(op.ID)
-	f.clock.advance(time.Second)
-	f.drain()
-	if n := f.number(`select count(*) from projection_apply_outbox`); n != 0 {
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
+	op := f.StartOperation(outbox.OperationOrder{})
+	f.Clock.Advance(time.Second)
+	f.StepOperation(op.ID)
+	f.Clock.Advance(time.Second)
+	f.Drain()
+	if n := f.Number(`select count(*) from projection_apply_outbox`); n != 0 {
 		t.Fatalf("%d rows are left", n)
 	}
 	f.wantHistory("a", 1, "appended", "failed 1: no such thing", "died 2: no such thing", "acted requeue by scene",
@@ -66,31 +67,31 @@ func TestEventHistory_outlivesTheRow(t *testing.T) {
 
 func TestEventHistory_tellsSkipsApartFromApplying(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("a", 1)
-	f.clock.advance(time.Second)
-	f.kill("a")
-	f.skip("a", 1)
-	f.clock.advance(time.Second)
-	f.drain()
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("a", 1)
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
+	f.MustSkip("a", 1)
+	f.Clock.Advance(time.Second)
+	f.Drain()
 	passed := []string{"appended", "died 1: no such thing", "acted skip by scene", "passed_over 1-1 by worker-1"}
 	f.wantHistory("a", 1, passed...)
-	f.clock.advance(time.Second)
-	if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 1); err != nil {
+	f.Clock.Advance(time.Second)
+	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Second)
-	f.drain()
+	f.Clock.Advance(time.Second)
+	f.Drain()
 	f.wantHistory("a", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
 }
 
 func TestEventHistory_ofAMissingEventIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	_, err := f.EventHistory(f.ctx, "a", 2)
+	f.AppendN("a", 1)
+	_, err := f.EventHistory(f.Ctx, "a", 2)
 	refused(t, err, outbox.ErrNotFound)
-	_, err = f.EventHistory(f.ctx, "b", 1)
+	_, err = f.EventHistory(f.Ctx, "b", 1)
 	refused(t, err, outbox.ErrNotFound, "unknown")
 }
 
@@ -100,28 +101,28 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for range 12 {
-		f.append("a", 1)
-		f.drain()
-		f.clock.advance(5 * time.Second)
+		f.AppendN("a", 1)
+		f.Drain()
+		f.Clock.Advance(5 * time.Second)
 	}
 	if got := f.spans(); len(got) != 0 {
 		t.Errorf("within a minute %v are written", got)
 	}
 	f.wantHistory("a", 1, "appended", "applied 1-12 by worker-1")
-	f.clock.advance(time.Second)
-	f.append("a", 1)
-	f.drain()
+	f.Clock.Advance(time.Second)
+	f.AppendN("a", 1)
+	f.Drain()
 	if got := f.spans(); !slices.Equal(got, []string{"a 1-12 worker-1"}) {
 		t.Errorf("a minute later %v are written", got)
 	}
-	f.clock.advance(time.Second)
-	f.append("a", 1)
-	c := f.claimOne(two, 10)
-	reached, err := f.apply(c, c.Last)
+	f.Clock.Advance(time.Second)
+	f.AppendN("a", 1)
+	c := f.ClaimOne(two, 10)
+	reached, err := f.ApplyClaim(c, c.Last)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.settle(two, store.Result{Claim: c, Applied: reached})
+	f.MustSettle(two, store.Result{Claim: c, Applied: reached})
 	f.wantHistory("a", 12, "appended", "applied 1-12 by worker-1")
 	f.wantHistory("a", 13, "appended", "applied 13-13 by worker-1")
 	f.wantHistory("a", 14, "appended", "applied 14-14 by worker-2")
@@ -129,24 +130,24 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 
 func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("stuck", 1)
-	f.append("a", 1)
-	f.kill("a", "stuck")
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("stuck", 1)
+	f.AppendN("a", 1)
+	f.Kill("a", "stuck")
 	f.requeue("a", 1)
-	f.drain()
+	f.Drain()
 	for range 2 { // which closes the span before
-		f.clock.advance(time.Hour)
-		f.append("a", 1)
-		f.drain()
+		f.Clock.Advance(time.Hour)
+		f.AppendN("a", 1)
+		f.Drain()
 	}
-	before := f.clock.now().Add(-time.Minute)
+	before := f.Clock.Now().Add(-time.Minute)
 	for range 2 {
-		if more, err := f.PruneHistory(f.ctx, before); more || err != nil {
+		if more, err := f.PruneHistory(f.Ctx, before); more || err != nil {
 			t.Fatal(more, err)
 		}
 	}
-	if got := texts(t, f.journal, `select campaign_id from attempts`); !slices.Equal(got, []string{"stuck"}) {
+	if got := storetest.Texts(t, f.JournalDB, `select campaign_id from attempts`); !slices.Equal(got, []string{"stuck"}) {
 		t.Errorf("the attempts of %v are left; want those of the event that is not applied", got)
 	}
 	if got := f.spans(); len(got) != 0 {
@@ -159,16 +160,16 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 func TestPruneHistory_goesInPortions(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.raw(`
+	f.AppendN("a", 1)
+	f.Exec(`
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 6000)
 select 'gone', i, i, 1, 'w', 'v1', 'boom', 'boom' from n`)
-	more, err := f.PruneHistory(f.ctx, f.clock.now())
-	if n := f.number(`select count(*) from attempts`); err != nil || !more || n != 1000 {
+	more, err := f.PruneHistory(f.Ctx, f.Clock.Now())
+	if n := f.Number(`select count(*) from attempts`); err != nil || !more || n != 1000 {
 		t.Errorf("after one portion %d attempts are left and more is %v, %v", n, more, err)
 	}
-	if more, err = f.PruneHistory(f.ctx, f.clock.now()); err != nil || more || f.number(`select count(*) from attempts`) != 0 {
+	if more, err = f.PruneHistory(f.Ctx, f.Clock.Now()); err != nil || more || f.Number(`select count(*) from attempts`) != 0 {
 		t.Errorf("after another some are left: %v, %v", more, err)
 	}
 }
@@ -177,9 +178,9 @@ func TestSettle_notesEventsAfterAPauseAsAnotherSpan(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for range 2 {
-		f.append("a", 1)
-		f.drain()
-		f.clock.advance(6 * time.Second)
+		f.AppendN("a", 1)
+		f.Drain()
+		f.Clock.Advance(6 * time.Second)
 	}
 	f.wantHistory("a", 1, "appended", "applied 1-1 by worker-1")
 	f.wantHistory("a", 2, "appended", "applied 2-2 by worker-1")

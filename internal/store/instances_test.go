@@ -14,21 +14,21 @@ import (
 
 // beat writes the heartbeat of an instance that promises one every two seconds.
 func (f *fixture) beat(id string) {
-	f.tb.Helper()
-	err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox,
+	f.TB.Helper()
+	err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox,
 		StartedAt: began, BeatEvery: 2 * time.Second})
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 }
 
 // instances lists the instances as a process sees them that has not looked in
 // the last second.
 func (f *fixture) instances() []outbox.InstanceState {
-	f.tb.Helper()
-	all, err := f.beside().Instances(f.ctx)
+	f.TB.Helper()
+	all, err := f.beside().Instances(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return all
 }
@@ -46,15 +46,15 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	f := open(t)
 	f.beat(one.ID)
 	f.beat(two.ID)
-	f.append("b", 2)
-	f.drain()
-	f.append("b", 3)
-	f.append("a", 4)
-	f.claim(one, 1000)
-	f.clock.advance(time.Second)
-	f.append("c", 5)
-	second := f.claimOne(two, 2)
-	f.pause("c")
+	f.AppendN("b", 2)
+	f.Drain()
+	f.AppendN("b", 3)
+	f.AppendN("a", 4)
+	f.MustClaim(one, 1000)
+	f.Clock.Advance(time.Second)
+	f.AppendN("c", 5)
+	second := f.ClaimOne(two, 2)
+	f.MustPause("c")
 
 	first, later := began.Add(lease), began.Add(time.Second+lease)
 	got := make(map[string]outbox.Holding)
@@ -73,8 +73,8 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("who holds what (-want +got):\n%s", diff)
 	}
-	f.settle(two, store.Result{Claim: second})
-	if got, want := names(f.instances(), f.clock.now()), "worker-1 running 2, worker-2 running 0"; got != want {
+	f.MustSettle(two, store.Result{Claim: second})
+	if got, want := names(f.instances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0"; got != want {
 		t.Errorf("after one gave its work back: %s, want %s", got, want)
 	}
 }
@@ -82,20 +82,20 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
+	f.AppendN("a", 3)
 	f.beat(one.ID)
-	f.claimOne(one, 1000)
-	f.clock.advance(lease + time.Minute)
+	f.ClaimOne(one, 1000)
+	f.Clock.Advance(lease + time.Minute)
 	f.beat(two.ID)
 	all := f.instances()
-	if got, want := names(all, f.clock.now()), "worker-1 silent 1, worker-2 running 0"; got != want {
+	if got, want := names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0"; got != want {
 		t.Errorf("instances: %s, want %s", got, want)
 	}
-	if why := all[0].Why(f.clock.now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has ended, any worker may take its campaign" {
+	if why := all[0].Why(f.Clock.Now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has ended, any worker may take its campaign" {
 		t.Errorf("with a heartbeat every %s it is %q", all[0].BeatEvery, why)
 	}
-	f.claimOne(two, 1000)
-	if got, want := names(f.instances(), f.clock.now()), "worker-2 running 1, worker-1 silent 0"; got != want {
+	f.ClaimOne(two, 1000)
+	if got, want := names(f.instances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0"; got != want {
 		t.Errorf("after the take-over: %s, want %s", got, want)
 	}
 }
@@ -103,8 +103,8 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.claimOne(one, 1)
+	f.AppendN("a", 1)
+	f.ClaimOne(one, 1)
 	f.beat(two.ID)
 	all := f.instances()
 	if len(all) != 2 {
@@ -123,27 +123,27 @@ func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
 func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.beat("holder")
-	f.claimOne(store.Worker{ID: "holder"}, 1)
-	f.clock.advance(time.Hour)
+	f.ClaimOne(store.Worker{ID: "holder"}, 1)
+	f.Clock.Advance(time.Hour)
 	f.beat("old and alive")
-	f.clock.advance(-time.Minute)
+	f.Clock.Advance(-time.Minute)
 	for i := range 120 {
-		err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: fmt.Sprint("short-", i), StartedAt: f.clock.now(), BeatEvery: 2 * time.Second})
+		err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: fmt.Sprint("short-", i), StartedAt: f.Clock.Now(), BeatEvery: 2 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.clock.advance(time.Minute)
+	f.Clock.Advance(time.Minute)
 	all := f.instances()
-	if got := names(all[:2], f.clock.now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" {
+	if got := names(all[:2], f.Clock.Now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" {
 		t.Errorf("%d instances, first %s", len(all), got)
 	}
 	if all[0].Host != "h" {
 		t.Errorf("the holder lost its record: %+v", all[0])
 	}
-	sum, err := f.Summary(f.ctx)
+	sum, err := f.Summary(f.Ctx)
 	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Holding.Campaigns != 0 {
 		t.Errorf("%d instances in the summary, %v", len(sum.Instances), err)
 	}
@@ -152,26 +152,26 @@ func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
 func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.beat(one.ID)
 	looked := time.Now()
 	look := func() string {
 		t.Helper()
-		all, err := f.Instances(f.ctx)
+		all, err := f.Instances(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return names(all, f.clock.now())
+		return names(all, f.Clock.Now())
 	}
 	if got, want := look(), "worker-1 running 0"; got != want {
 		t.Fatalf("at first: %s, want %s", got, want)
 	}
-	f.claimOne(one, 1)
+	f.ClaimOne(one, 1)
 	f.beat(two.ID)
 	if got, want := look(), "worker-1 running 0, worker-2 running 0"; got != want && time.Since(looked) < time.Second {
 		t.Errorf("within a second: %s, want %s: holdings are shared, heartbeats are fresh", got, want)
 	}
-	if got, want := names(f.instances(), f.clock.now()), "worker-1 running 1, worker-2 running 0"; got != want {
+	if got, want := names(f.instances(), f.Clock.Now()), "worker-1 running 1, worker-2 running 0"; got != want {
 		t.Errorf("another process sees %s, want %s", got, want)
 	}
 	deadline := time.Now().Add(time.Minute)

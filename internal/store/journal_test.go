@@ -12,6 +12,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
@@ -24,9 +25,9 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 		SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",
 		Tags: []byte(`{"wallet_id":"w-1"}`), Metadata: []byte(`{"v": 2}`), Payload: []byte(`{"n": 9007199254740993}`),
 	}
-	stands := f.appendAll(given)[0]
+	stands := f.MustAppend(given)[0]
 	f.Close()
-	got, err := f.beside().Event(f.ctx, given.CampaignID, 1)
+	got, err := f.beside().Event(f.Ctx, given.CampaignID, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +45,8 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 func TestJournal_assignsIDAndTimesLeftOpen(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	e, err := f.Event(f.ctx, "a", 1)
+	f.AppendN("a", 1)
+	e, err := f.Event(f.Ctx, "a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +58,16 @@ func TestJournal_assignsIDAndTimesLeftOpen(t *testing.T) {
 func TestJournal_refusesUpdateAndDelete(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.unchanged(func() {
+	f.AppendN("a", 2)
+	f.Unchanged(func() {
 		for _, query := range []string{
 			`update events set payload = '{}' where seq = 1`, `delete from events`, `delete from events where seq = 2`,
 		} {
-			if _, err := f.journal.Exec(query); err == nil || !strings.Contains(err.Error(), "append-only") {
+			if _, err := f.JournalDB.Exec(query); err == nil || !strings.Contains(err.Error(), "append-only") {
 				t.Errorf("%s: got error %v", query, err)
 			}
 		}
-		if _, err := f.journal.Exec(`update events set position = 99 where seq = 1`); err == nil {
+		if _, err := f.JournalDB.Exec(`update events set position = 99 where seq = 1`); err == nil {
 			t.Error("an event was moved")
 		}
 	})
@@ -75,9 +76,9 @@ func TestJournal_refusesUpdateAndDelete(t *testing.T) {
 func TestPostgresJournal_refusesTruncate(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.unchanged(func() {
-		if _, err := f.journal.Exec(`truncate events cascade`); err == nil || !strings.Contains(err.Error(), "append-only") {
+	f.AppendN("a", 2)
+	f.Unchanged(func() {
+		if _, err := f.JournalDB.Exec(`truncate events cascade`); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("got error %v", err)
 		}
 	})
@@ -86,11 +87,11 @@ func TestPostgresJournal_refusesTruncate(t *testing.T) {
 func TestJournal_hashesChainPerCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.append("b", 1)
-	f.append("a", 2)
+	f.AppendN("a", 2)
+	f.AppendN("b", 1)
+	f.AppendN("a", 2)
 	for _, id := range []string{"a", "b"} {
-		page, err := f.Events(f.ctx, id, 0, 0)
+		page, err := f.Events(f.Ctx, id, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,12 +110,12 @@ func TestJournal_hashesChainPerCampaign(t *testing.T) {
 func TestEvents_pagesVisitEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 7)
-	f.append("b", 3)
+	f.AppendN("a", 7)
+	f.AppendN("b", 3)
 	var seqs []int64
 	after, pages := int64(0), 0
 	for {
-		page, err := f.Events(f.ctx, "a", after, 3)
+		page, err := f.Events(f.Ctx, "a", after, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,36 +138,36 @@ func TestEvents_pagesVisitEveryEventOnce(t *testing.T) {
 func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
+	f.AppendN("a", 3)
 	for _, after := range []int64{3, 4, 1000, math.MaxInt64} {
-		page, err := f.Events(f.ctx, "a", after, 2)
+		page, err := f.Events(f.Ctx, "a", after, 2)
 		if err != nil || len(page.Items) != 0 || page.NextCursor != nil {
 			t.Errorf("after %d: %+v, %v", after, page, err)
 		}
 	}
 	for _, after := range []int64{-1, -1000, math.MinInt64} {
-		page, err := f.Events(f.ctx, "a", after, 2)
+		page, err := f.Events(f.Ctx, "a", after, 2)
 		if err != nil || len(page.Items) != 2 || page.NextCursor == nil {
 			t.Errorf("after %d: %+v, %v", after, page, err)
 		}
 	}
-	_, err := f.Events(f.ctx, "b", 0, 0)
+	_, err := f.Events(f.Ctx, "b", 0, 0)
 	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
-	_, err = f.Event(f.ctx, "b", 1)
+	_, err = f.Event(f.Ctx, "b", 1)
 	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
-	_, err = f.Event(f.ctx, "a", 4)
+	_, err = f.Event(f.Ctx, "a", 4)
 	refused(t, err, outbox.ErrNotFound, "no event 4", "last one is 3")
 }
 
 func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.ctx, intents) }
+	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.Ctx, intents) }
 	if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}); err != nil {
 		t.Fatal(err)
 	}
-	f.unchanged(func() {
-		f.clock.advance(time.Hour)
+	f.Unchanged(func() {
+		f.Clock.Advance(time.Hour)
 		if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}); err != nil {
 			t.Error(err)
 		}
@@ -175,13 +176,13 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	if err := register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.EventTypes(f.ctx)
+	got, err := f.EventTypes(f.Ctx)
 	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	f.append("a", 1)
-	_, auditOnly, err := f.Load(f.ctx, []store.Range{f.claimOne(one, 10).Range()}, 1<<30)
+	f.AppendN("a", 1)
+	_, auditOnly, err := f.Load(f.Ctx, []store.Range{f.ClaimOne(one, 10).Range()}, 1<<30)
 	if diff := cmp.Diff(map[string]bool{"rolled": true}, auditOnly); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -190,30 +191,30 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 func TestReadOnlyStore_refusesEveryChange(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.kill("a")
-	f.append("b", 1)
-	r := f.beside(readOnly)
-	f.unchanged(func() {
+	f.AppendN("a", 2)
+	f.Kill("a")
+	f.AppendN("b", 1)
+	r := f.beside(storetest.ReadOnly)
+	f.Unchanged(func() {
 		for name, act := range map[string]func() error{
 			"append": func() error {
-				_, err := r.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}})
+				_, err := r.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 				return err
 			},
-			"requeue": func() error { _, err := r.RequeueRow(f.ctx, ana(""), "a", 1); return err },
-			"many":    func() error { _, err := r.RequeueDead(f.ctx, ana(""), outbox.RequeueFilter{}); return err },
-			"retry":   func() error { _, err := r.RetryRow(f.ctx, ana(""), "a", 1); return err },
-			"pause":   func() error { _, err := r.PauseCampaign(f.ctx, ana(""), "a"); return err },
-			"resume":  func() error { _, err := r.ResumeCampaign(f.ctx, ana(""), "a"); return err },
-			"replay":  func() error { _, err := r.ReplayCampaign(f.ctx, ana(""), "a"); return err },
-			"repair":  func() error { _, err := r.RepairGaps(f.ctx, ana("")); return err },
+			"requeue": func() error { _, err := r.RequeueRow(f.Ctx, ana(""), "a", 1); return err },
+			"many":    func() error { _, err := r.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); return err },
+			"retry":   func() error { _, err := r.RetryRow(f.Ctx, ana(""), "a", 1); return err },
+			"pause":   func() error { _, err := r.PauseCampaign(f.Ctx, ana(""), "a"); return err },
+			"resume":  func() error { _, err := r.ResumeCampaign(f.Ctx, ana(""), "a"); return err },
+			"replay":  func() error { _, err := r.ReplayCampaign(f.Ctx, ana(""), "a"); return err },
+			"repair":  func() error { _, err := r.RepairGaps(f.Ctx, ana("")); return err },
 		} {
 			if err := act(); !errors.Is(err, outbox.ErrReadOnly) {
 				t.Errorf("%s: got error %v", name, err)
 			}
 		}
 	})
-	if c, err := r.Campaign(f.ctx, "a"); err != nil || c.HighWaterSeq != 2 || !r.ReadOnly() {
+	if c, err := r.Campaign(f.Ctx, "a"); err != nil || c.HighWaterSeq != 2 || !r.ReadOnly() {
 		t.Errorf("reading: %+v, %v", c, err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
-	if _, err := f.PauseCampaign(f.ctx, order, "a"); err != nil {
+	if _, err := f.PauseCampaign(f.Ctx, order, "a"); err != nil {
 		t.Fatal(err)
 	}
 	for _, by := range []outbox.Operator{
@@ -20,11 +20,11 @@ func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 	} {
 		other := order
 		other.By = by
-		_, err := f.PauseCampaign(f.ctx, other, "a")
+		_, err := f.PauseCampaign(f.Ctx, other, "a")
 		refused(t, err, outbox.ErrConflict, "used by somebody else")
 	}
 	order.By.Via = "api"
-	if _, err := f.PauseCampaign(f.ctx, order, "a"); err != nil {
+	if _, err := f.PauseCampaign(f.Ctx, order, "a"); err != nil {
 		t.Errorf("the same person again: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // Load reads the texts of an event as one. What comes out is the event as any
@@ -16,25 +17,25 @@ import (
 func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.MaxPayload = 2 << 20 })
-	full := event("a", "noted")
+	full := storetest.Event("a", "noted")
 	full.ActorType, full.ActorID, full.EntityType, full.EntityID = "person", "ana 'ü'", "seat", "7"
 	full.SessionID, full.RequestID, full.CorrelationID, full.CausationID = "s", "r", "cor", "cau"
 	full.Tags, full.Metadata = []byte(`{"seat":"7"}`), []byte(`{"a":[1,2],"b":"\u001f"}`)
 	full.Payload = []byte(`{"n":1}`)
-	large := event("a", "noted")
+	large := storetest.Event("a", "noted")
 	large.Payload = []byte(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)
-	odd := event("a", "noted")
+	odd := storetest.Event("a", "noted")
 	odd.ActorID = "someone"
-	f.appendAll(full, event("a", "plain"), odd, large)
-	f.tamper(`update events set actor_id = $1 where seq = 3`, "some\x1fone")
+	f.MustAppend(full, storetest.Event("a", "plain"), odd, large)
+	f.Tamper(`update events set actor_id = $1 where seq = 3`, "some\x1fone")
 
-	loaded, _, err := f.Load(f.ctx, []store.Range{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
+	loaded, _, err := f.Load(f.Ctx, []store.Range{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
 	if err != nil || len(loaded) != 1 || loaded[0].Partial {
 		t.Fatalf("loaded %+v, %v", loaded, err)
 	}
 	var want []outbox.Event
 	for seq := range int64(4) {
-		e, err := f.Event(f.ctx, "a", seq+1)
+		e, err := f.Event(f.Ctx, "a", seq+1)
 		if err != nil {
 			t.Fatal(err)
 		}

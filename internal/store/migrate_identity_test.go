@@ -12,26 +12,26 @@ import (
 // takeIdentityBack makes the journal database one of the version before audit
 // records said what they were about.
 func (f *fixture) takeIdentityBack() {
-	f.tb.Helper()
+	f.TB.Helper()
 	if dbtest.Postgres() {
-		f.raw(`drop function operator_acts_refuse_loss() cascade`)
+		f.Exec(`drop function operator_acts_refuse_loss() cascade`)
 	} else {
-		f.raw(`drop trigger operator_acts_refuse_delete`)
+		f.Exec(`drop trigger operator_acts_refuse_delete`)
 	}
 	for _, index := range []string{"operator_acts_by_target", "operator_acts_by_time"} {
-		f.raw(`drop index ` + index)
+		f.Exec(`drop index ` + index)
 	}
 	for _, column := range []string{"auth", "role", "target", "outcome", "refusal"} {
-		f.raw(`alter table operator_acts drop column ` + column)
+		f.Exec(`alter table operator_acts drop column ` + column)
 	}
 	for _, column := range []string{"trouble", "stalled", "campaigns"} {
-		f.raw(`alter table instances drop column ` + column)
+		f.Exec(`alter table instances drop column ` + column)
 	}
 	for _, column := range []string{"projection", "projection_version", "permanent"} {
-		f.raw(`alter table attempts drop column ` + column)
+		f.Exec(`alter table attempts drop column ` + column)
 	}
 	for _, statement := range []string{`drop index verifications_failed`, `alter table verifications drop column error`, `drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `drop table act_targets`, `drop table append_keys`, `drop index verifications_found`, `drop table applied_spans`, `drop index attempts_by_time`, `alter table attempts drop column died`, `alter table campaigns drop column applied_span`, `delete from goose_db_version where version_id >= 9`} {
-		f.raw(statement)
+		f.Exec(statement)
 	}
 }
 
@@ -40,31 +40,31 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	f := open(t)
 	publishers := publishing.NewProgress(f.Store)
 	archive := outbox.PairName{Topic: "scenes", Publisher: "archive"}
-	if err := publishers.Register(f.ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
+	if err := publishers.Register(f.Ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
 		t.Fatal(err)
 	}
-	f.append("a", 1)
-	run := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
-	loaded := f.withProjections("roster")
+	f.AppendN("a", 1)
+	run := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
+	loaded := f.WithProjections("roster")
 	for _, act := range []func() error{
-		func() error { _, err := f.runs.Cancel(f.ctx, ana(""), run.ID); return err },
-		func() error { _, err := publishers.Pause(f.ctx, ana(""), archive); return err },
-		func() error { _, err := f.runs.PauseProjection(f.ctx, ana(""), "roster", "", loaded); return err },
-		func() error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err },
+		func() error { _, err := f.Runs.Cancel(f.Ctx, ana(""), run.ID); return err },
+		func() error { _, err := publishers.Pause(f.Ctx, ana(""), archive); return err },
+		func() error { _, err := f.Runs.PauseProjection(f.Ctx, ana(""), "roster", "", loaded); return err },
+		func() error { _, err := f.PauseCampaign(f.Ctx, ana(""), "a"); return err },
 	} {
 		if err := act(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var want []outbox.Target
-	for _, a := range f.acts() {
+	for _, a := range f.DoneActs() {
 		want = append(want, a.Target)
 	}
 	f.Close()
 	f.takeIdentityBack()
 	g := f.beside()
 	var got []outbox.Target
-	for _, a := range g.acts() {
+	for _, a := range g.DoneActs() {
 		got = append(got, a.Target)
 		if a.Outcome != outbox.ActDone || a.Auth != "" {
 			t.Errorf("%s: %+v", a.Action, a)
@@ -74,7 +74,7 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 		t.Errorf("the records are about %q, and were about %q", got, want)
 	}
 	for _, change := range []string{`update operator_acts set actor = 'nobody'`, `delete from operator_acts`} {
-		if _, err := g.journal.Exec(change); err == nil {
+		if _, err := g.JournalDB.Exec(change); err == nil {
 			t.Errorf("the database does: %s", change)
 		}
 	}

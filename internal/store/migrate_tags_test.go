@@ -5,6 +5,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // A journal of the version before tags were indexed gets its index from the
@@ -12,9 +13,9 @@ import (
 func TestMigrations_indexTheTagsOfEventsThatAreThere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	odd := event("a", "noted")
+	odd := storetest.Event("a", "noted")
 	odd.Tags = []byte(`{"twice":"1","twice":"2","none":null,"face":"\ud83d\ude00"}`)
-	f.appendAll(event("a", "counted"), tagged("a", "seat.taken", "seat", "1", "show", "x"), odd)
+	f.MustAppend(storetest.Event("a", "counted"), storetest.Tagged("a", "seat.taken", "seat", "1", "show", "x"), odd)
 	f.Close()
 	trigger := `drop trigger events_tag`
 	if dbtest.Postgres() {
@@ -22,16 +23,16 @@ func TestMigrations_indexTheTagsOfEventsThatAreThere(t *testing.T) {
 	}
 	f.takeIdentityBack()
 	for _, statement := range []string{trigger, `drop table event_tags`, `drop index events_by_type`, `delete from goose_db_version where version_id = 8`} {
-		f.raw(statement)
+		f.Exec(statement)
 	}
 	half := int64(0)
 	if dbtest.Postgres() { // which cannot take such tags apart
-		f.raw(`insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
+		f.Exec(`insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\ud83d","whole":"1"}', '{}', '{}', '', ''`)
-		half = f.number(`select max(position) from events`)
+		half = f.Number(`select max(position) from events`)
 	}
-	o := optionsFor(f.pair)
+	o := storetest.OptionsFor(f.Pair)
 	o.NoMigrate = true
 	setup(t, o, "the journal database", "has version 7 and this program needs", "outboxweb migrate")
 	g := f.beside()
@@ -45,18 +46,18 @@ select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\
 		if c.position == 0 {
 			continue
 		}
-		_, err := g.unless(event("c", "x"), 0, c.item)
+		_, err := g.unless(storetest.Event("c", "x"), 0, c.item)
 		inTheWay(t, err, c.position)
 	}
-	if _, err := g.unless(event("c", "x"), 0, item("", "twice", "1")); err != nil {
+	if _, err := g.unless(storetest.Event("c", "x"), 0, item("", "twice", "1")); err != nil {
 		t.Error(err)
 	}
-	g.appendAll(tagged("a", "seat.taken", "seat", "2"))
-	_, err := g.unless(event("c", "x"), 0, item("", "seat", "2"))
-	inTheWay(t, err, g.number(`select max(position) from events`))
+	g.MustAppend(storetest.Tagged("a", "seat.taken", "seat", "2"))
+	_, err := g.unless(storetest.Event("c", "x"), 0, item("", "seat", "2"))
+	inTheWay(t, err, g.Number(`select max(position) from events`))
 	if half == 0 {
-		g.sound()
-	} else if report, err := g.Check(g.ctx, quiet); err != nil || tagViolations(report) != 0 {
+		g.Sound()
+	} else if report, err := g.Check(g.Ctx, storetest.Quiet); err != nil || tagViolations(report) != 0 {
 		t.Errorf("check: %+v, %v", report.Violations, err)
 	}
 }

@@ -6,14 +6,15 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // rowsOf lists the rows of an operation by campaign.
 func (f *fixture) rowsOf(id int64) map[string]outbox.OperationRow {
-	f.tb.Helper()
-	page, err := f.operations.Rows(f.ctx, id, outbox.OperationRowFilter{})
+	f.TB.Helper()
+	page, err := f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	rows := map[string]outbox.OperationRow{}
 	for _, r := range page.Items {
@@ -24,21 +25,21 @@ func (f *fixture) rowsOf(id int64) map[string]outbox.OperationRow {
 
 // applyNext applies the first rows of a campaign that is due.
 func (f *fixture) applyNext(campaign string) {
-	f.tb.Helper()
-	c := f.claimOne(one, 1)
+	f.TB.Helper()
+	c := f.ClaimOne(one, 1)
 	if c.CampaignID != campaign {
-		f.tb.Fatalf("claimed %s, want %s", c.CampaignID, campaign)
+		f.TB.Fatalf("claimed %s, want %s", c.CampaignID, campaign)
 	}
-	f.mustApply(c, c.Last)
-	f.settle(one, store.Result{Claim: c, Applied: c.Last})
+	f.MustApply(c, c.Last)
+	f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
 }
 
 func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 3)
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
-	f.stepOperation(op.ID) // the canary
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 3)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	f.StepOperation(op.ID) // the canary
 	canary := ""
 	for id, r := range f.rowsOf(op.ID) {
 		if r.Status == outbox.ResultRequeued {
@@ -48,16 +49,16 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	if canary != ids[0] {
 		t.Fatalf("the canary is %q, want %q", canary, ids[0])
 	}
-	_, err := f.SkipEvent(f.ctx, toSkip(ana(""), ids[0], 1), ids[0], 1)
+	_, err := f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)
 	refused(t, err, outbox.ErrConflict, "is pending")
-	f.skip(ids[1], 1)
-	f.skip(ids[2], 1)
-	if _, err := f.UnskipEvent(f.ctx, ana(""), ids[2], 1); err != nil {
+	f.MustSkip(ids[1], 1)
+	f.MustSkip(ids[2], 1)
+	if _, err := f.UnskipEvent(f.Ctx, ana(""), ids[2], 1); err != nil {
 		t.Fatal(err)
 	}
-	for f.operation(op.ID).Status == outbox.OperationRunning {
-		f.drain()
-		f.stepOperation(op.ID)
+	for f.Operation(op.ID).Status == outbox.OperationRunning {
+		f.Drain()
+		f.StepOperation(op.ID)
 	}
 	rows := f.rowsOf(op.ID)
 	if r := rows[ids[1]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "skip by scene") {
@@ -66,35 +67,35 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	if r := rows[ids[2]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "unskip by ana") {
 		t.Errorf("the row whose skip was taken back came to %s: %s", r.Status, r.Detail)
 	}
-	f.wantMarks(ids[1] + " 1 1")
-	f.sound()
+	f.WantMarks(ids[1] + " 1 1")
+	f.Sound()
 }
 
 // A row that an operation has requeued may be passed over and come back while
 // the events behind it are watched; its failure is then the operation's too.
 func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
-	f.append("a", 3)
-	f.kill("a")
-	f.skip("a", 1)
-	f.kill("a") // what keeps it from being passed over
-	op := f.startOperation(outbox.OperationOrder{})
-	f.stepOperation(op.ID)
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("a", 3)
+	f.Kill("a")
+	f.MustSkip("a", 1)
+	f.Kill("a") // what keeps it from being passed over
+	op := f.StartOperation(outbox.OperationOrder{})
+	f.StepOperation(op.ID)
 	f.applyNext("a") // passes over
-	f.stepOperation(op.ID)
-	if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 1); err != nil {
+	f.StepOperation(op.ID)
+	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	c := f.claimOne(one, 1)
-	f.settle(one, store.Result{Claim: c, Failure: failure("no such thing")})
-	f.stepOperation(op.ID)
-	if r := f.rowsOf(op.ID)["a"]; r.Status != outbox.ResultFailedAgain || f.operation(op.ID).Status != outbox.OperationStopped {
+	c := f.ClaimOne(one, 1)
+	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
+	f.StepOperation(op.ID)
+	if r := f.rowsOf(op.ID)["a"]; r.Status != outbox.ResultFailedAgain || f.Operation(op.ID).Status != outbox.OperationStopped {
 		t.Errorf("the row came to %s: %s", r.Status, r.Detail)
 	}
-	if r := f.row("a", 1).Row; r.Status != outbox.Dead {
+	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead {
 		t.Errorf("the row is %s, want it dead of the one attempt it had", r.Status)
 	}
-	f.wantMarks()
-	f.sound()
+	f.WantMarks()
+	f.Sound()
 }

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,76 +11,23 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
-
-// killed makes n campaigns of three events each whose first is dead.
-func (f *fixture) killed(name string, n int) []string {
-	f.tb.Helper()
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("%s-%02d", name, i)
-		f.append(ids[i], 3)
-	}
-	f.kill(ids...)
-	return ids
-}
-
-func (f *fixture) startOperation(order outbox.OperationOrder) outbox.Operation {
-	f.tb.Helper()
-	op, err := f.operations.Start(f.ctx, ana("mended"), order)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return op
-}
-
-// stepOperation steps until the operation moves no more by itself.
-func (f *fixture) stepOperation(id int64) {
-	f.tb.Helper()
-	for {
-		changed, err := f.operations.StepOne(f.ctx, id)
-		if err != nil {
-			f.tb.Fatal(err)
-		}
-		if !changed {
-			return
-		}
-	}
-}
-
-func (f *fixture) operation(id int64) outbox.OperationDetail {
-	f.tb.Helper()
-	d, err := f.operations.Get(f.ctx, id)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return d
-}
-
-// actsOf are the acts of a kind that were done.
-func (f *fixture) actsOf(action string) []outbox.Act {
-	f.tb.Helper()
-	page, err := f.Acts(f.ctx, outbox.ActFilter{Action: outbox.Action(action), Outcome: outbox.ActDone})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return page.Items
-}
 
 func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 3)
-	f.append("a-01", 5)
-	f.unchanged(func() {
-		p, err := f.operations.Preview(f.ctx, outbox.Selection{})
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 3)
+	f.AppendN("a-01", 5)
+	f.Unchanged(func() {
+		p, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
 		want := outbox.OperationPreview{Rows: 3, Heads: 3, Released: 11, GroupsTotal: 1,
 			Campaigns: outbox.PreviewCampaigns{Total: 3, Named: []string{"a-01", "a-00", "a-02"}},
 			Groups:    []outbox.PreviewGroup{{Fingerprint: "no such thing", Example: "no such thing", Rows: 3}}}
 		if diff := cmp.Diff(want, p); diff != "" || err != nil {
 			t.Errorf("preview (-want +got): %s%v", diff, err)
 		}
-		p, err = f.operations.Preview(f.ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
+		p, err = f.Operations.Preview(f.Ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
 		if err != nil || p.Rows != 1 || p.Released != 2 || p.Refused != 2 {
 			t.Errorf("preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
 		}
@@ -90,12 +36,12 @@ func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 
 func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	if err := f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.clock.now(), StartedAt: f.clock.now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.Clock.Now(), StartedAt: f.Clock.Now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.operations.Preview(f.ctx, outbox.Selection{})
+	p, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
 	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
 		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
 	}
@@ -103,47 +49,47 @@ func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 
 func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	f.unchanged(func() {
-		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	f.Unchanged(func() {
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
 		refused(t, err, outbox.ErrConflict, "changed since you looked", "2 dead rows are selected now, not 3")
-		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
 		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
-		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
 		refused(t, err, outbox.ErrConflict, "nothing to requeue")
-		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
 		refused(t, err, outbox.ErrNotFound, "unknown")
-		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
 		refused(t, err, outbox.ErrInvalid, "row 1 needs a campaign_id")
-		_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
 		refused(t, err, outbox.ErrInvalid, "the limit is 10000")
 	})
-	f.append("a-00", 103)
-	f.unchanged(func() {
-		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
+	f.AppendN("a-00", 103)
+	f.Unchanged(func() {
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
 	// Events keep coming; a few more are no other act.
-	f.startOperation(outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(100))})
+	f.StartOperation(outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(100))})
 }
 
 func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	f.append("a-00", 996)
-	f.unchanged(func() {
-		if p, err := f.operations.Preview(f.ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	f.AppendN("a-00", 996)
+	f.Unchanged(func() {
+		if p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
 			t.Errorf("preview is %+v, %v, want no phrase at 1,000 released", p, err)
 		}
 	})
-	f.append("a-00", 1)
-	f.unchanged(func() {
+	f.AppendN("a-00", 1)
+	f.Unchanged(func() {
 		for _, phrase := range []string{"", "requeue 1 rows", "Requeue 2 rows"} {
 			o := ana("")
 			o.Confirm = phrase
-			_, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{})
+			_, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{})
 			if r := refused(t, err, outbox.ErrInvalid, "releases 1001", "type: requeue 2 rows"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q, want confirm", r.Field)
 			}
@@ -151,22 +97,22 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	})
 	o := ana("mended")
 	o.Confirm = "requeue 2 rows"
-	if _, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{}); err != nil {
+	if _, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestStartOperation_onceForOneKey(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
 	o := ana("mended")
 	o.IdempotencyKey = "k-1"
 	var starts sync.WaitGroup
 	ids := make([]int64, 4)
 	for i := range ids {
 		starts.Go(func() {
-			op, err := f.operations.Start(f.ctx, o, outbox.OperationOrder{Canary: true})
+			op, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
 			ids[i] = op.ID
 			if err != nil {
 				t.Error(err)
@@ -174,124 +120,124 @@ func TestStartOperation_onceForOneKey(t *testing.T) {
 		})
 	}
 	starts.Wait()
-	if n := f.number(`select count(*) from operations`); n != 1 || len(slices.Compact(ids)) != 1 {
+	if n := f.Number(`select count(*) from operations`); n != 1 || len(slices.Compact(ids)) != 1 {
 		t.Errorf("%d operations were started, answered as %v, want one", n, ids)
 	}
-	if acts := f.actsOf("operation_start"); len(acts) != 1 || acts[0].Reason != "mended" || acts[0].Actor != "ana" {
+	if acts := f.ActsOf("operation_start"); len(acts) != 1 || acts[0].Reason != "mended" || acts[0].Actor != "ana" {
 		t.Errorf("acts are %+v, want one", acts)
 	}
 }
 
 func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 3)
-	first := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
-	second := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 3)
+	first := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
+	second := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
 	if first.Totals.Chosen != 1 || second.Totals.Chosen != 1 || second.Refused != 1 {
 		t.Errorf("operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
 	}
-	third := f.startOperation(outbox.OperationOrder{})
+	third := f.StartOperation(outbox.OperationOrder{})
 	if third.Totals.Chosen != 1 {
 		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
 	}
-	_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "not part of a running operation already")
 }
 
 func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 20)
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 20)
 	var starts sync.WaitGroup
 	for _, s := range []*fixture{f, f.beside(), f.beside()} {
 		starts.Go(func() {
-			if _, err := s.operations.Start(s.ctx, ana(""), outbox.OperationOrder{}); err != nil {
+			if _, err := s.Operations.Start(s.Ctx, ana(""), outbox.OperationOrder{}); err != nil {
 				refused(t, err, outbox.ErrConflict)
 			}
 		})
 	}
 	starts.Wait()
-	if n := f.number(`select count(*) from operation_rows`); n != 20 {
+	if n := f.Number(`select count(*) from operation_rows`); n != 20 {
 		t.Errorf("%d rows were taken, want each of 20 once", n)
 	}
-	if n := f.number(`select cast(sum(chosen) as bigint) from operations`); n != 20 {
+	if n := f.Number(`select cast(sum(chosen) as bigint) from operations`); n != 20 {
 		t.Errorf("operations say that they chose %d rows, want 20", n)
 	}
 }
 
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
 	t.Parallel()
-	f := open(t, mode(outbox.ModeShadow))
-	_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+	f := open(t, storetest.InMode(outbox.ModeShadow))
+	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "shadow_only")
-	f = open(t, mode(outbox.ModeInline)) // where workers apply what has a row
-	_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+	f = open(t, storetest.InMode(outbox.ModeInline)) // where workers apply what has a row
+	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrConflict, "dead row")
-	f = open(t, readOnly)
-	_, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+	f = open(t, storetest.ReadOnly)
+	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 	refused(t, err, outbox.ErrReadOnly)
 }
 
 func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
-	f.unchanged(func() {
-		_, err := f.operations.Acknowledge(f.ctx, ana(""), op.ID, "")
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	f.Unchanged(func() {
+		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "still running")
-		_, err = f.operations.Acknowledge(f.ctx, ana(""), 99, "")
+		_, err = f.Operations.Acknowledge(f.Ctx, ana(""), 99, "")
 		refused(t, err, outbox.ErrNotFound, "there is no operation 99")
-		_, err = f.operations.Cancel(f.ctx, ana(""), op.ID, outbox.OperationDone)
+		_, err = f.Operations.Cancel(f.Ctx, ana(""), op.ID, outbox.OperationDone)
 		refused(t, err, outbox.ErrConflict, "it is running, not done", "operation start by ana")
 	})
-	f.stepOperation(op.ID)
-	f.drain()
-	f.stepOperation(op.ID)
-	f.drain()
-	f.stepOperation(op.ID)
-	if d := f.operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 2 {
+	f.StepOperation(op.ID)
+	f.Drain()
+	f.StepOperation(op.ID)
+	f.Drain()
+	f.StepOperation(op.ID)
+	if d := f.Operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 2 {
 		t.Fatalf("operation is %s with %+v, want it done", d.Status, d.Totals)
 	}
-	f.unchanged(func() {
-		_, err := f.operations.Cancel(f.ctx, ana(""), op.ID, "")
+	f.Unchanged(func() {
+		_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "is done already")
 	})
-	f.clock.advance(2 * time.Second)
-	summary, err := f.beside().Summary(f.ctx)
+	f.Clock.Advance(2 * time.Second)
+	summary, err := f.beside().Summary(f.Ctx)
 	if want := (outbox.OperationCounts{Unacknowledged: 1}); err != nil || summary.Operations != want {
 		t.Errorf("summary says %+v, %v, want %+v", summary.Operations, err, want)
 	}
-	got, err := f.operations.Acknowledge(f.ctx, ana("seen"), op.ID, outbox.OperationDone)
+	got, err := f.Operations.Acknowledge(f.Ctx, ana("seen"), op.ID, outbox.OperationDone)
 	if err != nil || got.AcknowledgedBy != "ana" || got.AcknowledgedAt == nil {
 		t.Errorf("acknowledged: %+v, %v", got, err)
 	}
-	f.unchanged(func() {
-		_, err := f.operations.Acknowledge(f.ctx, ana(""), op.ID, "")
+	f.Unchanged(func() {
+		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "was acknowledged by ana 0 s ago")
 	})
-	if acts := f.actsOf("operation_acknowledge"); len(acts) != 1 {
+	if acts := f.ActsOf("operation_acknowledge"); len(acts) != 1 {
 		t.Errorf("acts are %+v, want one", acts)
 	}
 }
 
 func TestOperations_arePagedAndFiltered(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	for _, id := range f.killed("a", 3) {
-		f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
+	f := open(t, storetest.MaxAttempts(1))
+	for _, id := range f.Killed("a", 3) {
+		f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
 	}
-	if _, err := f.operations.Cancel(f.ctx, ana(""), 2, ""); err != nil {
+	if _, err := f.Operations.Cancel(f.Ctx, ana(""), 2, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.operations.Acknowledge(f.ctx, ana(""), 2, ""); err != nil {
+	if _, err := f.Operations.Acknowledge(f.Ctx, ana(""), 2, ""); err != nil {
 		t.Fatal(err)
 	}
 	ids := func(filter outbox.OperationFilter) (all []int64) {
 		t.Helper()
 		for {
-			page, err := f.operations.List(f.ctx, filter)
+			page, err := f.Operations.List(f.Ctx, filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,21 +263,21 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
 		}
 	}
-	_, err := f.operations.List(f.ctx, outbox.OperationFilter{Cursor: "?"})
+	_, err := f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
 func TestOperationRows_arePaged(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	ids := f.killed("a", 5)
-	f.raw(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
-	op := f.startOperation(outbox.OperationOrder{})
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 5)
+	f.Exec(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
+	op := f.StartOperation(outbox.OperationOrder{})
 	for status, want := range map[outbox.RowResult][]string{"": ids, outbox.ResultWaiting: {"a-00", "a-02", "a-04", "a-01", "a-03"}, outbox.ResultDone: nil} {
 		var got []string
 		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
 		for {
-			page, err := f.operations.Rows(f.ctx, op.ID, filter)
+			page, err := f.Operations.Rows(f.Ctx, op.ID, filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,28 +293,28 @@ func TestOperationRows_arePaged(t *testing.T) {
 			t.Errorf("rows that are %q are of %q, want %q", status, got, want)
 		}
 	}
-	_, err := f.operations.Rows(f.ctx, 77, outbox.OperationRowFilter{})
+	_, err := f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})
 	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
-	_, err = f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
+	_, err = f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
 // Rows that are not heads move with their head, or are skipped.
 func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 1)
-	f.killed("b", 1)
-	f.raw(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as before older projections were restored
-	f.raw(`update campaigns set dead = 2, pending = 1`)
-	op := f.startOperation(outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 1)
+	f.Killed("b", 1)
+	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as before older projections were restored
+	f.Exec(`update campaigns set dead = 2, pending = 1`)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
 		{CampaignID: "a-00", Seq: 3}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "b-00", Seq: 3}}}})
 	for range 4 {
-		f.stepOperation(op.ID)
-		f.drain()
+		f.StepOperation(op.ID)
+		f.Drain()
 	}
-	f.stepOperation(op.ID)
-	page, err := f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{})
+	f.StepOperation(op.ID)
+	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,59 +326,59 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got): %s", diff)
 	}
-	f.sound()
+	f.Sound()
 }
 
 // A row that is dead as before, and was not all the time, is another one: what
 // the operator was shown is not what it died of now.
 func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{})
-	f.clock.advance(time.Second)
-	if _, err := f.RequeueRow(f.ctx, ben, "a-01", 1); err != nil {
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{})
+	f.Clock.Advance(time.Second)
+	if _, err := f.RequeueRow(f.Ctx, ben, "a-01", 1); err != nil {
 		t.Fatal(err)
 	}
-	f.fail("no such thing", "a-01")
-	f.stepOperation(op.ID)
-	page, err := f.operations.Rows(f.ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
+	f.Fail("no such thing", "a-01")
+	f.StepOperation(op.ID)
+	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again meanwhile; last act: requeue by ben" {
 		t.Errorf("skipped are %+v, %v", page.Items, err)
 	}
-	if r := f.row("a-01", 1).Row; r.Status != outbox.Dead {
+	if r := f.MustRow("a-01", 1).Row; r.Status != outbox.Dead {
 		t.Errorf("the row is %s", r.Status)
 	}
 }
 
 func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 3)
-	op := f.startOperation(outbox.OperationOrder{})
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 3)
+	op := f.StartOperation(outbox.OperationOrder{})
 	other := f.beside()
-	holder := f.somebody(f.pair.Journal)
-	for _, statement := range []string{`begin`, everyCampaign} {
-		if _, err := holder.Exec(f.ctx, statement); err != nil {
+	holder := storetest.Connect(f.TB, f.Pair.Journal)
+	for _, statement := range []string{`begin`, storetest.EveryCampaign} {
+		if _, err := holder.Exec(f.Ctx, statement); err != nil {
 			t.Fatal(err)
 		}
 	}
 	stepped := make(chan error, 1)
 	go func() {
-		_, err := f.operations.StepOne(f.ctx, op.ID)
+		_, err := f.Operations.StepOne(f.Ctx, op.ID)
 		stepped <- err
 	}()
-	f.waiting(1)
-	if changed, err := other.operations.StepOne(f.ctx, op.ID); changed || err != nil {
+	f.AwaitLockWaits(1)
+	if changed, err := other.Operations.StepOne(f.Ctx, op.ID); changed || err != nil {
 		t.Errorf("a second step while one is under way: %t, %v", changed, err)
 	}
-	if _, err := holder.Exec(f.ctx, `rollback`); err != nil {
+	if _, err := holder.Exec(f.Ctx, `rollback`); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-stepped; err != nil {
 		t.Fatal(err)
 	}
-	if d := f.operation(op.ID); d.Totals.Requeued != 3 {
+	if d := f.Operation(op.ID); d.Totals.Requeued != 3 {
 		t.Errorf("totals are %+v, want all rows requeued", d.Totals)
 	}
 }
@@ -440,13 +386,13 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 // Somebody takes a row after it was chosen and before it is frozen.
 func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 3)
-	holder := f.somebody(f.pair.Journal)
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 3)
+	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
 values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		if _, err := holder.Exec(f.ctx, statement); err != nil {
+		if _, err := holder.Exec(f.Ctx, statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -454,17 +400,17 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	started := make(chan error, 1)
 	go func() {
 		var err error
-		op, err = f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+		op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 		started <- err
 	}()
-	f.waiting(1)
-	if _, err := holder.Exec(f.ctx, `commit`); err != nil {
+	f.AwaitLockWaits(1)
+	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	if d := f.operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
+	if d := f.Operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
 		t.Errorf("operation is %+v, want the two rows that were left", d.Operation)
 	}
 }
@@ -472,27 +418,27 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 // Of two operators who start the same one at once, the second finds nothing left.
 func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 1)
-	holder := f.somebody(f.pair.Journal)
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 1)
+	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
 values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		if _, err := holder.Exec(f.ctx, statement); err != nil {
+		if _, err := holder.Exec(f.Ctx, statement); err != nil {
 			t.Fatal(err)
 		}
 	}
 	started := make(chan error, 1)
 	go func() {
-		_, err := f.operations.Start(f.ctx, ana(""), outbox.OperationOrder{})
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
 		started <- err
 	}()
-	f.waiting(1)
-	if _, err := holder.Exec(f.ctx, `commit`); err != nil {
+	f.AwaitLockWaits(1)
+	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, <-started, outbox.ErrConflict, "nothing to requeue")
-	if n := f.number(`select count(*) from operations`); n != 0 {
+	if n := f.Number(`select count(*) from operations`); n != 0 {
 		t.Errorf("%d operations of no row are left, which nothing would ever end", n)
 	}
 }
@@ -501,14 +447,14 @@ values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 // operations may have settled it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
-	f.stepOperation(op.ID)
-	f.fail("no such thing", "a-00")
-	f.raw(`update operation_rows set status = 'requeued', detail = '', failed_fingerprint = '', finished_at = null where status = 'failed_again'`)
-	f.stepOperation(op.ID)
-	d := f.operation(op.ID)
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	f.StepOperation(op.ID)
+	f.Fail("no such thing", "a-00")
+	f.Exec(`update operation_rows set status = 'requeued', detail = '', failed_fingerprint = '', finished_at = null where status = 'failed_again'`)
+	f.StepOperation(op.ID)
+	d := f.Operation(op.ID)
 	if d.Status != outbox.OperationStopped || d.Totals.FailedAgain != 1 || d.Totals.Left != 1 {
 		t.Errorf("operation is %s with %+v (%s)", d.Status, d.Totals, d.Why)
 	}
@@ -516,10 +462,10 @@ func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 
 func TestOperation_auditSaysWhatItChose(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.killed("a", 2)
-	op := f.startOperation(outbox.OperationOrder{Canary: true})
-	acts := f.actsOf("operation_start")
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 2)
+	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	acts := f.ActsOf("operation_start")
 	var after struct {
 		OperationID int64 `json:"operation_id"`
 		Rows        int64 `json:"rows"`
@@ -532,43 +478,43 @@ func TestOperation_auditSaysWhatItChose(t *testing.T) {
 
 // useOperations calls everything about operations, for the tests of plans.
 func (f *fixture) useOperations(must func(...error)) {
-	f.raw(`update campaigns set due_at = null`)
-	_, err := f.operations.Preview(f.ctx, outbox.Selection{})
+	f.Exec(`update campaigns set due_at = null`)
+	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
 	must(err)
-	ids := f.killed("op", 4)
+	ids := f.Killed("op", 4)
 	named := func(i int) outbox.OperationOrder {
 		return outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
 	}
 	end := func(id int64) {
-		f.stepOperation(id)
-		_, err := f.operations.Acknowledge(f.ctx, ana(""), id, "")
+		f.StepOperation(id)
+		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), id, "")
 		must(err)
 	}
-	_, err = f.operations.Running(f.ctx)
+	_, err = f.Operations.Running(f.Ctx)
 	must(err)
-	failing := f.startOperation(named(0))
-	f.stepOperation(failing.ID)
-	f.fail("no such thing", ids[0])
-	f.operation(failing.ID)
+	failing := f.StartOperation(named(0))
+	f.StepOperation(failing.ID)
+	f.Fail("no such thing", ids[0])
+	f.Operation(failing.ID)
 	end(failing.ID)
-	stuck := f.startOperation(named(1))
-	f.stepOperation(stuck.ID)
-	c := f.claimOne(one, 3)
-	f.mustApply(c, 1)
-	f.settle(one, store.Result{Claim: c, Applied: 1, Failure: failure("no such thing")})
+	stuck := f.StartOperation(named(1))
+	f.StepOperation(stuck.ID)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no such thing")})
 	end(stuck.ID)
-	f.pause(ids[1])
-	changed := f.startOperation(named(2))
-	_, err = f.RequeueRow(f.ctx, ana(""), ids[2], 1)
+	f.MustPause(ids[1])
+	changed := f.StartOperation(named(2))
+	_, err = f.RequeueRow(f.Ctx, ana(""), ids[2], 1)
 	must(err)
 	end(changed.ID)
-	cancelled := f.startOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
-	_, err = f.operations.Cancel(f.ctx, ana(""), cancelled.ID, "")
+	cancelled := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
+	_, err = f.Operations.Cancel(f.Ctx, ana(""), cancelled.ID, "")
 	must(err)
-	_, err = f.operations.List(f.ctx, outbox.OperationFilter{})
+	_, err = f.Operations.List(f.Ctx, outbox.OperationFilter{})
 	must(err)
-	_, err = f.operations.Rows(f.ctx, cancelled.ID, outbox.OperationRowFilter{})
+	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{})
 	must(err)
-	_, err = f.operations.Rows(f.ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
+	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
 	must(err)
 }

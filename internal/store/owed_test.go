@@ -8,27 +8,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // behind brings campaigns about in which a projection was paused at event 2 and
 // is resumed at event 5. It returns the replay that catches it up.
 func (f *fixture) behind(loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
-	f.tb.Helper()
+	f.TB.Helper()
 	for _, id := range campaigns {
-		f.append(id, 2)
-		f.drain()
-		if _, err := f.runs.PauseProjection(f.ctx, ana("later"), projection, id, loaded); err != nil {
-			f.tb.Fatal(err)
+		f.AppendN(id, 2)
+		f.Drain()
+		if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded); err != nil {
+			f.TB.Fatal(err)
 		}
-		f.append(id, 3)
-		f.drain()
-		h, err := f.runs.ResumeProjection(f.ctx, ana(""), projection, id, loaded)
+		f.AppendN(id, 3)
+		f.Drain()
+		h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, id, loaded)
 		if err != nil || h.State != outbox.CursorBehind {
-			f.tb.Fatalf("resumed as %+v, %v", h, err)
+			f.TB.Fatalf("resumed as %+v, %v", h, err)
 		}
 		run = h.RunID
 	}
@@ -36,37 +38,28 @@ func (f *fixture) behind(loaded []outbox.ProjectionInfo, projection string, camp
 }
 
 func (f *fixture) reconciled() {
-	f.tb.Helper()
-	if _, err := f.Reconcile(f.ctx); err != nil {
-		f.tb.Fatal(err)
+	f.TB.Helper()
+	if _, err := f.Reconcile(f.Ctx); err != nil {
+		f.TB.Fatal(err)
 	}
 }
 
 func (f *fixture) behindAlone(want int64) {
-	f.tb.Helper()
-	if n, err := f.runs.Behind(f.ctx); n.Alone != want || err != nil {
-		f.tb.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
+	f.TB.Helper()
+	if n, err := f.Runs.Behind(f.Ctx); n.Alone != want || err != nil {
+		f.TB.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
 	}
-}
-
-func (f *fixture) active() []outbox.Run {
-	f.tb.Helper()
-	runs, err := f.runs.Active(f.ctx)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return runs
 }
 
 func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
-	f.tb.Helper()
+	f.TB.Helper()
 	versions := map[string]string{}
 	for _, p := range loaded {
 		versions[p.Name] = p.Version
 	}
-	l, ok, err := f.runs.Claim(f.ctx, one, versions, lease)
+	l, ok, err := f.Runs.Claim(f.Ctx, one, versions, lease)
 	if err != nil || !ok {
-		f.tb.Fatalf("claimed %v, %v", ok, err)
+		f.TB.Fatalf("claimed %v, %v", ok, err)
 	}
 	return l
 }
@@ -76,26 +69,26 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
 		"cancelled": func(f *fixture, _ []outbox.ProjectionInfo, id int64) {
-			if _, err := f.runs.Cancel(f.ctx, ana(""), id); err != nil {
-				f.tb.Fatal(err)
+			if _, err := f.Runs.Cancel(f.Ctx, ana(""), id); err != nil {
+				f.TB.Fatal(err)
 			}
 		},
 		"failed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.finish(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
 		},
 		"interrupted": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.finish(claimAs(f, loaded), outbox.RunInterrupted, "three processes died")
+			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "three processes died")
 		},
 		"completed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
+			f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 		},
 	} {
 		f := open(t)
-		loaded := f.withProjections("roster")
+		loaded := f.WithProjections("roster")
 		end(f, loaded, f.behind(loaded, "roster", "a"))
-		f.clock.advance(24 * time.Hour)
-		f.unchanged(f.reconciled)
-		if runs := f.active(); len(runs) > 0 {
+		f.Clock.Advance(24 * time.Hour)
+		f.Unchanged(f.reconciled)
+		if runs := f.ActiveRuns(); len(runs) > 0 {
 			t.Errorf("%s: runs %+v are active", name, runs)
 		}
 		f.behindAlone(1)
@@ -105,36 +98,36 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 func TestReconcile_startsAReplayAgain(t *testing.T) {
 	t.Parallel()
 	resumedLater := func(f *fixture) {
-		f.clock.advance(time.Hour)
-		f.rawProjections(`update projection_cursors set updated_at = $1`, f.clock.now().UnixMicro())
+		f.Clock.Advance(time.Hour)
+		f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().UnixMicro())
 	}
 	for name, end := range map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
 		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
-			f.finish(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
-			if err := f.Install(f.ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}); err != nil {
-				f.tb.Fatal(err)
+			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
+			if err := f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}); err != nil {
+				f.TB.Fatal(err)
 			}
 		},
 		"that failed before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
-			f.finish(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
 			resumedLater(f)
 		},
 		"that began before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			l := claimAs(f, loaded)
 			resumedLater(f)
-			f.finish(l, outbox.RunCompleted, "")
+			f.FinishRun(l, outbox.RunCompleted, "")
 		},
 	} {
 		f := open(t)
-		loaded := f.withProjections("roster")
+		loaded := f.WithProjections("roster")
 		first := f.behind(loaded, "roster", "a")
 		end(f, loaded)
 		f.reconciled()
-		if runs := f.active(); len(runs) != 1 || runs[0].ID == first || runs[0].CampaignID != "a" || runs[0].Kind != outbox.RunReplay || runs[0].Reason == "" {
+		if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == first || runs[0].CampaignID != "a" || runs[0].Kind != outbox.RunReplay || runs[0].Reason == "" {
 			t.Errorf("%s: runs %+v are active, want a replay", name, runs)
 		}
 		f.behindAlone(0)
-		f.unchanged(f.reconciled)
+		f.Unchanged(f.reconciled)
 	}
 }
 
@@ -142,13 +135,13 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
+	loaded := f.WithProjections("roster")
 	f.behind(loaded, "roster", "a")
-	f.rawProjections(`update projection_cursors set updated_at = $1`, f.clock.now().Add(time.Hour).UnixMicro())
+	f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().Add(time.Hour).UnixMicro())
 	for range 2 { // the second one is that of the future
-		f.finish(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+		f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
 	}
-	if runs := f.active(); len(runs) > 0 {
+	if runs := f.ActiveRuns(); len(runs) > 0 {
 		t.Errorf("runs %+v are active", runs)
 	}
 }
@@ -156,26 +149,26 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	loaded := f.withProjections("roster", "history")
-	f.append("c", 1)
-	f.drain()
-	verify, err := f.runs.Start(f.ctx, ana("looks odd"), verifyAll(), loaded)
+	loaded := f.WithProjections("roster", "history")
+	f.AppendN("c", 1)
+	f.Drain()
+	verify, err := f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, projection := range []string{"roster", "history"} {
 		for _, id := range []string{"a", "b"} {
-			f.append(id, 2)
-			f.drain()
+			f.AppendN(id, 2)
+			f.Drain()
 			for _, step := range []func() error{
 				func() error {
-					_, err := f.runs.PauseProjection(f.ctx, ana("later"), projection, id, loaded)
+					_, err := f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)
 					return err
 				},
 				func() error {
-					f.append(id, 3)
-					f.drain()
-					h, err := f.runs.ResumeProjection(f.ctx, ana("now"), projection, id, loaded)
+					f.AppendN(id, 3)
+					f.Drain()
+					h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, id, loaded)
 					if h.BlockedByRun != verify.ID {
 						t.Errorf("resumed as %+v", h)
 					}
@@ -189,30 +182,30 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 		}
 	}
 	f.behindAlone(0)
-	f.sound()
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.Sound()
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	var scopes []string
-	for _, r := range f.active() {
+	for _, r := range f.ActiveRuns() {
 		scopes = append(scopes, fmt.Sprint(r.Kind, r.Projections, r.CampaignIDs))
 	}
 	if fmt.Sprint(scopes) != "[replay[history] [a b] replay[roster] [a b]]" {
 		t.Errorf("active are %q", scopes)
 	}
-	f.sound()
+	f.Sound()
 }
 
 // The operator's resume has one record, and so has each replay that starts by itself.
 func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
+	loaded := f.WithProjections("roster")
 	atOnce := f.behind(loaded, "roster", "a")
 	f.mustHaveStarted(atOnce)
-	f.rawProjections(`update projection_cursors set updated_at = updated_at + 1`) // resumed again
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
-	later := f.active()[0].ID
+	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`) // resumed again
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	later := f.ActiveRuns()[0].ID
 	f.mustHaveStarted(later, atOnce)
-	if acts := f.actsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
+	if acts := f.ActsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
 		t.Errorf("resumes are %+v", acts)
 	}
 }
@@ -220,19 +213,19 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 // mustHaveStarted makes sure that runs which outboxweb started have a record each,
 // the last first.
 func (f *fixture) mustHaveStarted(runs ...int64) {
-	f.tb.Helper()
+	f.TB.Helper()
 	var got []int64
-	for _, a := range f.actsOf("run_start") {
+	for _, a := range f.ActsOf("run_start") {
 		var after struct {
 			RunID int64 `json:"run_id"`
 		}
 		if err := json.Unmarshal(a.After, &after); err != nil || a.Actor != "outboxweb" || a.Via != "system" || a.CampaignID != "a" || a.Reason == "" || a.Target != outbox.RunTarget(after.RunID) {
-			f.tb.Errorf("the record is %+v (%v)", a, err)
+			f.TB.Errorf("the record is %+v (%v)", a, err)
 		}
 		got = append(got, after.RunID)
 	}
 	if !cmp.Equal(got, runs) {
-		f.tb.Errorf("runs %v have a record, want %v", got, runs)
+		f.TB.Errorf("runs %v have a record, want %v", got, runs)
 	}
 }
 
@@ -240,40 +233,40 @@ func (f *fixture) mustHaveStarted(runs ...int64) {
 func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
-	f.append("a", 2)
-	f.drain()
-	if _, err := f.runs.PauseProjection(f.ctx, ana("later"), "roster", "a", loaded); err != nil {
+	loaded := f.WithProjections("roster")
+	f.AppendN("a", 2)
+	f.Drain()
+	if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
-	f.append("a", 3)
-	f.drain()
-	verify, err := f.runs.Start(f.ctx, ana("looks odd"), verifyAll(), loaded)
+	f.AppendN("a", 3)
+	f.Drain()
+	verify, err := f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.runs.ResumeProjection(f.ctx, ana("now"), "roster", "a", loaded); err != nil {
+	if _, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.mustTellHeld(outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
-	replay := f.active()[0].ID
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	replay := f.ActiveRuns()[0].ID
 	f.mustTellHeld(outbox.BehindCounts{CatchUps: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, RunID: replay})
-	f.finish(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+	f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
 	f.mustTellHeld(outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
 }
 
 // mustTellHeld compares what is behind, and what the summary says of projections that
 // are paused or behind.
 func (f *fixture) mustTellHeld(behind outbox.BehindCounts, held ...outbox.HeldProjection) {
-	f.tb.Helper()
-	if n, err := f.runs.Behind(f.ctx); n != behind || err != nil {
-		f.tb.Errorf("behind are %+v (%v), want %+v", n, err, behind)
+	f.TB.Helper()
+	if n, err := f.Runs.Behind(f.Ctx); n != behind || err != nil {
+		f.TB.Errorf("behind are %+v (%v), want %+v", n, err, behind)
 	}
-	f.clock.advance(time.Minute)
+	f.Clock.Advance(time.Minute)
 	s := f.beside(func(*store.Options) {})
-	if sum, err := s.Summary(f.ctx); err != nil || !cmp.Equal(sum.Held, held) {
-		f.tb.Errorf("the summary holds %+v (%v), want %+v", sum.Held, err, held)
+	if sum, err := s.Summary(f.Ctx); err != nil || !cmp.Equal(sum.Held, held) {
+		f.TB.Errorf("the summary holds %+v (%v), want %+v", sum.Held, err, held)
 	}
 }
 
@@ -281,11 +274,11 @@ func (f *fixture) mustTellHeld(behind outbox.BehindCounts, held ...outbox.HeldPr
 func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
+	loaded := f.WithProjections("roster")
 	f.behind(loaded, "roster", "a", "b")
-	f.rawProjections(`update projection_cursors set updated_at = updated_at + 1`)
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "") // of a, while that of b is queued
-	if runs := f.active(); len(runs) != 2 || runs[0].CampaignID != "b" || runs[1].CampaignID != "a" {
+	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "") // of a, while that of b is queued
+	if runs := f.ActiveRuns(); len(runs) != 2 || runs[0].CampaignID != "b" || runs[1].CampaignID != "a" {
 		t.Errorf("active are %+v", runs)
 	}
 }
@@ -293,27 +286,27 @@ func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
+	loaded := f.WithProjections("roster")
 	run := f.behind(loaded, "roster", "a")
-	if _, err := f.runs.PauseProjection(f.ctx, ana("all"), "roster", "", loaded); err != nil {
+	if _, err := f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded); err != nil {
 		t.Fatal(err)
 	}
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
-	f.unchanged(f.reconciled)
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.Unchanged(f.reconciled)
 	f.behindAlone(0)
-	f.sound()
-	f.append("b", 1)
-	verify, err := f.runs.Start(f.ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
+	f.Sound()
+	f.AppendN("b", 1)
+	verify, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Second)
-	h, err := f.runs.ResumeProjection(f.ctx, ana(""), "roster", "", loaded)
+	f.Clock.Advance(time.Second)
+	h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), "roster", "", loaded)
 	if err != nil || h.RunID != 0 || h.BlockedByRun != verify.ID {
 		t.Errorf("resumed as %+v, %v", h, err)
 	}
-	f.finish(claimAs(f, loaded), outbox.RunCompleted, "")
-	if runs := f.active(); len(runs) != 1 || runs[0].ID == run || runs[0].CampaignID != "a" {
+	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == run || runs[0].CampaignID != "a" {
 		t.Errorf("active are %+v, want a replay of what was behind before the pause", runs)
 	}
 }
@@ -321,15 +314,15 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	loaded := f.withProjections("roster")
-	if _, err := f.runs.Cancel(f.ctx, ana(""), f.behind(loaded, "roster", "a")); err != nil {
+	loaded := f.WithProjections("roster")
+	if _, err := f.Runs.Cancel(f.Ctx, ana(""), f.behind(loaded, "roster", "a")); err != nil {
 		t.Fatal(err)
 	}
-	f.rawProjections(`update projection_cursors set updated_at = updated_at + 1`)
-	shadow := f.beside(mode(outbox.ModeShadow))
-	f.unchanged(shadow.reconciled)
+	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
+	shadow := f.beside(storetest.InMode(outbox.ModeShadow))
+	f.Unchanged(shadow.reconciled)
 	f.reconciled()
-	if runs := f.active(); len(runs) != 1 {
+	if runs := f.ActiveRuns(); len(runs) != 1 {
 		t.Errorf("active are %+v", runs)
 	}
 }

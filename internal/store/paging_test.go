@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // pager reads one page of a list from a cursor, as keys.
@@ -27,11 +28,11 @@ func keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
 
 func (f *fixture) rowPager(filter outbox.RowFilter) pager {
 	return func(cursor string) outbox.Page[string] {
-		f.tb.Helper()
+		f.TB.Helper()
 		filter.Cursor = cursor
-		page, err := f.Rows(f.ctx, filter)
+		page, err := f.Rows(f.Ctx, filter)
 		if err != nil {
-			f.tb.Fatalf("%+v: %v", filter, err)
+			f.TB.Fatalf("%+v: %v", filter, err)
 		}
 		return keyed(page, func(r outbox.Row) string { return fmt.Sprintf("%s#%d", r.CampaignID, r.Seq) })
 	}
@@ -39,11 +40,11 @@ func (f *fixture) rowPager(filter outbox.RowFilter) pager {
 
 func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
 	return func(cursor string) outbox.Page[string] {
-		f.tb.Helper()
+		f.TB.Helper()
 		filter.Cursor = cursor
-		page, err := f.Campaigns(f.ctx, filter)
+		page, err := f.Campaigns(f.Ctx, filter)
 		if err != nil {
-			f.tb.Fatalf("%+v: %v", filter, err)
+			f.TB.Fatalf("%+v: %v", filter, err)
 		}
 		return keyed(page, func(c outbox.Campaign) string { return c.CampaignID })
 	}
@@ -51,11 +52,11 @@ func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
 
 func (f *fixture) actPager(filter outbox.ActFilter) pager {
 	return func(cursor string) outbox.Page[string] {
-		f.tb.Helper()
+		f.TB.Helper()
 		filter.Cursor = cursor
-		page, err := f.Acts(f.ctx, filter)
+		page, err := f.Acts(f.Ctx, filter)
 		if err != nil {
-			f.tb.Fatalf("%+v: %v", filter, err)
+			f.TB.Fatalf("%+v: %v", filter, err)
 		}
 		return keyed(page, func(a outbox.Act) string { return fmt.Sprint(a.ID) })
 	}
@@ -167,20 +168,20 @@ func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
 	var times []time.Time
 	for i := range 12 {
 		id := fmt.Sprint("c-", i%3)
-		f.append(id, 1)
+		f.AppendN(id, 1)
 		o := ana("")
 		o.By.Name = []string{"ana", "ben"}[i%2]
 		act := f.PauseCampaign
 		if i%6 > 2 {
 			act = f.ResumeCampaign
 		}
-		if _, err := act(f.ctx, o, id); err != nil {
+		if _, err := act(f.Ctx, o, id); err != nil {
 			t.Fatal(err)
 		}
-		times = append(times, f.clock.now())
-		f.clock.advance(time.Minute)
+		times = append(times, f.Clock.Now())
+		f.Clock.Advance(time.Minute)
 	}
-	all, _ := f.Acts(f.ctx, outbox.ActFilter{})
+	all, _ := f.Acts(f.Ctx, outbox.ActFilter{})
 	if len(all.Items) != 12 {
 		t.Fatalf("there are %d acts, want 12", len(all.Items))
 	}
@@ -214,13 +215,13 @@ func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
 // churn adds and removes rows of a few campaigns behind the store's back, never
 // those it was told to spare.
 func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
-	f.tb.Helper()
+	f.TB.Helper()
 	for range 6 {
 		campaign, seq := random.IntN(8), random.IntN(60)
 		if spared[fmt.Sprintf("c-%d#%d", campaign, seq)] {
 			continue
 		}
-		f.raw(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d' and seq = %d`, campaign, seq))
+		f.Exec(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d' and seq = %d`, campaign, seq))
 		if random.IntN(2) == 0 {
 			f.outboxRow(campaign, seq, random.IntN(20))
 		}
@@ -228,8 +229,8 @@ func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
 }
 
 func (f *fixture) outboxRow(campaign, seq, due int) {
-	f.tb.Helper()
-	f.raw(fmt.Sprintf(`
+	f.TB.Helper()
+	f.Exec(fmt.Sprintf(`
 insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 values ('c-%d', %d, 'counted', 'dead', 8, %d, 1, 1)`, campaign, seq, due))
 }
@@ -243,8 +244,8 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 			random := rand.New(rand.NewPCG(7, 11))
 			stays := map[string]bool{}
 			for campaign := range 8 {
-				f.append(fmt.Sprint("c-", campaign), 1)
-				f.raw(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d'`, campaign))
+				f.AppendN(fmt.Sprint("c-", campaign), 1)
+				f.Exec(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d'`, campaign))
 				for seq := range 12 {
 					f.outboxRow(campaign, seq*5, random.IntN(20))
 					stays[fmt.Sprintf("c-%d#%d", campaign, seq*5)] = true
@@ -273,14 +274,14 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("b", 60)
+	f.AppendN("b", 60)
 	read := f.rowPager(outbox.RowFilter{Limit: 10})
 	first := read("")
 	second := read(*first.NextCursor)
 	third := read(*second.NextCursor)
-	f.append("a", 25)
-	f.append("c", 5)
-	f.raw(`delete from projection_apply_outbox where campaign_id = 'b' and (seq between 3 and 8 or seq between 21 and 24 or seq > 50)`)
+	f.AppendN("a", 25)
+	f.AppendN("c", 5)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'b' and (seq between 3 and 8 or seq between 21 and 24 or seq > 50)`)
 	if got := read(*third.PrevCursor); !slices.Equal(got.Items, second.Items) {
 		t.Errorf("back from the third page is %v, want %v", got.Items, second.Items)
 	}
@@ -289,10 +290,10 @@ func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 30)
+	f.AppendN("a", 30)
 	read := f.rowPager(outbox.RowFilter{Limit: 10})
 	second := read(*read("").NextCursor)
-	f.raw(`delete from projection_apply_outbox where seq <= 10`)
+	f.Exec(`delete from projection_apply_outbox where seq <= 10`)
 	before := read(*second.PrevCursor)
 	if len(before.Items) != 0 || before.PrevCursor != nil || before.NextCursor == nil {
 		t.Fatalf("before all rows is %+v, want an empty page that leads on", before)
@@ -300,7 +301,7 @@ func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 	if got := read(*before.NextCursor); !slices.Equal(got.Items, second.Items) {
 		t.Errorf("after it comes %v, want %v", got.Items, second.Items)
 	}
-	f.raw(`delete from projection_apply_outbox where seq > 20`)
+	f.Exec(`delete from projection_apply_outbox where seq > 20`)
 	after := read(*second.NextCursor)
 	if len(after.Items) != 0 || after.NextCursor != nil || after.PrevCursor == nil {
 		t.Fatalf("after all rows is %+v, want an empty page that leads back", after)
@@ -313,12 +314,12 @@ func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.appendAll(event("a", "rare"))
+	f.MustAppend(storetest.Event("a", "rare"))
 	for range 6 {
-		f.append("a", 1000)
+		f.AppendN("a", 1000)
 	}
-	f.appendAll(event("a", "rare"))
-	f.append("a", 10)
+	f.MustAppend(storetest.Event("a", "rare"))
+	f.AppendN("a", 10)
 	read := f.rowPager(outbox.RowFilter{EventType: "rare"})
 	there := read.follow(t, read(""), forward, idle)
 	back := read.follow(t, there[len(there)-1], backward, idle)
@@ -338,21 +339,21 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
 	for range 3 {
-		f.pause("a b")
-		if _, err := f.ResumeCampaign(f.ctx, ana(""), "a b"); err != nil {
+		f.MustPause("a b")
+		if _, err := f.ResumeCampaign(f.Ctx, ana(""), "a b"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rows := func(filter outbox.RowFilter) func(string) error {
 		return func(cursor string) error {
 			filter.Cursor = cursor
-			_, err := f.Rows(f.ctx, filter)
+			_, err := f.Rows(f.Ctx, filter)
 			return err
 		}
 	}
 	campaigns := func(sort outbox.CampaignSort) func(string) error {
 		return func(cursor string) error {
-			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor})
+			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor})
 			return err
 		}
 	}
@@ -371,7 +372,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		{"campaigns by id", campaigns(""), []string{"!", "eA", "YQBi", "MXgAYQ", "MABhAGI", *byLag.NextCursor}},
 		{"campaigns by lag", campaigns(outbox.SortLag), []string{*byAge.NextCursor}},
 		{"oldest acts first", func(cursor string) error {
-			_, err := f.Acts(f.ctx, outbox.ActFilter{Reverse: true, Cursor: cursor})
+			_, err := f.Acts(f.Ctx, outbox.ActFilter{Reverse: true, Cursor: cursor})
 			return err
 		}, []string{*acts.NextCursor}},
 	} {
@@ -399,10 +400,10 @@ func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
 	for range 12 {
-		f.append("many", 500)
+		f.AppendN("many", 500)
 	}
-	f.appendAll(event("many", "rare"))
-	f.pause("many")
+	f.MustAppend(storetest.Event("many", "rare"))
+	f.MustPause("many")
 	for _, c := range []struct {
 		filter outbox.RowFilter
 		want   string
@@ -453,7 +454,7 @@ func TestTotals_ofCampaignsAgreeWithTheirStates(t *testing.T) {
 
 func (f *fixture) totalIsWhatIsListed(t *testing.T, filter outbox.CampaignFilter) {
 	t.Helper()
-	listed := len(f.visitCampaigns(filter))
+	listed := len(f.AllCampaigns(filter))
 	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortAge} {
 		filter.Limit, filter.Sort = 1, sort
 		if got := total(f.campaignPager(filter)("")); got != fmt.Sprint(listed) {
@@ -464,17 +465,17 @@ func (f *fixture) totalIsWhatIsListed(t *testing.T, filter outbox.CampaignFilter
 
 func TestInPages_readEverythingOnce(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(1))
-	f.append("c-3", 2)
-	f.append("c-4", 2)
-	f.kill("c-3", "c-4")
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("c-3", 2)
+	f.AppendN("c-4", 2)
+	f.Kill("c-3", "c-4")
 	for i := range 11 {
-		f.append(fmt.Sprint("c-", i), 200)
+		f.AppendN(fmt.Sprint("c-", i), 200)
 	}
 	for _, filter := range []outbox.RowFilter{{}, {Status: outbox.Dead}, {CampaignID: "c-1"}, {EventType: "none"}, {Limit: 1, Reverse: true}} {
 		var got []outbox.Row
 		most := 0
-		for rows, err := range f.RowsInPages(f.ctx, filter) {
+		for rows, err := range f.RowsInPages(f.Ctx, filter) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -487,7 +488,7 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 		}
 	}
 	steps := 0
-	for range f.RowsInPages(f.ctx, outbox.RowFilter{}) {
+	for range f.RowsInPages(f.Ctx, outbox.RowFilter{}) {
 		if steps++; steps == 2 {
 			break
 		}
@@ -495,7 +496,7 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 	if steps != 2 {
 		t.Errorf("reading went on for %d steps", steps)
 	}
-	for _, err := range f.RowsInPages(f.ctx, outbox.RowFilter{Cursor: "!"}) {
+	for _, err := range f.RowsInPages(f.Ctx, outbox.RowFilter{Cursor: "!"}) {
 		refused(t, err, outbox.ErrInvalid, "cursor")
 		return
 	}

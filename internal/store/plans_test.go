@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // scan is a step of a plan that walks a whole table or index. Among those that
@@ -98,7 +100,7 @@ var sqliteScans = []scan{
 
 func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
+	f := open(t, storetest.MaxAttempts(2))
 	f.everything()
 	statements := f.allStatements()
 	f.Close()
@@ -117,14 +119,14 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 
 // allStatements lists the statements of the store after all of it was used.
 func (f *fixture) allStatements() []store.Statement {
-	f.tb.Helper()
+	f.TB.Helper()
 	statements := append(f.Statements(), f.swaps...)
 	count := make(map[string]int)
 	for _, s := range statements {
 		count[s.Database]++
 	}
 	if count["journal"] < 65 || count["projections"] < 17 {
-		f.tb.Fatalf("only %v statements were prepared; use all of the store", count)
+		f.TB.Fatalf("only %v statements were prepared; use all of the store", count)
 	}
 	return statements
 }
@@ -132,17 +134,17 @@ func (f *fixture) allStatements() []store.Statement {
 // database is the raw connection to where a statement runs.
 func (f *fixture) database(s store.Statement) *sql.DB {
 	if s.Database == "journal" {
-		return f.journal
+		return f.JournalDB
 	}
-	return f.projections
+	return f.ProjectionsDB
 }
 
 func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.drain()
-	if _, _, err := f.UntilDue(f.ctx, outbox.Scope{}); err != nil {
+	f.AppendN("a", 1)
+	f.Drain()
+	if _, _, err := f.UntilDue(f.Ctx, outbox.Scope{}); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -151,7 +153,7 @@ func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 			continue
 		}
 		found++
-		if steps := strings.Join(plan(t, f.journal, s.Query), "; "); !strings.Contains(steps, "USING") || !strings.Contains(steps, "INDEX campaigns_due") && !strings.Contains(steps, "INDEX campaigns_suspects") || strings.Contains(steps, "TEMP B-TREE") {
+		if steps := strings.Join(plan(t, f.JournalDB, s.Query), "; "); !strings.Contains(steps, "USING") || !strings.Contains(steps, "INDEX campaigns_due") && !strings.Contains(steps, "INDEX campaigns_suspects") || strings.Contains(steps, "TEMP B-TREE") {
 			t.Errorf("%s\n\tfor %s", steps, s.Query)
 		}
 	}
@@ -194,12 +196,12 @@ func plan(t *testing.T, db *sql.DB, query string) []string {
 // everything calls every method of the store that has statements of its own,
 // so that each has been prepared.
 func (f *fixture) everything() {
-	f.tb.Helper()
+	f.TB.Helper()
 	must := func(errs ...error) {
-		f.tb.Helper()
+		f.TB.Helper()
 		for _, err := range errs {
 			if err != nil {
-				f.tb.Fatal(err)
+				f.TB.Fatal(err)
 			}
 		}
 	}
@@ -213,23 +215,23 @@ func (f *fixture) everything() {
 	f.usePublishers(publishers, must)
 	f.useConditions(must)
 	f.useTokens(must)
-	_, err := f.ActsRemovedBefore(f.ctx)
+	_, err := f.ActsRemovedBefore(f.Ctx)
 	must(err)
-	_, err = f.PruneHistory(f.ctx, f.clock.now().Add(time.Hour))
+	_, err = f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour))
 	must(err)
-	_, err = f.PruneActs(f.ctx, f.clock.now().Add(time.Hour))
+	_, err = f.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
 	must(err)
 }
 
 // useTokens makes a token, uses it and takes it back.
 func (f *fixture) useTokens(must func(...error)) {
 	f.token("0123", outbox.RoleViewer, time.Hour)
-	token, err := f.TokenByHash(f.ctx, "0123")
+	token, err := f.TokenByHash(f.Ctx, "0123")
 	must(err)
-	f.NoteTokenUse(f.ctx, token)
-	_, err = f.RevokeToken(f.ctx, ana(""), token.ID)
+	f.NoteTokenUse(f.Ctx, token)
+	_, err = f.RevokeToken(f.Ctx, ana(""), token.ID)
 	must(err)
-	_, err = f.List(f.ctx)
+	_, err = f.List(f.Ctx)
 	must(err)
 }
 
@@ -238,76 +240,76 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	scenes, all := outbox.PairName{Topic: "scenes", Publisher: "archive"}, outbox.PairName{Topic: "all", Publisher: "a"}
 	definitions := []outbox.PublisherDefinition{{PairName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
 		{PairName: all, Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}}
-	must(publishers.Register(f.ctx, definitions), publishers.Register(f.ctx, definitions[:1]))
-	last := f.appendAll(event("c", "scene.a"), event("c", "scene.b"))[1].Position
-	l, _, err := publishers.Claim(f.ctx, "one", scenes, lease)
+	must(publishers.Register(f.Ctx, definitions), publishers.Register(f.Ctx, definitions[:1]))
+	last := f.MustAppend(storetest.Event("c", "scene.a"), storetest.Event("c", "scene.b"))[1].Position
+	l, _, err := publishers.Claim(f.Ctx, "one", scenes, lease)
 	must(err)
-	_, err = publishers.Advance(f.ctx, &l, publishing.Advance{Position: 1, LastDelivered: 1, Delivered: 1, Lease: lease})
+	_, err = publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 1, LastDelivered: 1, Delivered: 1, Lease: lease})
 	must(err)
-	_, err = publishers.Advance(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease})
+	_, err = publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})
 	must(err)
-	_, err = publishers.Renew(f.ctx, []publishing.Beat{{Lease: l}}, lease)
+	_, err = publishers.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease)
 	must(err)
 	failure := publishing.Failure{Kind: outbox.EventError, Message: "x", Position: last}
-	_, err = publishers.Fail(f.ctx, l, failure)
+	_, err = publishers.Fail(f.Ctx, l, failure)
 	must(err)
-	_, err = publishers.Reset(f.ctx, ana(""), scenes)
+	_, err = publishers.Reset(f.Ctx, ana(""), scenes)
 	must(err)
-	_, err = publishers.Fail(f.ctx, l, failure)
+	_, err = publishers.Fail(f.Ctx, l, failure)
 	must(err)
-	_, err = publishers.States(f.ctx, "two", []outbox.PairName{scenes})
-	must(err, publishers.AskFor(f.ctx, "two", scenes), publishers.Release(f.ctx, l))
-	_, err = publishers.Acts(f.ctx, scenes)
+	_, err = publishers.States(f.Ctx, "two", []outbox.PairName{scenes})
+	must(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
+	_, err = publishers.Acts(f.Ctx, scenes)
 	must(err)
-	_, err = f.ActsOn(f.ctx, outbox.PublisherTarget(scenes), 10)
+	_, err = f.ActsOn(f.Ctx, outbox.PublisherTarget(scenes), 10)
 	must(err)
-	_, err = publishers.Publishers(f.ctx)
+	_, err = publishers.Publishers(f.Ctx)
 	must(err)
-	_, err = publishers.Publisher(f.ctx, scenes)
+	_, err = publishers.Publisher(f.Ctx, scenes)
 	must(err)
-	_, err = publishers.SkipEvent(f.ctx, ana("x"), scenes, last)
+	_, err = publishers.SkipEvent(f.Ctx, ana("x"), scenes, last)
 	must(err)
-	_, err = publishers.Pause(f.ctx, ana(""), scenes)
+	_, err = publishers.Pause(f.Ctx, ana(""), scenes)
 	must(err)
-	_, err = publishers.Pause(f.ctx, ana(""), scenes)
-	refused(f.tb, err, outbox.ErrConflict)
-	_, err = publishers.Resume(f.ctx, ana(""), scenes)
+	_, err = publishers.Pause(f.Ctx, ana(""), scenes)
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = publishers.Resume(f.Ctx, ana(""), scenes)
 	must(err)
-	_, err = publishers.PreviewSeek(f.ctx, scenes, outbox.SeekTarget{Time: began})
+	_, err = publishers.PreviewSeek(f.Ctx, scenes, outbox.SeekTarget{Time: began})
 	must(err)
-	_, err = publishers.Seek(f.ctx, ana(""), scenes, outbox.SeekTarget{Beginning: true}, nil)
+	_, err = publishers.Seek(f.Ctx, ana(""), scenes, outbox.SeekTarget{Beginning: true}, nil)
 	must(err)
 	o := ana("")
 	o.IdempotencyKey = "test"
-	_, err = publishers.AdmitTest(f.ctx, o, scenes)
-	must(err, publishers.RecordTestDelivery(f.ctx, o, outbox.TestDelivery{PairName: scenes}))
-	f.clock.advance(2 * time.Minute)
-	must(f.Sample(f.ctx))
-	_, err = publishers.History(f.ctx, scenes, outbox.SpanHour)
+	_, err = publishers.AdmitTest(f.Ctx, o, scenes)
+	must(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: scenes}))
+	f.Clock.Advance(2 * time.Minute)
+	must(f.Sample(f.Ctx))
+	_, err = publishers.History(f.Ctx, scenes, outbox.SpanHour)
 	must(err)
-	_, err = f.JournalID(f.ctx)
+	_, err = f.JournalID(f.Ctx)
 	must(err)
 }
 
 // useConditions has a condition look every way there is.
 func (f *fixture) useConditions(must func(...error)) {
-	e := tagged("conditional", "seat.taken", "seat", "1", "show", "x")
+	e := storetest.Tagged("conditional", "seat.taken", "seat", "1", "show", "x")
 	e.EventID = "e-1"
-	f.appendAll(e)
+	f.MustAppend(e)
 	_, err := f.unless(e, 0, item("x"))
 	must(err)
 	e.EventID = ""
 	for range 50 { // more than are looked at without counting
-		f.appendAll(e)
+		f.MustAppend(e)
 	}
 	_, err = f.unless(e, 1, item("other"), item("", "seat", "1", "show", "y"), item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
 		item("", "campaign_id", "conditional", "actor_id", "p"), item("", "entity_id", "e"))
 	must(err)
 	_, err = f.unless(e, 0, item("seat.taken"))
-	refused(f.tb, err, outbox.ErrConflict)
-	_, err = f.Position(f.ctx)
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = f.Position(f.Ctx)
 	must(err)
-	_, err = f.Check(f.ctx, quiet)
+	_, err = f.Check(f.Ctx, storetest.Quiet)
 	must(err)
 }
 
@@ -328,120 +330,120 @@ func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
 // useSwaps claims a campaign for a run and swaps its rows, as often as the
 // statements of both sides need.
 func (f *fixture) useSwaps(must func(...error)) {
-	f.append("run", 3)
-	p := tally()
-	must(f.Install(f.ctx, []readmodel.Projection{p}))
-	f.raw(`update campaigns set due_at = null where campaign_id <> 'run'`)
-	f.claimOne(one, 2)
-	claims := f.claimForRun("run")
-	_, err := f.RenewForRun(f.ctx, run, claims, lease)
-	must(err, f.MarkBuilt(f.ctx, "tally", "v1"))
-	defer f.pause("run")
-	defer func() { f.releaseFromRun(claims...) }()
+	f.AppendN("run", 3)
+	p := storetest.Tally()
+	must(f.Install(f.Ctx, []readmodel.Projection{p}))
+	f.Exec(`update campaigns set due_at = null where campaign_id <> 'run'`)
+	f.ClaimOne(one, 2)
+	claims := f.ClaimedForRun("run")
+	_, err := f.RenewForRun(f.Ctx, run, claims, lease)
+	must(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
+	defer f.MustPause("run")
+	defer func() { f.ReleaseFromRun(claims...) }()
 	if _, proxied := f.Proxied(); proxied { // where there is no Scratch
 		return
 	}
-	c := f.scratch()
-	_, _, err = c.LoadLive(f.ctx, "run", p.Tables...)
+	c := f.OpenTally()
+	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
 	must(err)
-	f.fold(c, "run", 1, 3, "x")
-	plan := planFor(claims[0])
+	f.FoldTally(c, "run", 1, 3, "x")
+	plan := storetest.PlanFor(claims[0])
 	plan.Watermark = &readmodel.NewWatermark{Passed: map[int64]int64{0: 1}}
 	plan.Projections[0].State = outbox.CursorQuarantined
-	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *failure("boom"), EventType: "counted", Attempts: 1}
-	f.swap(c, plan)
+	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *storetest.Failure("boom"), EventType: "counted", Attempts: 1}
+	f.MustSwap(c, plan)
 	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &readmodel.NewWatermark{}, outbox.CursorLive, nil
-	f.swap(c, plan)
+	f.MustSwap(c, plan)
 	f.swaps = statementsOf(f, c)
-	must(c.Clear(f.ctx, "run"), c.Clear(f.ctx, ""), c.Close())
+	must(c.Clear(f.Ctx, "run"), c.Clear(f.Ctx, ""), c.Close())
 }
 
 func (f *fixture) useWorker(must func(...error)) {
-	known := event("known", "counted")
+	known := storetest.Event("known", "counted")
 	known.EventID = "e-1"
-	f.appendAll(known)
-	f.appendAll(known)
-	f.AppendTogether([]store.Append{{Events: []outbox.Event{event("known", "counted")}}, {Events: []outbox.Event{{CampaignID: "known", EventType: "x", Seq: 99, Payload: []byte("{}")}}}})
-	f.drain()
-	f.append("dead", 3)
-	f.kill("dead")
-	f.append("crashing", 3)
+	f.MustAppend(known)
+	f.MustAppend(known)
+	f.AppendTogether([]store.Append{{Events: []outbox.Event{storetest.Event("known", "counted")}}, {Events: []outbox.Event{{CampaignID: "known", EventType: "x", Seq: 99, Payload: []byte("{}")}}}})
+	f.Drain()
+	f.AppendN("dead", 3)
+	f.Kill("dead")
+	f.AppendN("crashing", 3)
 	for range 4 {
-		for _, c := range f.claim(one, 2) {
-			must(f.Renew(f.ctx, one, []store.Claim{c}, lease))
+		for _, c := range f.MustClaim(one, 2) {
+			must(f.Renew(f.Ctx, one, []store.Claim{c}, lease))
 		}
-		f.clock.advance(lease)
+		f.Clock.Advance(lease)
 	}
-	f.pause("crashing")
-	f.append("given back", 5)
-	c := f.claimOne(one, 3)
-	f.mustApply(c, 1)
-	f.settle(one, store.Result{Claim: c, Applied: 1})
-	f.lose("given back", "seq = 3")
-	f.pause("given back")
-	f.append("holed", 4)
-	f.raw(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
-	f.raw(`update campaigns set pending = 3 where campaign_id = 'holed'`)
-	f.settle(one, store.Result{Claim: f.claimOne(one, 9), Applied: 0})
-	f.pause("holed")
-	f.append("counted", 1)
+	f.MustPause("crashing")
+	f.AppendN("given back", 5)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.LoseRows("given back", "seq = 3")
+	f.MustPause("given back")
+	f.AppendN("holed", 4)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
+	f.Exec(`update campaigns set pending = 3 where campaign_id = 'holed'`)
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 9), Applied: 0})
+	f.MustPause("holed")
+	f.AppendN("counted", 1)
 	for range 3 {
 		f.crash(one, 9)
 	}
-	f.noClaim(one)
-	f.pause("counted")
-	f.append("inline", 1)
-	inline, _, err := f.ClaimInline(f.ctx, one, "inline", store.ClaimLimits{Rows: 10, Lease: lease})
+	f.NoClaim(one)
+	f.MustPause("counted")
+	f.AppendN("inline", 1)
+	inline, _, err := f.ClaimInline(f.Ctx, one, "inline", store.ClaimLimits{Rows: 10, Lease: lease})
 	must(err)
-	f.settle(one, store.Result{Claim: inline})
-	f.lose("inline", "seq = 1")
-	must(f.EnqueueMissing(f.ctx, "inline"))
-	f.pause("inline")
-	f.append("expired", 2)
-	f.claimOne(one, 1)
-	f.clock.advance(lease)
-	_, err = f.ReconcileCampaign(f.ctx, "expired")
-	must(err, f.RecordRehearsal(f.ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i"}),
-		f.RegisterEventTypes(f.ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
-		f.Install(f.ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
-	e, err := f.Event(f.ctx, "dead", 1)
+	f.MustSettle(one, store.Result{Claim: inline})
+	f.LoseRows("inline", "seq = 1")
+	must(f.EnqueueMissing(f.Ctx, "inline"))
+	f.MustPause("inline")
+	f.AppendN("expired", 2)
+	f.ClaimOne(one, 1)
+	f.Clock.Advance(lease)
+	_, err = f.ReconcileCampaign(f.Ctx, "expired")
+	must(err, f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
+		f.RegisterEventTypes(f.Ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
+		f.Install(f.Ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
+	e, err := f.Event(f.Ctx, "dead", 1)
 	must(err)
 	f.useHolds(must)
-	must(f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-		must(tx.Savepoint(), tx.Failed("p", &e, *failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
+	must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		must(tx.Savepoint(), tx.Failed("p", &e, *storetest.Failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
 		_, err := tx.SetAside("dead")
 		must(tx.Resolve("dead", 1))
 		return err
 	}))
-	_, _, err = f.UntilDue(f.ctx, outbox.Scope{})
-	must(err, f.EndLeases(f.ctx, "nobody"))
+	_, _, err = f.UntilDue(f.Ctx, outbox.Scope{})
+	must(err, f.EndLeases(f.Ctx, "nobody"))
 }
 
 // useHolds pauses a projection and resumes it, everywhere and for a campaign.
 func (f *fixture) useHolds(must func(...error)) {
 	loaded := []outbox.ProjectionInfo{{Name: "p"}}
 	for _, campaign := range []string{"known", ""} {
-		_, err := f.runs.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
+		_, err := f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
 		must(err)
-		_, err = f.runs.PauseProjection(f.ctx, ana(""), "p", campaign, loaded)
-		refused(f.tb, err, outbox.ErrConflict)
-		must(f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+		_, err = f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
+		refused(f.TB, err, outbox.ErrConflict)
+		must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			w, err := tx.Watermark("known")
 			must(err)
 			_, err = tx.Hold("known", w, nil)
 			return err
 		}))
-		_, err = f.runs.ResumeProjection(f.ctx, ana(""), "p", campaign, loaded)
+		_, err = f.Runs.ResumeProjection(f.Ctx, ana(""), "p", campaign, loaded)
 		must(err)
 	}
-	f.rawProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
-	_, err := f.runs.Behind(f.ctx)
+	f.ExecProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
+	_, err := f.Runs.Behind(f.Ctx)
 	must(err)
-	_, err = f.Reconcile(f.ctx)
+	_, err = f.Reconcile(f.Ctx)
 	must(err)
-	f.rawProjections(`update projection_cursors set state = 'live' where projection = 'p' and campaign_id = 'known'`)
-	for _, r := range f.active() {
-		_, err := f.runs.Cancel(f.ctx, ana(""), r.ID)
+	f.ExecProjections(`update projection_cursors set state = 'live' where projection = 'p' and campaign_id = 'known'`)
+	for _, r := range f.ActiveRuns() {
+		_, err := f.Runs.Cancel(f.Ctx, ana(""), r.ID)
 		must(err)
 	}
 }
@@ -449,157 +451,157 @@ func (f *fixture) useHolds(must func(...error)) {
 func (f *fixture) useActs(must func(...error)) {
 	o := ana("")
 	o.IdempotencyKey, o.Expected = "k", &outbox.Expected{Status: outbox.Dead}
-	_, err := f.RequeueRow(f.ctx, o, "dead", 1)
+	_, err := f.RequeueRow(f.Ctx, o, "dead", 1)
 	must(err)
-	_, err = f.RequeueRow(f.ctx, ana(""), "dead", 1)
-	refused(f.tb, err, outbox.ErrConflict)
-	f.pause("dead")
-	f.append("failed", 2)
-	f.raw(`update campaigns set due_at = null where campaign_id <> 'failed'`)
-	f.fail("boom", "failed")
-	_, err = f.RetryRow(f.ctx, ana(""), "failed", 1)
+	_, err = f.RequeueRow(f.Ctx, ana(""), "dead", 1)
+	refused(f.TB, err, outbox.ErrConflict)
+	f.MustPause("dead")
+	f.AppendN("failed", 2)
+	f.Exec(`update campaigns set due_at = null where campaign_id <> 'failed'`)
+	f.Fail("boom", "failed")
+	_, err = f.RetryRow(f.Ctx, ana(""), "failed", 1)
 	must(err)
-	f.fail("boom", "failed")
+	f.Fail("boom", "failed")
 	for _, filter := range []outbox.RequeueFilter{{}, {CampaignID: "failed"}} {
-		_, err = f.RequeueDead(f.ctx, ana(""), filter)
+		_, err = f.RequeueDead(f.Ctx, ana(""), filter)
 		must(err)
 	}
-	_, err = f.ReplayCampaign(f.ctx, ana(""), "given back")
+	_, err = f.ReplayCampaign(f.Ctx, ana(""), "given back")
 	must(err)
-	_, err = f.RepairGaps(f.ctx, ana(""))
+	_, err = f.RepairGaps(f.Ctx, ana(""))
 	must(err)
-	_, err = f.ResumeCampaign(f.ctx, ana(""), "given back")
+	_, err = f.ResumeCampaign(f.Ctx, ana(""), "given back")
 	must(err)
-	_, err = f.RetryFailed(f.ctx, ana(""), outbox.RequeueFilter{})
+	_, err = f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{})
 	must(err)
-	f.raw(`update campaigns set due_at = null`)
-	f.append("noted", 1)
-	f.fail("boom", "noted")
+	f.Exec(`update campaigns set due_at = null`)
+	f.AppendN("noted", 1)
+	f.Fail("boom", "noted")
 	for _, note := range []string{"known", ""} {
-		_, err = f.NoteGroup(f.ctx, ana(""), "boom", note)
+		_, err = f.NoteGroup(f.Ctx, ana(""), "boom", note)
 		must(err)
 	}
-	f.raw(`update campaigns set due_at = null`)
-	f.append("skipped", 2)
-	f.kill("skipped")
-	f.skip("skipped", 1)
-	passed := f.claimOne(one, 1)
-	f.mustApply(passed, 1)
-	f.settle(one, store.Result{Claim: passed, Applied: 1})
-	f.pause("skipped")
-	_, err = f.UnskipEvent(f.ctx, ana(""), "skipped", 1)
+	f.Exec(`update campaigns set due_at = null`)
+	f.AppendN("skipped", 2)
+	f.Kill("skipped")
+	f.MustSkip("skipped", 1)
+	passed := f.ClaimOne(one, 1)
+	f.MustApply(passed, 1)
+	f.MustSettle(one, store.Result{Claim: passed, Applied: 1})
+	f.MustPause("skipped")
+	_, err = f.UnskipEvent(f.Ctx, ana(""), "skipped", 1)
 	must(err)
-	_, err = f.Skips(f.ctx, outbox.SkipFilter{CampaignID: "skipped"})
+	_, err = f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "skipped"})
 	must(err)
 	// A mark where the watermark stands is looked up in the ledger.
-	f.rawProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('skipped', 0, 1, 1)`)
-	_, err = f.ReplayCampaign(f.ctx, ana(""), "skipped")
+	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('skipped', 0, 1, 1)`)
+	_, err = f.ReplayCampaign(f.Ctx, ana(""), "skipped")
 	must(err)
-	f.rawProjections(`delete from watermark_skips`)
+	f.ExecProjections(`delete from watermark_skips`)
 }
 
 func (f *fixture) useReads(must func(...error)) {
 	for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
-		_, err := f.Rows(f.ctx, outbox.RowFilter{Status: status})
+		_, err := f.Rows(f.Ctx, outbox.RowFilter{Status: status})
 		must(err)
-		_, err = f.Rows(f.ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"})
+		_, err = f.Rows(f.Ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"})
 		must(err)
 	}
 	f.useLists(must)
-	f.row("dead", 1)
-	_, err := f.Events(f.ctx, "dead", 0, 0)
+	f.MustRow("dead", 1)
+	_, err := f.Events(f.Ctx, "dead", 0, 0)
 	must(err)
 	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
-		_, _, err = f.Document(f.ctx, "dead", 1, part)
+		_, _, err = f.Document(f.Ctx, "dead", 1, part)
 		must(err)
 	}
-	f.appendAll(outbox.Event{CampaignID: "known", EventType: "counted", CausationID: "e-1", Payload: []byte("{}")})
-	_, err = f.EventWithin(f.ctx, "known", f.campaign("known").HighWaterSeq, 0)
+	f.MustAppend(outbox.Event{CampaignID: "known", EventType: "counted", CausationID: "e-1", Payload: []byte("{}")})
+	_, err = f.EventWithin(f.Ctx, "known", f.MustCampaign("known").HighWaterSeq, 0)
 	must(err)
-	_, err = f.EventLines(f.ctx, "dead", 1, 3)
+	_, err = f.EventLines(f.Ctx, "dead", 1, 3)
 	must(err)
-	_, err = f.EventHistory(f.ctx, "dead", 1)
+	_, err = f.EventHistory(f.Ctx, "dead", 1)
 	must(err)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
-	_, err = f.runs.HeldCursors(f.ctx, "dead", p)
+	_, err = f.Runs.HeldCursors(f.Ctx, "dead", p)
 	must(err)
-	_, err = f.runs.Cursors(f.ctx, "dead", p)
+	_, err = f.Runs.Cursors(f.Ctx, "dead", p)
 	must(err)
-	f.rawProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
-	_, err = f.runs.ProjectionCursors(f.ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
+	f.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
+	_, err = f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
 	must(err)
-	f.rawProjections(`delete from projection_cursors`)
-	_, err = f.Failure(f.ctx, 99)
-	refused(f.tb, err, outbox.ErrNotFound)
-	_, err = f.Blocked(f.ctx, 0)
+	f.ExecProjections(`delete from projection_cursors`)
+	_, err = f.Failure(f.Ctx, 99)
+	refused(f.TB, err, outbox.ErrNotFound)
+	_, err = f.Blocked(f.Ctx, 0)
 	must(err)
-	_, err = f.Paused(f.ctx, 0)
+	_, err = f.Paused(f.Ctx, 0)
 	must(err)
-	_, err = f.ErrorGroups(f.ctx)
+	_, err = f.ErrorGroups(f.Ctx)
 	must(err)
-	f.clock.advance(2 * time.Minute)
-	must(f.Sample(f.ctx))
-	_, err = f.History(f.ctx, outbox.SpanHour)
+	f.Clock.Advance(2 * time.Minute)
+	must(f.Sample(f.Ctx))
+	_, err = f.History(f.Ctx, outbox.SpanHour)
 	must(err)
-	_, err = f.CampaignHistory(f.ctx, "dead", f.clock.now())
+	_, err = f.CampaignHistory(f.Ctx, "dead", f.Clock.Now())
 	must(err)
-	_, err = f.Summary(f.ctx)
+	_, err = f.Summary(f.Ctx)
 	must(err)
-	_, err = f.Instances(f.ctx)
+	_, err = f.Instances(f.Ctx)
 	must(err)
-	_, err = f.Rehearsals(f.ctx)
+	_, err = f.Rehearsals(f.Ctx)
 	must(err)
-	_, err = f.EventsFrom(f.ctx, 0, 10)
+	_, err = f.EventsFrom(f.Ctx, 0, 10)
 	must(err)
-	_, err = f.OutstandingCampaigns(f.ctx, "", 10)
+	_, err = f.OutstandingCampaigns(f.Ctx, "", 10)
 	must(err)
-	_, err = f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "p"}})
+	_, err = f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "p"}})
 	must(err)
-	_, err = f.Databases(f.ctx)
+	_, err = f.Databases(f.Ctx)
 	must(err)
-	_, err = f.ActOfKey(f.ctx, "k")
+	_, err = f.ActOfKey(f.Ctx, "k")
 	must(err)
-	_, _, err = f.SelfCheck(f.ctx, maintenance.Round{}, 10)
+	_, _, err = f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
 	must(err)
-	f.gaps()
-	_, err = f.Check(f.ctx, quiet)
+	f.MustFindGaps()
+	_, err = f.Check(f.Ctx, storetest.Quiet)
 	must(err)
-	f.Ready(f.ctx)
+	f.Ready(f.Ctx)
 }
 
 func (f *fixture) useRuns(must func(...error)) {
-	_, err := f.runs.Prune(f.ctx)
+	_, err := f.Runs.Prune(f.Ctx)
 	must(err)
-	cancelled, err := f.runs.Start(f.ctx, ana(""), rebuild("dead", "known"), loadedRuns)
+	cancelled, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
 	must(err)
-	_, err = f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
-	refused(f.tb, err, outbox.ErrConflict)
-	_, err = f.runs.Preview(f.ctx, rebuild("dead", "known"), loadedRuns)
+	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = f.Runs.Preview(f.Ctx, enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
 	must(err)
-	_, err = f.runs.Preview(f.ctx, verifyAll(), loadedRuns)
+	_, err = f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns)
 	must(err)
-	l := f.claimRun(one)
-	_, err = f.runs.Scope(f.ctx, l, "", 10)
+	l := f.ClaimRun(one)
+	_, err = f.Runs.Scope(f.Ctx, l, "", 10)
 	must(err)
-	_, err = f.runs.Cancel(f.ctx, ana(""), cancelled.ID)
+	_, err = f.Runs.Cancel(f.Ctx, ana(""), cancelled.ID)
 	must(err)
-	f.finish(l, outbox.RunCancelled, "")
-	run, err := f.runs.Start(f.ctx, ana(""), verifyAll(), loadedRuns)
+	f.FinishRun(l, outbox.RunCancelled, "")
+	run, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
 	must(err)
-	l = f.claimRun(one)
-	_, err = f.runs.Scope(f.ctx, l, "", 10)
+	l = f.ClaimRun(one)
+	_, err = f.Runs.Scope(f.Ctx, l, "", 10)
 	must(err)
 	known := result("known", outbox.OutcomeMatch, 1)
 	known.Projections = []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}
-	_, err = f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
-	must(err, f.runs.Release(f.ctx, l), f.runs.EndLeases(f.ctx, "nobody"))
-	_, err = f.runs.Finish(f.ctx, f.claimRun(two), outbox.RunFailed, "boom")
+	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
+	must(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
+	_, err = f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom")
 	must(err)
-	_, err = f.runs.Resume(f.ctx, ana(""), run.ID, loadedRuns)
+	_, err = f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns)
 	must(err)
-	_, err = f.runs.Active(f.ctx)
+	_, err = f.Runs.Active(f.Ctx)
 	must(err)
-	_, err = f.runs.Tallies(f.ctx)
+	_, err = f.Runs.Tallies(f.Ctx)
 	must(err)
 	for _, cursor := range []string{"", ">", "<"} {
 		page := func(name string) string {
@@ -608,22 +610,22 @@ func (f *fixture) useRuns(must func(...error)) {
 			}
 			return base64.RawURLEncoding.EncodeToString([]byte(cursor + name))
 		}
-		_, err = f.runs.List(f.ctx, outbox.RunFilter{Cursor: page("runs")})
+		_, err = f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: page("runs")})
 		must(err)
-		_, err = f.runs.Log(f.ctx, run.ID, page("run-log"), 0)
+		_, err = f.Runs.Log(f.Ctx, run.ID, page("run-log"), 0)
 		must(err)
-		_, err = f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
+		_, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
 		must(err)
-		_, err = f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
+		_, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
 		must(err)
 	}
-	_, err = f.runs.ResultOf(f.ctx, run.ID, "known")
+	_, err = f.Runs.ResultOf(f.Ctx, run.ID, "known")
 	must(err)
-	_, err = f.Verifications(f.ctx, "known")
+	_, err = f.Verifications(f.Ctx, "known")
 	must(err)
-	_, err = f.Drifted(f.ctx, 0)
+	_, err = f.Drifted(f.Ctx, 0)
 	must(err)
-	_, _, err = f.runs.Stalest(f.ctx, "", 3)
+	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
 	must(err)
 }
 
@@ -631,29 +633,29 @@ func (f *fixture) useRuns(must func(...error)) {
 func (f *fixture) useLists(must func(...error)) {
 	for _, reverse := range []bool{false, true} {
 		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
-			_, err := f.Rows(f.ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1})
+			_, err := f.Rows(f.Ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1})
 			must(err)
-			_, err = f.Rows(f.ctx, outbox.RowFilter{Status: status, EventType: "counted", Limit: 1, Reverse: reverse, Cursor: lastPage(status, reverse)})
+			_, err = f.Rows(f.Ctx, outbox.RowFilter{Status: status, EventType: "counted", Limit: 1, Reverse: reverse, Cursor: lastPage(status, reverse)})
 			must(err)
 		}
-		_, err := f.Rows(f.ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse})
+		_, err := f.Rows(f.Ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse})
 		must(err)
 		for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
-			_, err := f.Campaigns(f.ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
+			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
 			must(err)
 		}
 		for _, failures := range []outbox.FailureFilter{{}, {Status: outbox.FailureOpen}, {CampaignID: "dead"}} {
 			failures.Limit, failures.Cursor = 1, map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<failures"))}[reverse]
-			_, err := f.Failures(f.ctx, failures)
+			_, err := f.Failures(f.Ctx, failures)
 			must(err)
 		}
 		cursors := outbox.CursorFilter{Projection: "p", Cursor: map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<cursors"))}[reverse]}
-		_, err = f.runs.ProjectionCursors(f.ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
+		_, err = f.Runs.ProjectionCursors(f.Ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
 		must(err)
 		for _, campaign := range []string{"", "dead"} {
-			_, err := f.Acts(f.ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			_, err := f.Acts(f.Ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
 			must(err)
-			_, err = f.Acts(f.ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
+			_, err = f.Acts(f.Ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
 			must(err)
 		}
 	}

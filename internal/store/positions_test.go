@@ -14,6 +14,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // follower reads all events by position, as a publisher does.
@@ -32,14 +33,14 @@ func (w *follower) follow(s *fixture, done <-chan struct{}) {
 			ended = true
 		default:
 		}
-		events, err := s.EventsFrom(s.ctx, w.last, 1+rand.IntN(9))
+		events, err := s.EventsFrom(s.Ctx, w.last, 1+rand.IntN(9))
 		if err != nil {
-			s.tb.Errorf("read after %d: %v", w.last, err)
+			s.TB.Errorf("read after %d: %v", w.last, err)
 			return
 		}
 		for _, e := range events {
 			if e.Position <= w.last {
-				s.tb.Errorf("position %d comes after %d", e.Position, w.last)
+				s.TB.Errorf("position %d comes after %d", e.Position, w.last)
 			}
 			w.last = e.Position
 			w.positions = append(w.positions, e.Position)
@@ -60,13 +61,13 @@ func (f *fixture) appends(campaign string, done <-chan struct{}) {
 			return
 		default:
 		}
-		events := []outbox.Event{event(campaign, "counted"), event(campaign, "counted")}
+		events := []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}
 		if i%3 == 0 {
 			events[1].Seq = 1 << 40
 		}
-		_, err := f.Append(f.ctx, store.Append{Events: events})
+		_, err := f.Append(f.Ctx, store.Append{Events: events})
 		if i%3 == 0 != errors.Is(err, outbox.ErrConflict) || i%3 != 0 && err != nil {
-			f.tb.Errorf("append to %s: got error %v", campaign, err)
+			f.TB.Errorf("append to %s: got error %v", campaign, err)
 		}
 	}
 }
@@ -75,21 +76,21 @@ func (f *fixture) appends(campaign string, done <-chan struct{}) {
 // but slowly: each transaction stands still, its position drawn, until others
 // have read on, and every other one is rolled back.
 func (f *fixture) held(campaign string, times int, reads *atomic.Int64) {
-	conn := f.somebody(f.pair.Journal)
+	conn := storetest.Connect(f.TB, f.Pair.Journal)
 	begin := f.BeginAppendText()
 	for seq := range times {
-		if _, err := conn.PgConn().Exec(f.ctx, begin).ReadAll(); err != nil {
-			f.tb.Errorf("begin: %v", err)
+		if _, err := conn.PgConn().Exec(f.Ctx, begin).ReadAll(); err != nil {
+			f.TB.Errorf("begin: %v", err)
 			return
 		}
-		f.execOn(conn, fmt.Sprintf(`
+		storetest.Run(f.TB, conn, fmt.Sprintf(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`, campaign, seq+1))
 		// Two reads later whoever reads has had the chance to pass it over.
 		before := reads.Load()
-		f.await("somebody to read", func() bool { return reads.Load() >= before+2 || f.tb.Failed() })
-		f.execOn(conn, []string{`rollback`, `commit`}[seq%2])
+		storetest.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() >= before+2 || f.TB.Failed() })
+		storetest.Run(f.TB, conn, []string{`rollback`, `commit`}[seq%2])
 	}
 }
 
@@ -114,7 +115,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 		slow.Go(func() { f.held("held-2", 6, &reads) })
 		slow.Wait()
 	} else {
-		f.await("somebody to read", func() bool { return reads.Load() > 50 })
+		storetest.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() > 50 })
 	}
 	close(done)
 	writers.Wait()
@@ -137,22 +138,22 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 
 // positions reads some positions past the store.
 func (f *fixture) positions(after int64) []int64 {
-	f.tb.Helper()
-	rows, err := f.journal.QueryContext(context.Background(), `select position from events where position > $1 order by position limit 1000`, after)
+	f.TB.Helper()
+	rows, err := f.JournalDB.QueryContext(context.Background(), `select position from events where position > $1 order by position limit 1000`, after)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	defer rows.Close()
 	var all []int64
 	for rows.Next() {
 		var p int64
 		if err := rows.Scan(&p); err != nil {
-			f.tb.Fatal(err)
+			f.TB.Fatal(err)
 		}
 		all = append(all, p)
 	}
 	if err := rows.Err(); err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return all
 }
@@ -160,9 +161,9 @@ func (f *fixture) positions(after int64) []int64 {
 func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("b", 2)
-	f.append("a", 1)
-	f.append("b", 2)
+	f.AppendN("b", 2)
+	f.AppendN("a", 1)
+	f.AppendN("b", 2)
 	var want []string
 	for _, p := range f.positions(0) {
 		want = append(want, fmt.Sprint(p))
@@ -173,7 +174,7 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 	for limit := 1; limit <= 6; limit++ {
 		var got []string
 		for after := int64(0); ; {
-			events, err := f.EventsFrom(f.ctx, after, limit)
+			events, err := f.EventsFrom(f.Ctx, after, limit)
 			if err != nil || len(events) > limit {
 				t.Fatalf("%d events, %v", len(events), err)
 			}
@@ -195,13 +196,13 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 func TestEventsFrom_passesOverWhatWasRolledBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	refusedAppend := event("a", "counted")
+	f.AppendN("a", 1)
+	refusedAppend := storetest.Event("a", "counted")
 	refusedAppend.Seq = 99
-	_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), refusedAppend}})
+	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), refusedAppend}})
 	refused(t, err, outbox.ErrConflict)
-	f.append("a", 1)
-	events, err := f.EventsFrom(f.ctx, 0, 10)
+	f.AppendN("a", 1)
+	events, err := f.EventsFrom(f.Ctx, 0, 10)
 	if err != nil || len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 {
 		t.Errorf("read %+v, %v, want both events", events, err)
 	}
@@ -210,16 +211,16 @@ func TestEventsFrom_passesOverWhatWasRolledBack(t *testing.T) {
 func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	conn := f.somebody(f.pair.Journal)
-	if _, err := conn.PgConn().Exec(f.ctx, f.BeginAppendText()).ReadAll(); err != nil {
+	f.AppendN("a", 2)
+	conn := storetest.Connect(f.TB, f.Pair.Journal)
+	if _, err := conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	f.execOn(conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
-	f.append("b", 1)
+	storetest.Run(f.TB, conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
+	f.AppendN("b", 1)
 	read := func() (n int) {
 		t.Helper()
-		events, err := f.EventsFrom(f.ctx, 0, 10)
+		events, err := f.EventsFrom(f.Ctx, 0, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	if n := read(); n != 2 {
 		t.Errorf("read %d events, want the two before the one under way", n)
 	}
-	f.execOn(conn, `commit`)
+	storetest.Run(f.TB, conn, `commit`)
 	if n := read(); n != 3 {
 		t.Errorf("read %d events, want all three", n)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"outboxweb/internal/dbtest"
-	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // secret is the password in URLs of these tests; no error may show it.
@@ -30,35 +30,6 @@ func asUser(raw, user string) string {
 	}
 	u.User = url.UserPassword(user, secret)
 	return u.String()
-}
-
-// unused is the URL of a database that does not exist and is dropped at the
-// test's end.
-func unused(t *testing.T, name string) string {
-	t.Helper()
-	address := dbtest.Server().URL(name)
-	t.Cleanup(func() { atServer(t, `drop database if exists `+pgx.Identifier{name}.Sanitize()+` with (force)`) })
-	return address
-}
-
-// atServer runs statements on the server, in no database of any test.
-func atServer(t *testing.T, statements ...string) {
-	t.Helper()
-	db := dbtest.Open(t, dbtest.Server().URL("postgres"))
-	defer db.Close()
-	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			t.Errorf("%s: %v", statement, err)
-		}
-	}
-}
-
-// role makes a user who may do nothing in particular.
-func role(t *testing.T, name string) string {
-	t.Helper()
-	atServer(t, `create role `+name+` login`)
-	t.Cleanup(func() { atServer(t, `drop role `+name) })
-	return name
 }
 
 // setupWithoutSecret is setup for options whose URLs have the password.
@@ -78,16 +49,16 @@ func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
 
 func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
 	t.Parallel()
-	database := unused(t, `Opened "here" ü%20?`)
+	database := storetest.UnusedDatabase(t, `Opened "here" ü%20?`)
 	pair := dbtest.Pair{Journal: dbtest.InSchema(database, "journal_1"), Projections: dbtest.InSchema(database, "_projections")}
-	f := openPair(t, pair, newClock())
-	f.append("a", 2)
-	f.drain()
-	f.sound()
-	if reasons := f.Ready(f.ctx); len(reasons) != 0 {
+	f := openPair(t, pair, storetest.NewClock())
+	f.AppendN("a", 2)
+	f.Drain()
+	f.Sound()
+	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
 		t.Errorf("not ready: %q", reasons)
 	}
-	migrations, err := f.Migrations(f.ctx)
+	migrations, err := f.Migrations(f.Ctx)
 	if err != nil || len(migrations) < 3 {
 		t.Fatalf("migrations are %+v, %v", migrations, err)
 	}
@@ -96,18 +67,18 @@ func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
 			t.Errorf("migration %+v is not applied", m)
 		}
 	}
-	if diff := cmp.Diff([]string{"_projections", "journal_1"}, texts(t, f.journal, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`)); diff != "" {
+	if diff := cmp.Diff([]string{"_projections", "journal_1"}, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`)); diff != "" {
 		t.Errorf("schemas with tables (-want +got):\n%s", diff)
 	}
 }
 
 func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
 	t.Parallel()
-	f := openPair(t, dbtest.Pair{Journal: unused(t, "two_journal"), Projections: unused(t, "two_projections")}, newClock())
-	f.append("a", 2)
-	f.drain()
-	f.sound()
-	for _, tables := range [][]string{dbtest.Tables(t, f.journal), dbtest.Tables(t, f.projections)} {
+	f := openPair(t, dbtest.Pair{Journal: storetest.UnusedDatabase(t, "two_journal"), Projections: storetest.UnusedDatabase(t, "two_projections")}, storetest.NewClock())
+	f.AppendN("a", 2)
+	f.Drain()
+	f.Sound()
+	for _, tables := range [][]string{dbtest.Tables(t, f.JournalDB), dbtest.Tables(t, f.ProjectionsDB)} {
 		if len(tables) < 4 {
 			t.Errorf("tables are %q", tables)
 		}
@@ -116,28 +87,28 @@ func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
 
 func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	t.Parallel()
-	noMigrate := func(p dbtest.Pair) store.Options { return asTheyAre(optionsFor(p)) }
-	missing := unused(t, "never_made")
+	noMigrate := func(p dbtest.Pair) store.Options { return asTheyAre(storetest.OptionsFor(p)) }
+	missing := storetest.UnusedDatabase(t, "never_made")
 	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--journal-db", "outboxweb migrate")
 	f := open(t)
-	s, err := store.Open(t.Context(), noMigrate(f.pair))
+	s, err := store.Open(t.Context(), noMigrate(f.Pair))
 	if err != nil {
 		t.Fatalf("with both databases in place: %v", err)
 	}
 	s.Close()
-	f.unchanged(func() {
-		o := noMigrate(f.pair)
+	f.Unchanged(func() {
+		o := noMigrate(f.Pair)
 		o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
 		setup(t, o, "the schema elsewhere of the projections database", "does not exist", "--projections-db", "outboxweb migrate")
 	})
-	if n := f.number(`select count(*) from pg_namespace where nspname = 'elsewhere'`); n != 0 {
+	if n := f.Number(`select count(*) from pg_namespace where nspname = 'elsewhere'`); n != 0 {
 		t.Error("a refused start made a schema")
 	}
-	f.raw(`create schema elsewhere`)
-	o := noMigrate(f.pair)
+	f.Exec(`create schema elsewhere`)
+	o := noMigrate(f.Pair)
 	o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
 	setup(t, o, "the projections database", "is empty", "outboxweb migrate")
-	if left := texts(t, f.journal, `select tablename from pg_tables where schemaname = 'elsewhere'`); len(left) != 0 {
+	if left := storetest.Texts(t, f.JournalDB, `select tablename from pg_tables where schemaname = 'elsewhere'`); len(left) != 0 {
 		t.Errorf("a refused start left %q", left)
 	}
 }
@@ -148,7 +119,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 	there := asUser(journal, "postgres")
 	in := func(schema string) string { return dbtest.InSchema(there, schema) }
 	const nobody = "nobody_at_all"
-	poor := role(t, "poor")
+	poor := storetest.Role(t, "poor")
 	u, err := url.Parse(there)
 	if err != nil {
 		t.Fatal(err)
@@ -193,29 +164,27 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 
 // through opens a store on the database of f by way of a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
-	f.tb.Helper()
-	proxied := *f.Fixture
-	o := store.Options{Journal: pooled(f.pair.Journal), Projections: pooled(f.pair.Projections), Now: f.clock.now}
+	f.TB.Helper()
+	o := store.Options{Journal: pooled(f.Pair.Journal), Projections: pooled(f.Pair.Projections), Now: f.Clock.Now}
 	for _, c := range change {
 		c(&o)
 	}
-	s, err := store.Open(f.ctx, o)
+	s, err := store.Open(f.Ctx, o)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
-	f.tb.Cleanup(func() { s.Close() })
-	proxied.Store, proxied.Maintenance = s, maintenance.New(s)
-	return around(&proxied, f.clock)
+	f.TB.Cleanup(func() { s.Close() })
+	return around(storetest.Around(f.TB, s, f.Pair, f.Clock))
 }
 
 func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
+	f := open(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
 	if journal, projections := s.Proxied(); !journal || !projections {
 		t.Errorf("a proxy before the journal: %v, before the projections: %v, want both", journal, projections)
 	}
-	_, err := s.OpenScratch(s.ctx, nil)
+	_, err := s.OpenScratch(s.Ctx, nil)
 	refused(t, err, outbox.ErrConflict, "the projections database", "behind a proxy", "--projections-db")
 	s.everything()
 }
@@ -233,7 +202,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 		s := []*fixture{first, second}[i%2]
 		writers.Go(func() {
 			for range each {
-				if _, err := s.Append(s.ctx, store.Append{Events: []outbox.Event{event(fmt.Sprint("c-", i), "counted")}}); err != nil {
+				if _, err := s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i), "counted")}}); err != nil {
 					t.Errorf("append: %v", err)
 				}
 			}
@@ -248,16 +217,16 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 					ended = true
 				default:
 				}
-				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 20, Lease: lease})
+				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 20, Lease: lease})
 				if err != nil {
 					t.Errorf("claim: %v", err)
 					return
 				}
 				for _, c := range claims {
-					if reached, err := s.apply(c, c.Last); err != nil || reached != c.Last {
+					if reached, err := s.ApplyClaim(c, c.Last); err != nil || reached != c.Last {
 						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
 					}
-					if _, err := s.Settle(s.ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil {
+					if _, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil {
 						t.Errorf("settle: %v", err)
 					}
 				}
@@ -270,11 +239,11 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	writers.Wait()
 	close(done)
 	workers.Wait()
-	f.await("a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
-	first.drain()
-	first.sound()
+	storetest.Eventually(f.TB, "a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
+	first.Drain()
+	first.Sound()
 	for i := range campaigns {
-		if c := second.campaign(fmt.Sprint("c-", i)); c.AppliedSeq != each {
+		if c := second.MustCampaign(fmt.Sprint("c-", i)); c.AppliedSeq != each {
 			t.Errorf("campaign is %+v, want all %d applied", c, each)
 		}
 	}
@@ -287,7 +256,7 @@ func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
 	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
 	f := open(t, limits)
 	pooled := dbtest.Server().Pooler(t)
-	f.rawProjections(`create table limits (name text, setting text)`)
+	f.ExecProjections(`create table limits (name text, setting text)`)
 	const insert = `
 insert into limits (name, setting)
 select name, setting
@@ -295,18 +264,18 @@ from pg_settings
 where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'enable_seqscan', 'transaction_isolation')`
 	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 2000", "statement_timeout 4000", "transaction_isolation read committed"}
 	for name, s := range map[string]*fixture{"directly": f, "through a proxy": f.through(pooled, limits)} {
-		f.rawProjections(`delete from limits`)
-		if err := s.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Exec(f.ctx, insert, nil) }); err != nil {
+		f.ExecProjections(`delete from limits`)
+		if err := s.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Exec(f.Ctx, insert, nil) }); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(want, texts(t, f.projections, `select name || ' ' || setting from limits order by 1`)); diff != "" {
+		if diff := cmp.Diff(want, storetest.Texts(t, f.ProjectionsDB, `select name || ' ' || setting from limits order by 1`)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	conn := f.somebody(withoutSchema(pooled(f.pair.Projections)))
+	conn := storetest.Connect(f.TB, withoutSchema(pooled(f.Pair.Projections)))
 	for range 8 {
 		var left int
-		err := conn.QueryRow(f.ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
+		err := conn.QueryRow(f.Ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
 		if err != nil || left != 0 {
 			t.Errorf("%d settings were left on a connection, %v", left, err)
 		}
@@ -329,13 +298,13 @@ func withoutSchema(raw string) string {
 func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	reader := role(t, "reader")
-	f.raw(`grant usage on schema journal, projections to ` + reader)
-	t.Cleanup(func() { f.raw(`drop owned by ` + reader) })
-	o := asTheyAre(store.Options{Journal: asUser(f.pair.Journal, reader), Projections: asUser(f.pair.Projections, reader)})
+	f.AppendN("a", 1)
+	reader := storetest.Role(t, "reader")
+	f.Exec(`grant usage on schema journal, projections to ` + reader)
+	t.Cleanup(func() { f.Exec(`drop owned by ` + reader) })
+	o := asTheyAre(store.Options{Journal: asUser(f.Pair.Journal, reader), Projections: asUser(f.Pair.Projections, reader)})
 	setupWithoutSecret(t, o, "may not read the version of the journal database", "permission denied for table goose_db_version", "connect as the user who runs outboxweb serve")
-	f.raw(`grant select on journal.goose_db_version, projections.goose_db_version to ` + reader)
+	f.Exec(`grant select on journal.goose_db_version, projections.goose_db_version to ` + reader)
 	s, err := store.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 var postgresScans = []scan{
@@ -59,7 +60,7 @@ var postgresScans = []scan{
 // fill gives every large table as many rows as a journal of some weeks has, and
 // tells the planner.
 func (f *fixture) fill() {
-	f.tb.Helper()
+	f.TB.Helper()
 	for _, statement := range []string{`
 insert into campaigns (campaign_id, high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
   pending, failed, dead, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
@@ -141,7 +142,7 @@ insert into rehearsals (campaign_id, rehearsed_seq, at)
 select 'x-' || i, 1, i
 from generate_series(1, 2000) i`, `
 analyze`} {
-		f.raw(statement)
+		f.Exec(statement)
 	}
 	for _, statement := range []string{`
 insert into projection_watermarks (campaign_id, applied_seq, updated_at)
@@ -157,13 +158,13 @@ insert into failures (campaign_id, projection, seq, event_type, fingerprint, mes
 select 'x-' || i, 'p-' || i % 3, 1, 'counted', '', '', 8, i, i
 from generate_series(1, 3000) i`, `
 analyze`} {
-		f.rawProjections(statement)
+		f.ExecProjections(statement)
 	}
 }
 
 func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
+	f := open(t, storetest.MaxAttempts(2))
 	f.everything()
 	statements := f.allStatements()
 	var found []scan
@@ -227,7 +228,7 @@ var pages = []struct {
 // statement a few times with its parameters goes on without them if that looks
 // as good.
 func (f *fixture) pagesScanNothing(statements []store.Statement) {
-	f.tb.Helper()
+	f.TB.Helper()
 	leading := f.leading()
 	conn := f.planner("journal", `set plan_cache_mode = auto`)
 	for i, page := range pages {
@@ -238,24 +239,24 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 			}
 			found++
 			name := fmt.Sprint("page_", i)
-			f.execOn(conn, `prepare `+name+` as `+s.Query)
+			storetest.Run(f.TB, conn, `prepare `+name+` as `+s.Query)
 			for range 8 {
 				for _, step := range f.explain(conn, name+`(`+page.args+`)`).scans(leading) {
-					f.tb.Errorf("%s\n\tfor %s", step, s.Query)
+					f.TB.Errorf("%s\n\tfor %s", step, s.Query)
 				}
 			}
 		}
 		if found != 1 {
-			f.tb.Errorf("%d statements have %q in them, want one", found, page.query)
+			f.TB.Errorf("%d statements have %q in them, want one", found, page.query)
 		}
 	}
 }
 
 // planner is a connection with settings of its own.
 func (f *fixture) planner(database, settings string) *pgx.Conn {
-	f.tb.Helper()
-	conn := f.somebody(map[string]string{"journal": f.pair.Journal, "projections": f.pair.Projections}[database])
-	f.execOn(conn, strings.Split(settings, "; ")...)
+	f.TB.Helper()
+	conn := storetest.Connect(f.TB, map[string]string{"journal": f.Pair.Journal, "projections": f.Pair.Projections}[database])
+	storetest.Run(f.TB, conn, strings.Split(settings, "; ")...)
 	return conn
 }
 
@@ -285,10 +286,10 @@ func (n node) scans(leading map[string]string) (steps []string) {
 
 // leading reads the first column, or expression, of every index.
 func (f *fixture) leading() map[string]string {
-	f.tb.Helper()
+	f.TB.Helper()
 	columns := make(map[string]string)
-	for _, db := range []*sql.DB{f.journal, f.projections} {
-		for _, line := range texts(f.tb, db, `
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
+		for _, line := range storetest.Texts(f.TB, db, `
 select indexrelid::regclass || ' ' || pg_get_indexdef(indexrelid, 1, true)
 from pg_index
 where indrelid in (select oid from pg_class where relnamespace = cast(current_schema() as regnamespace))`) {
@@ -301,7 +302,7 @@ where indrelid in (select oid from pg_class where relnamespace = cast(current_sc
 
 // generic is the plan that a statement gets when its parameters are not known.
 func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
-	f.tb.Helper()
+	f.TB.Helper()
 	switch word, _, _ := strings.Cut(strings.TrimSpace(s.Query), "\n"); strings.Fields(word)[0] {
 	case "select", "insert", "update", "delete", "with":
 	default:
@@ -309,15 +310,15 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	}
 	name := fmt.Sprint("s", i)
 	var parameters []string
-	f.execOn(conn, `prepare `+name+` as `+s.Query)
-	err := conn.QueryRow(f.ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters)
+	storetest.Run(f.TB, conn, `prepare `+name+` as `+s.Query)
+	err := conn.QueryRow(f.Ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	for _, kind := range parameters {
 		// A number of the store has 64 bits, whatever the server takes it for.
 		if kind == "integer" && !strings.Contains(s.Query, "hashtext") {
-			f.tb.Errorf("a parameter is %s, want bigint, in %s", kind, s.Query)
+			f.TB.Errorf("a parameter is %s, want bigint, in %s", kind, s.Query)
 		}
 	}
 	nulls := strings.TrimSuffix(strings.Repeat("null, ", len(parameters)), ", ")
@@ -329,14 +330,14 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 
 // explain is the plan for executing a prepared statement.
 func (f *fixture) explain(conn *pgx.Conn, execution string) node {
-	f.tb.Helper()
+	f.TB.Helper()
 	var answer []byte
-	if err := conn.QueryRow(f.ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
-		f.tb.Fatalf("explain %s: %v", execution, err)
+	if err := conn.QueryRow(f.Ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
+		f.TB.Fatalf("explain %s: %v", execution, err)
 	}
 	var plans []struct{ Plan node }
 	if err := json.Unmarshal(answer, &plans); err != nil || len(plans) != 1 {
-		f.tb.Fatalf("explain %s: %s, %v", execution, answer, err)
+		f.TB.Fatalf("explain %s: %s, %v", execution, answer, err)
 	}
 	return plans[0].Plan
 }

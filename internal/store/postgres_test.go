@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
@@ -30,14 +29,14 @@ where datname = current_database()
 // applied. The store's other connections end when they have not been used for a
 // while.
 func (f *fixture) applier() string {
-	f.tb.Helper()
+	f.TB.Helper()
 	var pid []string
-	err := f.Rehearse(f.ctx, func(tx *readmodel.ApplyTx) error {
-		pid = texts(f.tb, f.journal, `select cast(pid as text)`+theStores+` and state like 'idle in transaction%'`)
+	err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		pid = storetest.Texts(f.TB, f.JournalDB, `select cast(pid as text)`+theStores+` and state like 'idle in transaction%'`)
 		return nil
 	})
 	if err != nil || len(pid) != 1 {
-		f.tb.Fatalf("processes %v apply events, %v", pid, err)
+		f.TB.Fatalf("processes %v apply events, %v", pid, err)
 	}
 	return pid[0]
 }
@@ -45,36 +44,18 @@ func (f *fixture) applier() string {
 // terminate ends the connections of all stores of this test, as the
 // administrator of the server would, and waits until they are gone.
 func (f *fixture) terminate() {
-	f.tb.Helper()
-	if n := f.number(`select count(pg_terminate_backend(pid, 10000))` + theStores); n == 0 {
-		f.tb.Fatal("the store has no connection to end")
+	f.TB.Helper()
+	if n := f.Number(`select count(pg_terminate_backend(pid, 10000))` + theStores); n == 0 {
+		f.TB.Fatal("the store has no connection to end")
 	}
 }
 
 // everyConnection changes a setting for connections to the test's database that
 // are made from now on, and ends those of the store.
 func (f *fixture) everyConnection(setting string) {
-	f.tb.Helper()
-	f.raw(`do $$ begin execute 'alter database ' || current_database() || ' ` + setting + `'; end $$`)
+	f.TB.Helper()
+	f.Exec(`do $$ begin execute 'alter database ' || current_database() || ' ` + setting + `'; end $$`)
 	f.terminate()
-}
-
-// waiting waits until as many of the stores' connections wait for a lock.
-func (f *fixture) waiting(n int64) { f.tb.Helper(); f.AwaitLockWaits(n) }
-
-// await checks a condition until it holds, for a minute at most.
-func (f *fixture) await(what string, holds func() bool) {
-	f.tb.Helper()
-	storetest.Eventually(f.tb, what, holds)
-}
-
-// somebody is a connection of somebody else, outside the pool of the fixture.
-func (f *fixture) somebody(url string) *pgx.Conn { f.tb.Helper(); return storetest.Connect(f.tb, url) }
-
-// execOn runs statements of somebody.
-func (f *fixture) execOn(conn *pgx.Conn, statements ...string) {
-	f.tb.Helper()
-	storetest.Run(f.tb, conn, statements...)
 }
 
 // overtime is the time of an event in tests of what exceeds it. Everything else
@@ -88,42 +69,42 @@ func eventTimeout(d time.Duration) func(*store.Options) {
 func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t, eventTimeout(overtime))
-	f.rawProjections(`create table written (n integer primary key)`)
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	f.ExecProjections(`create table written (n integer primary key)`)
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
-		if err := errors.Join(tx.Exec(f.ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.ctx, `insert into written values (2)`, nil)); err != nil {
+		if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)); err != nil {
 			return err
 		}
-		if err := tx.Exec(f.ctx, `select pg_sleep(60)`, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
+		if err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("a statement over its time: got error %v", err)
 		}
 		if tx.Lost() {
 			t.Error("it costs the transaction")
 		}
-		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
+		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1", "3"}, texts(t, f.projections, `select n from written order by n`)); diff != "" || f.watermark("a").AppliedSeq != 2 {
-		t.Errorf("watermark %+v, written (-want +got):\n%s", f.watermark("a"), diff)
+	if diff := cmp.Diff([]string{"1", "3"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" || f.MustWatermark("a").AppliedSeq != 2 {
+		t.Errorf("watermark %+v, written (-want +got):\n%s", f.MustWatermark("a"), diff)
 	}
 }
 
 func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 	t.Parallel()
 	f := open(t, eventTimeout(overtime))
-	f.rawProjections(`create table written (n integer primary key)`)
+	f.ExecProjections(`create table written (n integer primary key)`)
 	before := f.applier()
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		for _, failing := range []string{`select pg_sleep(60)`, `insert into written values (1)`, `selec`} {
-			err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-				if err := tx.Exec(f.ctx, `insert into written values (1)`, nil); err != nil {
+			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+				if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
 					return err
 				}
-				if tx.Exec(f.ctx, failing, nil) == nil {
+				if tx.Exec(f.Ctx, failing, nil) == nil {
 					t.Errorf("%s did not fail", failing)
 				}
 				return nil
@@ -133,7 +114,7 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 			}
 		}
 	})
-	f.set("a", 1, 1)
+	f.SetWatermark("a", 1, 1)
 	if after := f.applier(); after != before {
 		t.Errorf("process %s serves the store now, and not %s", after, before)
 	}
@@ -142,15 +123,15 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
-	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
-			if err := errors.Join(tx.Savepoint(), tx.Exec(f.ctx, `insert into written values (1)`, nil)); err != nil {
+	f.Unchanged(func() {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+			if err := errors.Join(tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (1)`, nil)); err != nil {
 				return err
 			}
-			if tx.Exec(f.ctx, `insert into written values (1)`, nil) == nil || tx.Lost() {
+			if tx.Exec(f.Ctx, `insert into written values (1)`, nil) == nil || tx.Lost() {
 				t.Error("a violated key is no error, or costs the transaction")
 			}
-			if tx.Exec(f.ctx, `insert into written values (2)`, nil) == nil || !tx.Lost() {
+			if tx.Exec(f.Ctx, `insert into written values (2)`, nil) == nil || !tx.Lost() {
 				t.Error("without returning to the savepoint it goes on")
 			}
 			if tx.RollbackTo() == nil || tx.Advance("a", 1, 0, 2, "h") == nil {
@@ -168,9 +149,9 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)
 	insert := func(tx *readmodel.ApplyTx, n int64) error {
-		return tx.Exec(f.ctx, `insert into written values ($1)`, []any{n})
+		return tx.Exec(f.Ctx, `insert into written values ($1)`, []any{n})
 	}
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if err := tx.Savepoint(); err != nil {
 			return err
 		}
@@ -204,7 +185,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"4", "5"}, texts(t, f.projections, `select n from written order by n`)); diff != "" {
+	if diff := cmp.Diff([]string{"4", "5"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
@@ -212,11 +193,11 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	t.Parallel()
 	f := open(t, eventTimeout(overtime))
-	f.set("a", 1, 1)
-	other := f.somebody(f.pair.Projections)
-	f.execOn(other, `begin`, `select 1 from projection_watermarks for update`)
+	f.SetWatermark("a", 1, 1)
+	other := storetest.Connect(f.TB, f.Pair.Projections)
+	storetest.Run(f.TB, other, `begin`, `select 1 from projection_watermarks for update`)
 	before := f.applier()
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark("a")
 		if !errors.Is(err, outbox.ErrBusy) || !tx.Lost() || tx.RollbackTo() == nil {
 			t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
@@ -226,8 +207,8 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	if !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
-	f.execOn(other, `rollback`)
-	f.set("a", 2, 1)
+	storetest.Run(f.TB, other, `rollback`)
+	f.SetWatermark("a", 2, 1)
 	if after := f.applier(); after != before {
 		t.Errorf("the connection was given up for nothing: process %s serves the store now, and not %s", after, before)
 	}
@@ -236,16 +217,16 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.set("a", 1, 1)
-	f.set("b", 1, 1)
+	f.SetWatermark("a", 1, 1)
+	f.SetWatermark("b", 1, 1)
 	f.everyConnection(`set deadlock_timeout = 20`)
-	other := f.somebody(f.pair.Projections)
+	other := storetest.Connect(f.TB, f.Pair.Projections)
 	lock := func(id string) string {
 		return `select 1 from projection_watermarks where campaign_id = '` + id + `' for update`
 	}
-	f.execOn(other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
+	storetest.Run(f.TB, other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
 	blocked := make(chan error)
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
@@ -262,21 +243,21 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 	if err := <-blocked; err != nil {
 		t.Errorf("the other one: %v", err)
 	}
-	f.execOn(other, `rollback`)
-	f.set("b", 2, 1)
+	storetest.Run(f.TB, other, `rollback`)
+	f.SetWatermark("b", 2, 1)
 }
 
 func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.Lease = overtime })
-	f.set("a", 1, 1)
-	f.unchanged(func() {
-		err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	f.SetWatermark("a", 1, 1)
+	f.Unchanged(func() {
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			if err := tx.Fence("a", 9); err != nil {
 				return err
 			}
-			f.await("the transaction to be cut off", func() bool {
-				return f.number(`select count(*)`+theStores+` and state = 'idle in transaction'`) == 0
+			storetest.Eventually(f.TB, "the transaction to be cut off", func() bool {
+				return f.Number(`select count(*)`+theStores+` and state = 'idle in transaction'`) == 0
 			})
 			if err := tx.Fence("a", 10); !errors.Is(err, outbox.ErrBusy) || !tx.Lost() {
 				t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
@@ -287,7 +268,7 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 			t.Errorf("got error %v, want a busy database", err)
 		}
 	})
-	f.set("a", 2, 1)
+	f.SetWatermark("a", 2, 1)
 }
 
 // inTheMiddle opens a store and returns with it a function that lets something
@@ -313,33 +294,33 @@ var transactions = []struct {
 	call func(*fixture) error
 }{
 	{"append", func(f *fixture) error {
-		_, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted"), event("new", "counted")}})
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("new", "counted")}})
 		return err
 	}},
 	{"settle", func(f *fixture) error {
-		got, err := f.Settle(f.ctx, two, []store.Result{{Claim: store.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
+		got, err := f.Settle(f.Ctx, two, []store.Result{{Claim: store.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
 		if err == nil && got.Fenced != 0 {
 			err = fmt.Errorf("settled %+v", got)
 		}
 		return err
 	}},
-	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.ctx, outbox.InstanceState{ID: "i"}) }},
+	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}) }},
 	{"claim", func(f *fixture) error {
-		claims, err := f.Claim(f.ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
+		claims, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
 		if err == nil && len(claims) == 0 {
 			err = errors.New("nothing was claimed")
 		}
 		return err
 	}},
-	{"pause", func(f *fixture) error { _, err := f.PauseCampaign(f.ctx, ana(""), "a"); return err }},
-	{"row", func(f *fixture) error { _, err := f.Row(f.ctx, "a", 1); return err }},
+	{"pause", func(f *fixture) error { _, err := f.PauseCampaign(f.Ctx, ana(""), "a"); return err }},
+	{"row", func(f *fixture) error { _, err := f.Row(f.Ctx, "a", 1); return err }},
 }
 
 func (f *fixture) prepare() {
-	f.tb.Helper()
-	f.append("held", 2)
-	f.claimOne(two, 10)
-	f.append("a", 2)
+	f.TB.Helper()
+	f.AppendN("held", 2)
+	f.ClaimOne(two, 10)
+	f.AppendN("a", 2)
 }
 
 func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T) {
@@ -347,7 +328,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 	f, meanwhile := inTheMiddle(t)
 	f.prepare()
 	for _, tx := range transactions {
-		f.unchanged(func() {
+		f.Unchanged(func() {
 			meanwhile(f.terminate)
 			if err := tx.call(f); !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: got error %v, want a busy database", tx.name, err)
@@ -357,7 +338,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 			t.Errorf("%s, the same again: %v", tx.name, err)
 		}
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
@@ -372,14 +353,14 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	}
 	for range 2 {
 		f.terminate()
-		snapshot, err := f.Database.Snapshot(f.ctx)
+		snapshot, err := f.Database.Snapshot(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		snapshot.Rollback()
 	}
 	f.terminate()
-	f.sound()
+	f.Sound()
 }
 
 // A server that was the first and is the second now still answers, but refuses
@@ -389,25 +370,25 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 	f := open(t)
 	f.prepare()
 	f.everyConnection(`set default_transaction_read_only = on`)
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		for _, tx := range transactions {
 			err := tx.call(f)
 			if reads := tx.name == "row"; reads != (err == nil) || !reads && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: got error %v, want a busy database for what writes", tx.name, err)
 			}
 		}
-		if err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
+		if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("apply: got error %v, want a busy database", err)
 		}
 	})
-	f.execOn(f.somebody(f.pair.Journal), `set default_transaction_read_only = off`,
+	storetest.Run(f.TB, storetest.Connect(f.TB, f.Pair.Journal), `set default_transaction_read_only = off`,
 		`do $$ begin execute 'alter database ' || current_database() || ' reset default_transaction_read_only'; end $$`)
 	for _, tx := range transactions {
 		if err := tx.call(f); err != nil {
 			t.Errorf("%s, as soon as the server writes: %v", tx.name, err)
 		}
 	}
-	f.set("a", 1, 1)
+	f.SetWatermark("a", 1, 1)
 }
 
 // A server of the test's own, since others would notice its restarts.
@@ -424,7 +405,7 @@ func TestPostgresServerRestart(t *testing.T) {
 	})
 	life := func(t *testing.T, database string) *fixture {
 		database = server.URL(database)
-		return openPair(t, dbtest.Pair{Journal: dbtest.InSchema(database, "journal"), Projections: dbtest.InSchema(database, "projections")}, newClock())
+		return openPair(t, dbtest.Pair{Journal: dbtest.InSchema(database, "journal"), Projections: dbtest.InSchema(database, "projections")}, storetest.NewClock())
 	}
 	t.Run("is waited for by what has not begun", func(t *testing.T) { restartIsWaitedFor(t, server, life(t, "waiting")) })
 	t.Run("loses and repeats nothing under load", func(t *testing.T) { restartLosesNothing(t, server, life(t, "load")) })
@@ -435,7 +416,7 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	soon, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+	soon, cancel := context.WithTimeout(f.Ctx, 100*time.Millisecond)
 	defer cancel()
 	if _, err := f.Campaign(soon, "a"); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("reading while the server is away: got error %v, want a busy database", err)
@@ -461,12 +442,12 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 			}
 		})
 	}
-	if err := server.Launch(f.ctx); err != nil {
+	if err := server.Launch(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	calls.Wait()
-	f.sound()
-	if reasons := f.Ready(f.ctx); len(reasons) != 0 {
+	f.Sound()
+	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
 		t.Errorf("ready after the restart: %q", reasons)
 	}
 }
@@ -485,9 +466,9 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 					return
 				default:
 				}
-				e := event(fmt.Sprint("c-", caller), "counted")
+				e := storetest.Event(fmt.Sprint("c-", caller), "counted")
 				e.EventID = fmt.Sprint("e-", appended[caller]+1)
-				switch got, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{e}}); {
+				switch got, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}}); {
 				case errors.Is(err, outbox.ErrBusy): // the same once more
 				case err != nil || got[0].Seq != appended[caller]+1:
 					t.Errorf("got %+v, %v after %d", got, err, appended[caller])
@@ -505,17 +486,17 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 		func(context.Context) error { return nil },
 	} {
 		before := total.Load()
-		f.await("appends to go on", func() bool { return total.Load() > before+50 })
-		if err := restart(f.ctx); err != nil {
+		storetest.Eventually(f.TB, "appends to go on", func() bool { return total.Load() > before+50 })
+		if err := restart(f.Ctx); err != nil {
 			t.Error(err)
 		}
 	}
 	close(stop)
 	loops.Wait()
 	for caller, n := range appended {
-		if c := f.campaign(fmt.Sprint("c-", caller)); c.HighWaterSeq != n {
+		if c := f.MustCampaign(fmt.Sprint("c-", caller)); c.HighWaterSeq != n {
 			t.Errorf("%d events of caller %d are there, %d were acknowledged", c.HighWaterSeq, caller, n)
 		}
 	}
-	f.sound()
+	f.Sound()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
@@ -17,22 +18,22 @@ func init() {
 	rowActs = append(rowActs,
 		operation{"note_errors", deadHead,
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.NoteGroup(f.ctx, o, "no such thing", "the disk was full")
+				return f.NoteGroup(f.Ctx, o, "no such thing", "the disk was full")
 			},
-			func(f *fixture) bool { return f.number(`select count(*) from group_notes`) == 0 }},
+			func(f *fixture) bool { return f.Number(`select count(*) from group_notes`) == 0 }},
 		// What is held is written to the projections before the record is.
 		operation{"projection_pause", deadHead,
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.runs.PauseProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+				return f.Runs.PauseProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 			}, nil},
 		operation{"projection_resume", func(f *fixture) {
 			deadHead(f)
-			if _, err := f.runs.PauseProjection(f.ctx, ben, loadedRuns[0].Name, "a", loadedRuns); err != nil {
-				f.tb.Fatal(err)
+			if _, err := f.Runs.PauseProjection(f.Ctx, ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns); err != nil {
+				f.TB.Fatal(err)
 			}
 		},
 			func(f *fixture, o outbox.Order) (any, error) {
-				return f.runs.ResumeProjection(f.ctx, o, loadedRuns[0].Name, "a", loadedRuns)
+				return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 			}, nil})
 }
 
@@ -48,9 +49,6 @@ func TestOperations_areAllThatLeaveARecord(t *testing.T) {
 		}
 	}
 }
-
-// refusals are the records of what ana was refused, newest first.
-func (f *fixture) refusals() []outbox.Act { f.tb.Helper(); return f.RefusedActs() }
 
 // anaAs is ana, whom a proxy has named.
 func anaAs(role outbox.Role, reason string) outbox.Order {
@@ -75,18 +73,21 @@ func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 		scene func(*fixture)
 		do    func(*fixture) error
 	}{
-		outbox.ActReplay: {func(f *fixture) { f.append("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.ctx, ana(""), "a"); return err }},
-		outbox.ActSkip:   {deadHead, func(f *fixture) error { _, err := f.SkipEvent(f.ctx, toSkip(ana("no"), "a", 1), "a", 1); return err }},
-		outbox.ActUnskip: {func(f *fixture) { deadHead(f); f.skip("a", 1) },
-			func(f *fixture) error { _, err := f.UnskipEvent(f.ctx, ana("no"), "a", 1); return err }},
+		outbox.ActReplay: {func(f *fixture) { f.AppendN("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); return err }},
+		outbox.ActSkip: {deadHead, func(f *fixture) error {
+			_, err := f.SkipEvent(f.Ctx, storetest.ToSkip(ana("no"), "a", 1), "a", 1)
+			return err
+		}},
+		outbox.ActUnskip: {func(f *fixture) { deadHead(f); f.MustSkip("a", 1) },
+			func(f *fixture) error { _, err := f.UnskipEvent(f.Ctx, ana("no"), "a", 1); return err }},
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
 			of.scene(f)
-			f.raw(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
+			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
 			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
-			list := f.refusals()
+			list := f.RefusedActs()
 			if len(list) != 1 || list[0].ID != r.Act || list[0].Action != action {
 				t.Errorf("the records are %+v, want the one %d", list, r.Act)
 			}
@@ -98,11 +99,11 @@ func TestAct_thatFailsIsNotRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	f.forbidAudit("no audit today")
-	if _, err := f.RequeueRow(f.ctx, ana(""), "a", 1); err == nil || errors.As(err, new(*outbox.Refusal)) {
+	f.ForbidAudit("no audit today")
+	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err == nil || errors.As(err, new(*outbox.Refusal)) {
 		t.Fatalf("got error %v", err)
 	}
-	if n := f.number(`select count(*) from operator_acts`); n != 0 {
+	if n := f.Number(`select count(*) from operator_acts`); n != 0 {
 		t.Errorf("%d records were left", n)
 	}
 }
@@ -112,11 +113,11 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	f := open(t)
 	long := strings.Repeat("ü", 3000)
 	o := anaAs(outbox.RoleViewer, "bad\xff\x00"+long)
-	id, err := f.RecordRefusal(f.ctx, o, outbox.RefusedAct{Action: outbox.ActPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
+	id, err := f.RecordRefusal(f.Ctx, o, outbox.RefusedAct{Action: outbox.ActPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := f.Act(f.ctx, id)
+	a, err := f.Act(f.Ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,15 +136,15 @@ func TestRecordRefusal_writesNothingWhereNothingIsWritten(t *testing.T) {
 	f := open(t)
 	deadHead(f)
 	g := f.beside(func(o *store.Options) { o.ReadOnly = true })
-	f.unchanged(func() {
-		id, err := g.RecordRefusal(f.ctx, ana(""), outbox.RefusedAct{Action: outbox.ActPause})
+	f.Unchanged(func() {
+		id, err := g.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAct{Action: outbox.ActPause})
 		if id != 0 || err != nil {
 			t.Errorf("got %d, %v", id, err)
 		}
-		_, err = g.RequeueRow(f.ctx, ana(""), "a", 1)
+		_, err = g.RequeueRow(f.Ctx, ana(""), "a", 1)
 		refused(t, err, outbox.ErrReadOnly)
 	})
-	if n := len(f.refusals()); n != 0 {
+	if n := len(f.RefusedActs()); n != 0 {
 		t.Errorf("%d records were left", n)
 	}
 }
@@ -152,14 +153,14 @@ func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	deadHead(f)
-	f.clock.advance(time.Minute)
-	if _, err := f.PauseCampaign(f.ctx, ana(""), "a"); err != nil {
+	f.Clock.Advance(time.Minute)
+	if _, err := f.PauseCampaign(f.Ctx, ana(""), "a"); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(time.Minute)
-	_, err := f.RetryRow(f.ctx, ben, "a", 1)
+	f.Clock.Advance(time.Minute)
+	_, err := f.RetryRow(f.Ctx, ben, "a", 1)
 	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
-	_, err = f.RetryRow(f.ctx, ben, "a", 1)
+	_, err = f.RetryRow(f.Ctx, ben, "a", 1)
 	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
 }
 
@@ -167,30 +168,30 @@ func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
 func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	var last *outbox.Refusal
 	pause := func(times int) {
 		for range times {
-			_, err := f.PauseCampaign(f.ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a")
+			_, err := f.PauseCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a")
 			last = refused(t, err, outbox.ErrInvalid, "the limit is 500")
 		}
 	}
 	pause(25)
-	list := f.refusals()
+	list := f.RefusedActs()
 	if len(list) != 10 || last.Act != list[0].ID {
 		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.Act)
 	}
-	if _, err := f.ResumeCampaign(f.ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.refusals()) != 11 {
+	if _, err := f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.RefusedActs()) != 11 {
 		t.Errorf("another action is counted with it: %v", err)
 	}
-	f.SumRefusals(f.ctx)
-	if n := len(f.refusals()); n != 11 {
+	f.SumRefusals(f.Ctx)
+	if n := len(f.RefusedActs()); n != 11 {
 		t.Errorf("the minute is not over, and there are %d records", n)
 	}
-	minute := f.clock.now().UTC().Truncate(time.Minute)
-	f.clock.advance(time.Minute)
-	f.SumRefusals(f.ctx)
-	list = f.refusals()
+	minute := f.Clock.Now().UTC().Truncate(time.Minute)
+	f.Clock.Advance(time.Minute)
+	f.SumRefusals(f.Ctx)
+	list = f.RefusedActs()
 	got := list[0]
 	why := fmt.Sprintf("refused 15 more times in the minute from %s UTC; the last: the reason is 501 bytes long; the limit is 500", minute.Format("2006-01-02 15:04"))
 	if len(list) != 12 || got.Refusal != why || string(got.After) != `{"refused":15}` || got.Action != outbox.ActPause || got.Auth != outbox.AuthJWT {
@@ -199,7 +200,7 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	pause(11)
 	g := f.beside()
 	f.Close()
-	page, err := g.Acts(g.ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
+	page, err := g.Acts(g.Ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
 	if err != nil || len(page.Items) != 23 || string(page.Items[0].After) != `{"refused":1}` {
 		t.Errorf("after the store was closed there are %d records, %v", len(page.Items), err)
 	}

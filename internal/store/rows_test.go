@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // oddIDs are campaign ids that break careless queries.
@@ -18,33 +19,33 @@ var oddIDs = []string{"%", "_", "it's", `back\slash`, "ü-é", "☃\u2028", "a b
 // rowScene is a store with rows of every status in campaigns of odd names.
 func rowScene(t *testing.T) *fixture {
 	t.Helper()
-	f := open(t, maxAttempts(2))
+	f := open(t, storetest.MaxAttempts(2))
 	fill := func(ids []string) {
 		for _, id := range ids {
 			for i := range 4 {
-				f.appendAll(event(id, []string{"counted", "weighed"}[i%2]))
+				f.MustAppend(storetest.Event(id, []string{"counted", "weighed"}[i%2]))
 			}
 		}
 	}
 	dead, failed, processing, pending := oddIDs[:4], oddIDs[4:7], oddIDs[7:9], oddIDs[9:]
 	fill(dead)
-	f.fail("disk 1 is full", dead...)
-	f.clock.advance(time.Second)
-	f.fail("disk 2 is full", dead[:]...)
+	f.Fail("disk 1 is full", dead...)
+	f.Clock.Advance(time.Second)
+	f.Fail("disk 2 is full", dead[:]...)
 	fill(failed)
-	f.fail(`it's "100%" wrong`, failed...)
+	f.Fail(`it's "100%" wrong`, failed...)
 	fill(processing)
-	f.claim(one, 3*len(processing))
+	f.MustClaim(one, 3*len(processing))
 	fill(pending)
 	return f
 }
 
 // everyRow reads all rows past the store.
 func (f *fixture) everyRow() []outbox.Row {
-	f.tb.Helper()
-	found, err := f.journal.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)
+	f.TB.Helper()
+	found, err := f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	defer found.Close()
 	var all []outbox.Row
@@ -52,7 +53,7 @@ func (f *fixture) everyRow() []outbox.Row {
 		var r outbox.Row
 		var next int64
 		if err := found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &next); err != nil {
-			f.tb.Fatal(err)
+			f.TB.Fatal(err)
 		}
 		r.NextAttemptAt = time.UnixMicro(next)
 		all = append(all, r)
@@ -62,20 +63,20 @@ func (f *fixture) everyRow() []outbox.Row {
 
 // visit pages through a filter's rows.
 func (f *fixture) visit(filter outbox.RowFilter) (rows []outbox.Row, pages int) {
-	f.tb.Helper()
+	f.TB.Helper()
 	for {
-		page, err := f.Rows(f.ctx, filter)
+		page, err := f.Rows(f.Ctx, filter)
 		if err != nil {
-			f.tb.Fatalf("%+v: %v", filter, err)
+			f.TB.Fatalf("%+v: %v", filter, err)
 		}
 		if pages++; pages > 1000 {
-			f.tb.Fatalf("%+v never ends", filter)
+			f.TB.Fatalf("%+v never ends", filter)
 		}
 		if filter.Limit > 0 && len(page.Items) > filter.Limit {
-			f.tb.Errorf("a page has %d rows, the limit is %d", len(page.Items), filter.Limit)
+			f.TB.Errorf("a page has %d rows, the limit is %d", len(page.Items), filter.Limit)
 		}
 		if page.Partial && page.NextCursor == nil {
-			f.tb.Error("a partial page has no cursor to go on")
+			f.TB.Error("a partial page has no cursor to go on")
 		}
 		rows = append(rows, page.Items...)
 		if page.NextCursor == nil {
@@ -174,11 +175,11 @@ func TestRows_aPageThatLookedEnoughIsPartialAndGoesOn(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for range 6 {
-		f.append("a", 1000)
+		f.AppendN("a", 1000)
 	}
-	f.appendAll(event("a", "rare"))
-	f.append("a", 10)
-	page, err := f.Rows(f.ctx, outbox.RowFilter{EventType: "rare"})
+	f.MustAppend(storetest.Event("a", "rare"))
+	f.AppendN("a", 10)
+	page, err := f.Rows(f.Ctx, outbox.RowFilter{EventType: "rare"})
 	if err != nil || !page.Partial || len(page.Items) != 0 || page.NextCursor == nil {
 		t.Errorf("first page is %+v, %v, want it partial", page, err)
 	}
@@ -194,9 +195,9 @@ func TestRows_aPageThatLookedEnoughIsPartialAndGoesOn(t *testing.T) {
 func TestRows_limitsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 300)
+	f.AppendN("a", 300)
 	for limit, want := range map[int]int{0: 50, -1: 50, 7: 7, 200: 200, 10_000: 200} {
-		page, err := f.Rows(f.ctx, outbox.RowFilter{Limit: limit})
+		page, err := f.Rows(f.Ctx, outbox.RowFilter{Limit: limit})
 		if err != nil || len(page.Items) != want {
 			t.Errorf("limit %d gives %d rows, %v, want %d", limit, len(page.Items), err, want)
 		}
@@ -206,7 +207,7 @@ func TestRows_limitsAreBounded(t *testing.T) {
 func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
-	d := f.row("it's", 1)
+	d := f.MustRow("it's", 1)
 	if d.Event.CampaignID != "it's" || d.Event.Seq != 1 || d.Row.Status != outbox.Dead || d.Campaign.HeadSeq != 1 {
 		t.Errorf("detail is %+v", d)
 	}
@@ -217,7 +218,7 @@ func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 		campaign string
 		seq      int64
 	}{{"it's", 9}, {"its", 1}} {
-		_, err := f.Row(f.ctx, c.campaign, c.seq)
+		_, err := f.Row(f.Ctx, c.campaign, c.seq)
 		refused(t, err, outbox.ErrNotFound)
 	}
 }
@@ -225,11 +226,11 @@ func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 10)
-	c := f.claimOne(one, 10)
-	f.mustApply(c, 4)
-	f.settle(one, store.Result{Claim: c, Applied: 4})
-	f.claimOne(one, 3)
+	f.AppendN("a", 10)
+	c := f.ClaimOne(one, 10)
+	f.MustApply(c, 4)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 4})
+	f.ClaimOne(one, 3)
 	got, _ := f.visit(outbox.RowFilter{Status: outbox.Processing, Limit: 2})
 	if diff := cmp.Diff([]string{"a#5", "a#6", "a#7"}, keys(got)); diff != "" {
 		t.Errorf("processing (-want +got):\n%s", diff)

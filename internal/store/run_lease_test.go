@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
@@ -18,30 +19,30 @@ import (
 func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.append("b", 4)
-	f.noRun(one)
-	first, second := f.startRun(rebuild("a")), f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
-	f.clock.advance(time.Second)
-	l := f.claimRun(one)
-	now := f.clock.now()
+	f.AppendN("a", 3)
+	f.AppendN("b", 4)
+	f.NoRun(one)
+	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
+	f.Clock.Advance(time.Second)
+	l := f.ClaimRun(one)
+	now := f.Clock.Now()
 	if l.Run.ID != first.ID || l.Owner != one.ID || l.Epoch != 1 || l.Run.Status != outbox.RunRunning || !l.Run.StartedAt.Equal(now) || l.Run.Attempts != 1 ||
 		l.Run.Campaigns.Total != 1 || l.Run.Events.Total != 3 || l.Run.Lease == nil || !l.Run.Lease.ExpiresAt.Equal(now.Add(lease)) {
 		t.Errorf("lease is %+v", l)
 	}
-	if l := f.claimRun(one); l.Run.ID != second.ID || l.Run.Events.Total != 2 {
+	if l := f.ClaimRun(one); l.Run.ID != second.ID || l.Run.Events.Total != 2 {
 		t.Errorf("lease is %+v, want run %d", l, second.ID)
 	}
-	f.noRun(two)
+	f.NoRun(two)
 }
 
 func TestClaimRun_countsWhatARunOverAllIsAbout(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.append("b", 4)
-	f.startRun(verifyAll())
-	if l := f.claimRun(one); l.Run.Campaigns.Total != 2 || l.Run.Events.Total != 7 {
+	f.AppendN("a", 3)
+	f.AppendN("b", 4)
+	f.StartRun(enginetest.VerifyAll())
+	if l := f.ClaimRun(one); l.Run.Campaigns.Total != 2 || l.Run.Events.Total != 7 {
 		t.Errorf("totals are %+v and %+v", l.Run.Campaigns, l.Run.Events)
 	}
 }
@@ -51,8 +52,8 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 	f := open(t)
 	for i := range 8 {
 		id := fmt.Sprint("c-", i)
-		f.append(id, 1)
-		f.startRun(rebuild(id))
+		f.AppendN(id, 1)
+		f.StartRun(enginetest.Rebuild(id))
 	}
 	stores := []*fixture{f, f.beside()}
 	var mu sync.Mutex
@@ -61,7 +62,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 20 {
-				l, ok, err := stores[i%2].runs.Claim(f.ctx, store.Worker{ID: fmt.Sprint("w-", i)}, versionsRuns, lease)
+				l, ok, err := stores[i%2].Runs.Claim(f.Ctx, store.Worker{ID: fmt.Sprint("w-", i)}, enginetest.VersionsRuns, lease)
 				if err != nil {
 					t.Error(err)
 				}
@@ -87,23 +88,23 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.append("b", 4)
-	f.startRun(verifyAll())
-	l := f.claimRun(one)
-	f.report(l, 5, result("a", outbox.OutcomeMatch, 3)) // and two events of b
-	f.clock.advance(lease - 1)
-	f.noRun(two)
-	f.clock.advance(time.Second)
-	next := f.claimRun(two)
+	f.AppendN("a", 3)
+	f.AppendN("b", 4)
+	f.StartRun(enginetest.VerifyAll())
+	l := f.ClaimRun(one)
+	f.ReportRun(l, 5, result("a", outbox.OutcomeMatch, 3)) // and two events of b
+	f.Clock.Advance(lease - 1)
+	f.NoRun(two)
+	f.Clock.Advance(time.Second)
+	next := f.ClaimRun(two)
 	if next.Epoch != 2 || next.Run.Attempts != 2 || next.Run.Events.Done != 3 || next.Run.Campaigns.Done != 1 || !next.Run.StartedAt.Equal(began) {
 		t.Errorf("lease is %+v, want the events of what is done and no more", next)
 	}
-	f.unchanged(func() {
-		_, err := f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
-		_, err2 := f.runs.Finish(f.ctx, l, outbox.RunCompleted, "")
-		_, err3 := f.runs.Scope(f.ctx, l, "", 10)
-		for _, err := range []error{err, err2, err3, f.runs.Release(f.ctx, l)} {
+	f.Unchanged(func() {
+		_, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
+		_, err2 := f.Runs.Finish(f.Ctx, l, outbox.RunCompleted, "")
+		_, err3 := f.Runs.Scope(f.Ctx, l, "", 10)
+		for _, err := range []error{err, err2, err3, f.Runs.Release(f.Ctx, l)} {
 			if !errors.Is(err, outbox.ErrLeaseLost) {
 				t.Errorf("the former holder got %v", err)
 			}
@@ -114,11 +115,11 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.startRun(verifyAll())
-	former := f.claimRun(one)
-	f.clock.advance(lease)
-	f.claimRun(one)
-	if _, err := f.runs.Report(f.ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+	f.StartRun(enginetest.VerifyAll())
+	former := f.ClaimRun(one)
+	f.Clock.Advance(lease)
+	f.ClaimRun(one)
+	if _, err := f.Runs.Report(f.Ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("with its former epoch the worker got %v", err)
 	}
 }
@@ -126,31 +127,31 @@ func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
 func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.startRun(verifyAll())
-	f.claimRun(one)
-	if err := f.runs.EndLeases(f.ctx, two.ID); err != nil {
+	f.StartRun(enginetest.VerifyAll())
+	f.ClaimRun(one)
+	if err := f.Runs.EndLeases(f.Ctx, two.ID); err != nil {
 		t.Fatal(err)
 	}
-	f.noRun(two)
-	if err := f.runs.EndLeases(f.ctx, one.ID); err != nil {
+	f.NoRun(two)
+	if err := f.Runs.EndLeases(f.Ctx, one.ID); err != nil {
 		t.Fatal(err)
 	}
-	f.claimRun(two)
-	if err := f.runs.EndLeases(f.ctx, ""); err != nil {
+	f.ClaimRun(two)
+	if err := f.Runs.EndLeases(f.Ctx, ""); err != nil {
 		t.Fatal(err)
 	}
-	f.claimRun(one)
+	f.ClaimRun(one)
 }
 
 func TestReleaseRun_isNoAttempt(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.startRun(verifyAll())
+	run := f.StartRun(enginetest.VerifyAll())
 	for range 5 {
-		if err := f.runs.Release(f.ctx, f.claimRun(one)); err != nil {
+		if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.run(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
+		if got := f.MustRun(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
 			t.Errorf("released run is %+v", got)
 		}
 	}
@@ -159,50 +160,50 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.startRun(verifyAll())
+	run := f.StartRun(enginetest.VerifyAll())
 	for range 3 {
-		f.claimRun(one)
-		f.clock.advance(lease)
+		f.ClaimRun(one)
+		f.Clock.Advance(lease)
 	}
-	f.noRun(one)
-	got := f.run(run.ID)
+	f.NoRun(one)
+	got := f.MustRun(run.ID)
 	if got.Status != outbox.RunInterrupted || got.Error != "its process died three times while working on it; resume it to try again" || got.FinishedAt == nil || got.Lease != nil || got.Verdict != "" {
 		t.Errorf("run is %+v", got)
 	}
-	f.startRun(verifyAll()) // its scope is free
+	f.StartRun(enginetest.VerifyAll()) // its scope is free
 }
 
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	waiting := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
+	waiting := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (runs.Lease, bool) {
-		l, ok, err := f.runs.Claim(f.ctx, two, versions, lease)
+		l, ok, err := f.Runs.Claim(f.Ctx, two, versions, lease)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l, ok
 	}
-	f.unchanged(func() {
+	f.Unchanged(func() {
 		for _, versions := range []map[string]string{others, nil, {"roster": "v1"}} {
 			if _, ok := claim(versions); ok {
 				t.Errorf("a process with %v took the run", versions)
 			}
 		}
 	})
-	behind := f.startRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
+	behind := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
 	if l, ok := claim(others); !ok || l.Run.ID != behind.ID {
 		t.Errorf("claimed %+v, want the run behind", l)
 	}
-	if l := f.claimRun(one); l.Run.ID != waiting.ID {
+	if l := f.ClaimRun(one); l.Run.ID != waiting.ID {
 		t.Errorf("claimed %+v, want the run that waited", l)
 	}
-	f.clock.advance(lease)
+	f.Clock.Advance(lease)
 	// It was begun: nobody may ever have its projections again.
 	for _, id := range []int64{waiting.ID, behind.ID} {
 		claim(map[string]string{"history": "v3"})
-		if got := f.run(id); got.Status != outbox.RunInterrupted || got.Error != "the projection files have changed since it began; start a new run" {
+		if got := f.MustRun(id); got.Status != outbox.RunInterrupted || got.Error != "the projection files have changed since it began; start a new run" {
 			t.Errorf("run is %+v", got)
 		}
 	}
@@ -211,12 +212,12 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 func TestClaimRun_doesNotLeaveARunWaitingForEverForItsProjections(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.startRun(verifyAll())
-	f.clock.advance(10 * time.Minute)
-	if _, ok, err := f.runs.Claim(f.ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
+	run := f.StartRun(enginetest.VerifyAll())
+	f.Clock.Advance(10 * time.Minute)
+	if _, ok, err := f.Runs.Claim(f.Ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if got := f.run(run.ID); got.Status != outbox.RunInterrupted || !strings.Contains(got.Error, "start a new run") {
+	if got := f.MustRun(run.ID); got.Status != outbox.RunInterrupted || !strings.Contains(got.Error, "start a new run") {
 		t.Errorf("run is %+v", got)
 	}
 }
@@ -225,16 +226,16 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		f.append(id, 2)
+		f.AppendN(id, 2)
 	}
-	for _, order := range []outbox.RunOrder{verifyAll(), rebuild("e", "a", "b", "d", "c")} {
-		run := f.startRun(order)
-		l := f.claimRun(one)
-		f.report(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
+	for _, order := range []outbox.RunOrder{enginetest.VerifyAll(), enginetest.Rebuild("e", "a", "b", "d", "c")} {
+		run := f.StartRun(order)
+		l := f.ClaimRun(one)
+		f.ReportRun(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
 		var got []string
 		after := ""
 		for range 5 {
-			scope, err := f.runs.Scope(f.ctx, l, after, 2)
+			scope, err := f.Runs.Scope(f.Ctx, l, after, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,8 +253,8 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		if diff := cmp.Diff([]string{"a", "c", "e"}, got); diff != "" {
 			t.Errorf("scope (-want +got): %s", diff)
 		}
-		f.finish(l, outbox.RunInterrupted, "enough")
-		if scope := f.run(run.ID); scope.Status != outbox.RunInterrupted {
+		f.FinishRun(l, outbox.RunInterrupted, "enough")
+		if scope := f.MustRun(run.ID); scope.Status != outbox.RunInterrupted {
 			t.Error(scope)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/runs"
 )
@@ -15,45 +16,45 @@ import (
 func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 4)
-	f.append("b", 6)
-	run := f.startRun(verifyAll())
-	l := f.claimRun(one)
-	f.clock.advance(20 * time.Second)
+	f.AppendN("a", 4)
+	f.AppendN("b", 6)
+	run := f.StartRun(enginetest.VerifyAll())
+	l := f.ClaimRun(one)
+	f.Clock.Advance(20 * time.Second)
 	drifted := result("a", outbox.OutcomeDrift, 4)
-	drifted.Full, drifted.At = "sha256:full", f.clock.now()
+	drifted.Full, drifted.At = "sha256:full", f.Clock.Now()
 	comparison := outbox.Comparison{Changed: 2, FirstSeq: 3, Samples: []outbox.RowChange{{Table: "roster", Kind: outbox.RowChanged,
 		Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []outbox.FieldChange{{Name: "n", Live: []byte("1"), Fold: []byte("2")}}}}}
 	drifted.Projections = []outbox.ProjectionResult{
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
 	long := strings.Repeat("é", 40_000) + "\x00\xff"
-	status, err := f.runs.Report(f.ctx, l, runs.Progress{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
+	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
 		Lines: []outbox.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
 	if err != nil || status != outbox.RunRunning {
 		t.Fatal(status, err)
 	}
-	got := f.run(run.ID)
+	got := f.MustRun(run.ID)
 	if got.Campaigns != (outbox.Progress{Done: 1, Total: 2}) || got.Events != (outbox.Progress{Done: 5, Total: 10}) || got.Counts != (outbox.RunCounts{Drifted: 1}) ||
-		got.EventsPerSecond != 2.5 || got.SecondsLeft == nil || *got.SecondsLeft != 2 || !got.Lease.ExpiresAt.Equal(f.clock.now().Add(lease)) || got.Verdict != "" {
+		got.EventsPerSecond != 2.5 || got.SecondsLeft == nil || *got.SecondsLeft != 2 || !got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) || got.Verdict != "" {
 		t.Errorf("run is %+v", got)
 	}
-	whole, err := f.runs.ResultOf(f.ctx, run.ID, "a")
+	whole, err := f.Runs.ResultOf(f.Ctx, run.ID, "a")
 	if diff := cmp.Diff(drifted, whole); diff != "" || err != nil {
 		t.Errorf("result (-want +got): %s%v", diff, err)
 	}
-	page, err := f.runs.Results(f.ctx, outbox.ResultFilter{RunID: run.ID})
+	page, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || len(page.Items[0].Projections[0].Comparison.Samples) != 0 {
 		t.Errorf("results are %+v, %v, want no samples", page.Items, err)
 	}
-	lines, err := f.runs.Log(f.ctx, run.ID, "", 0)
-	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.clock.now()) ||
+	lines, err := f.Runs.Log(f.Ctx, run.ID, "", 0)
+	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.Clock.Now()) ||
 		len(lines.Items[0].Text) != 64<<10 {
 		t.Errorf("log is %d lines, %v", len(lines.Items), err)
 	}
 	// A campaign that is done again counts once.
-	f.report(l, 9, result("a", outbox.OutcomeMatch, 4))
-	if got := f.run(run.ID); got.Counts != (outbox.RunCounts{Matched: 1}) || got.Campaigns.Done != 1 {
+	f.ReportRun(l, 9, result("a", outbox.OutcomeMatch, 4))
+	if got := f.MustRun(run.ID); got.Counts != (outbox.RunCounts{Matched: 1}) || got.Campaigns.Done != 1 {
 		t.Errorf("run is %+v", got)
 	}
 }
@@ -62,14 +63,14 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 4)
-	run := f.startRun(verifyAll())
-	l := f.claimRun(one)
-	f.append("b", 6)
-	f.report(l, 4, result("a", outbox.OutcomeMatch, 4))
-	f.report(l, 10, result("b", outbox.OutcomeMatch, 6))
-	f.report(l, 9)
-	if got := f.run(run.ID); got.Events != (outbox.Progress{Done: 10, Total: 10}) || got.Campaigns != (outbox.Progress{Done: 2, Total: 2}) {
+	f.AppendN("a", 4)
+	run := f.StartRun(enginetest.VerifyAll())
+	l := f.ClaimRun(one)
+	f.AppendN("b", 6)
+	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 4))
+	f.ReportRun(l, 10, result("b", outbox.OutcomeMatch, 6))
+	f.ReportRun(l, 9)
+	if got := f.MustRun(run.ID); got.Events != (outbox.Progress{Done: 10, Total: 10}) || got.Campaigns != (outbox.Progress{Done: 2, Total: 2}) {
 		t.Errorf("run is %+v", got)
 	}
 }
@@ -77,67 +78,67 @@ func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 func TestReportRun_renewsTheLease(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.startRun(verifyAll())
-	l := f.claimRun(one)
+	f.StartRun(enginetest.VerifyAll())
+	l := f.ClaimRun(one)
 	for range 5 {
-		f.clock.advance(lease * 3 / 4)
-		f.report(l, 0)
-		f.noRun(two)
+		f.Clock.Advance(lease * 3 / 4)
+		f.ReportRun(l, 0)
+		f.NoRun(two)
 	}
 }
 
 func TestReportRun_notesVerifications(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 4)
+	f.AppendN("a", 4)
 	drifted := result("a", outbox.OutcomeDrift, 4)
 	drifted.Projections = []outbox.ProjectionResult{
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "d", Seq: 4, Comparison: &outbox.Comparison{Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
 	verifications := func() []outbox.Verification {
 		t.Helper()
-		all, err := f.Verifications(f.ctx, "a")
+		all, err := f.Verifications(f.Ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return all
 	}
 	verify := func(order outbox.RunOrder) outbox.Run {
-		f.clock.advance(time.Minute)
-		f.startRun(order)
-		l := f.claimRun(one)
-		f.report(l, 4, drifted)
-		return f.finish(l, outbox.RunCompleted, "")
+		f.Clock.Advance(time.Minute)
+		f.StartRun(order)
+		l := f.ClaimRun(one)
+		f.ReportRun(l, 4, drifted)
+		return f.FinishRun(l, outbox.RunCompleted, "")
 	}
 	verify(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	verify(outbox.RunOrder{Kind: outbox.RunReplay, All: true})
 	if got := verifications(); len(got) != 0 {
 		t.Errorf("verifications of a prefix and of a replay: %+v", got)
 	}
-	run := verify(verifyAll())
-	when := f.clock.now()
+	run := verify(enginetest.VerifyAll())
+	when := f.Clock.Now()
 	want := []outbox.Verification{
 		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h"},
 		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: outbox.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}}
 	if diff := cmp.Diff(want, verifications()); diff != "" {
 		t.Errorf("verifications (-want +got): %s", diff)
 	}
-	if got, err := f.Drifted(f.ctx, 0); err != nil || !cmp.Equal(got, want[1:]) {
+	if got, err := f.Drifted(f.Ctx, 0); err != nil || !cmp.Equal(got, want[1:]) {
 		t.Errorf("drifted are %+v, %v", got, err)
 	}
-	f.unchanged(func() { // by an older comparison
-		if err := f.NoteVerifications(f.ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}); err != nil {
+	f.Unchanged(func() { // by an older comparison
+		if err := f.NoteVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	run = verify(rebuild("a"))
+	run = verify(enginetest.Rebuild("a"))
 	if run.Verdict != outbox.VerdictDrift {
 		t.Errorf("run is %+v, want a drift found", run)
 	}
 	if got := verifications(); got[1].Verdict != outbox.VerdictMatch || got[1].Changed != 0 || got[1].RunID != run.ID {
 		t.Errorf("after the rebuild: %+v, want a match", got)
 	}
-	_, err := f.Verifications(f.ctx, "nowhere")
+	_, err := f.Verifications(f.Ctx, "nowhere")
 	refused(t, err, outbox.ErrNotFound)
 }
 
@@ -161,38 +162,38 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		"interrupted drift": {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunInterrupted, "gone", outbox.RunInterrupted, outbox.VerdictDrift, "gone"},
 	} {
 		f := open(t)
-		f.append("a", 4)
-		f.startRun(outbox.RunOrder{Kind: c.kind, Campaigns: []string{"a"}})
-		l := f.claimRun(one)
+		f.AppendN("a", 4)
+		f.StartRun(outbox.RunOrder{Kind: c.kind, Campaigns: []string{"a"}})
+		l := f.ClaimRun(one)
 		r := result("a", c.outcome, 4)
 		r.Full, r.Projections = "sha256:full", []outbox.ProjectionResult{{Projection: "roster", Digest: "sha256:new", Before: "sha256:old"}}
-		f.report(l, 4, r)
-		run := f.finish(l, c.as, c.why)
+		f.ReportRun(l, 4, r)
+		run := f.FinishRun(l, c.as, c.why)
 		if run.Status != c.status || run.Verdict != c.verdict || run.Error != c.error || run.FinishedAt == nil || run.Lease != nil || run.EventsPerSecond != 0 {
 			t.Errorf("%s: run is %+v", name, run)
 		}
 		if done := c.outcome != outbox.OutcomeFailed; done && (run.Seq != 4 || run.Digests["full"] != "sha256:full" || run.Digests["roster"] != "sha256:new" || run.Before["roster"] != "sha256:old") || !done && run.Seq != 0 {
 			t.Errorf("%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		}
-		if diff := cmp.Diff(run, f.run(run.ID)); diff != "" {
+		if diff := cmp.Diff(run, f.MustRun(run.ID)); diff != "" {
 			t.Errorf("%s: read again %s", name, diff)
 		}
-		f.startRun(rebuild("a")) // the scope is free
-		if _, err := f.runs.Finish(f.ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
+		f.StartRun(enginetest.Rebuild("a")) // the scope is free
+		if _, err := f.Runs.Finish(f.Ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: it ended twice: %v", name, err)
 		}
-		f.release()
+		f.Shut()
 	}
 }
 
 func TestFinishRun_refusesWhatIsNoEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.startRun(verifyAll())
-	l := f.claimRun(one)
-	f.unchanged(func() {
+	f.StartRun(enginetest.VerifyAll())
+	l := f.ClaimRun(one)
+	f.Unchanged(func() {
 		for _, status := range []outbox.RunStatus{"", outbox.RunQueued, outbox.RunRunning, outbox.RunCancelling, outbox.RunCancelled, outbox.RunFailed, outbox.RunInterrupted} {
-			if _, err := f.runs.Finish(f.ctx, l, status, ""); err == nil {
+			if _, err := f.Runs.Finish(f.Ctx, l, status, ""); err == nil {
 				t.Errorf("it ended as %q", status)
 			}
 		}

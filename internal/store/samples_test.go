@@ -5,22 +5,14 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
-// sample takes a sample of how things stand now; what is shared for a moment
-// is read anew, as by a process that has just been started.
-func (f *fixture) sample() {
-	f.tb.Helper()
-	if err := f.beside().Sample(f.ctx); err != nil {
-		f.tb.Fatal(err)
-	}
-}
-
 func (f *fixture) history(span outbox.Span) []outbox.Point {
-	f.tb.Helper()
-	h, err := f.beside().History(f.ctx, span)
+	f.TB.Helper()
+	h, err := f.beside().History(f.Ctx, span)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return h.Points
 }
@@ -28,27 +20,27 @@ func (f *fixture) history(span outbox.Span) []outbox.Point {
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	count := func() int64 { return f.number(`select count(*) from samples`) }
-	f.append("a", 3)
-	f.sample()
-	f.append("a", 1)
-	f.sample()
+	count := func() int64 { return f.Number(`select count(*) from samples`) }
+	f.AppendN("a", 3)
+	f.MustSample()
+	f.AppendN("a", 1)
+	f.MustSample()
 	if n := count(); n != 1 {
 		t.Errorf("%d samples of one minute, want one", n)
 	}
-	f.clock.advance(time.Minute)
-	f.sample()
-	f.drain()
-	f.clock.advance(time.Minute)
-	f.sample()
+	f.Clock.Advance(time.Minute)
+	f.MustSample()
+	f.Drain()
+	f.Clock.Advance(time.Minute)
+	f.MustSample()
 	if n := count(); n != 3 {
 		t.Errorf("%d samples of three minutes, want three", n)
 	}
-	f.clock.advance(time.Minute)
-	f.unchanged(f.sample)
-	f.clock.advance(9 * 24 * time.Hour)
-	f.append("a", 1)
-	f.sample()
+	f.Clock.Advance(time.Minute)
+	f.Unchanged(f.MustSample)
+	f.Clock.Advance(9 * 24 * time.Hour)
+	f.AppendN("a", 1)
+	f.MustSample()
 	if n := count(); n != 1 {
 		t.Errorf("%d samples are kept for longer than eight days, want none", n-1)
 	}
@@ -63,19 +55,19 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	beat := outbox.InstanceState{ID: "w", Applied: 0}
 	worked := func(applied, failed int64) {
 		beat.Applied, beat.Failed = applied, failed
-		if err := f.Heartbeat(f.ctx, beat); err != nil {
+		if err := f.Heartbeat(f.Ctx, beat); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.append("a", 3)
+	f.AppendN("a", 3)
 	worked(0, 0)
-	f.sample()
+	f.MustSample()
 	for range 5 { // minutes without a sample
-		f.clock.advance(time.Minute)
+		f.Clock.Advance(time.Minute)
 	}
-	f.append("b", 1)
+	f.AppendN("b", 1)
 	worked(120, 6)
-	f.sample()
+	f.MustSample()
 	points := f.history(outbox.SpanHour)
 	if len(points) != 6 {
 		t.Fatalf("%d points, want one for each minute since the first sample", len(points))
@@ -84,10 +76,10 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	if first.Counts.Pending != 3 || still.Counts.Pending != 3 || still.AppliedPerSecond != 0 || still.OldestAgeSeconds != 4*60 {
 		t.Errorf("in between: %+v", still)
 	}
-	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.FailedPerSecond != 0.1 || !last.At.Equal(f.clock.now()) {
+	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.FailedPerSecond != 0.1 || !last.At.Equal(f.Clock.Now()) {
 		t.Errorf("at the end: %+v", last)
 	}
-	f.clock.advance(30 * time.Minute)
+	f.Clock.Advance(30 * time.Minute)
 	if day := f.history(outbox.SpanDay); len(day) != 3 || day[2].Counts.Pending != 4 {
 		t.Errorf("the day: %+v", day)
 	}
@@ -96,37 +88,37 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("slow", 3)
-	f.kill("slow")
-	f.clock.advance(3 * time.Minute)
-	f.append("fast", 1)
-	f.sample()
-	f.clock.advance(time.Minute)
-	f.sample()
-	points, err := f.CampaignHistory(f.ctx, "slow", f.clock.now().Add(-time.Hour))
+	f.AppendN("slow", 3)
+	f.Kill("slow")
+	f.Clock.Advance(3 * time.Minute)
+	f.AppendN("fast", 1)
+	f.MustSample()
+	f.Clock.Advance(time.Minute)
+	f.MustSample()
+	points, err := f.CampaignHistory(f.Ctx, "slow", f.Clock.Now().Add(-time.Hour))
 	if err != nil || len(points) != 2 || points[1].LagEvents != 3 || points[1].LagSeconds < 4*60 {
 		t.Errorf("%+v, %v", points, err)
 	}
-	if points, err := f.CampaignHistory(f.ctx, "fast", f.clock.now().Add(-time.Hour)); err != nil || len(points) != 0 {
+	if points, err := f.CampaignHistory(f.Ctx, "fast", f.Clock.Now().Add(-time.Hour)); err != nil || len(points) != 0 {
 		t.Errorf("a campaign a moment behind: %+v, %v", points, err)
 	}
-	if points, err := f.CampaignHistory(f.ctx, "slow", f.clock.now()); err != nil || len(points) != 1 {
+	if points, err := f.CampaignHistory(f.Ctx, "slow", f.Clock.Now()); err != nil || len(points) != 1 {
 		t.Errorf("since now: %+v, %v", points, err)
 	}
 }
 
 func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	t.Parallel()
-	f := open(t, maxAttempts(2))
-	f.append("a", 5)
-	f.append("b", 2)
-	f.kill("a", "b")
-	f.append("c", 1)
-	f.fail(`user "u-17" not found`, "c")
-	f.pause("c")
-	f.append("d", 1)
-	f.fail("disk is full", "d")
-	all, err := f.ErrorGroups(f.ctx)
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("a", 5)
+	f.AppendN("b", 2)
+	f.Kill("a", "b")
+	f.AppendN("c", 1)
+	f.Fail(`user "u-17" not found`, "c")
+	f.MustPause("c")
+	f.AppendN("d", 1)
+	f.Fail("disk is full", "d")
+	all, err := f.ErrorGroups(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,35 +142,35 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.fail("boom", "a")
-	note, err := f.NoteGroup(f.ctx, ana("known"), "boom", "waits for the fix of Monday")
+	f.AppendN("a", 1)
+	f.Fail("boom", "a")
+	note, err := f.NoteGroup(f.Ctx, ana("known"), "boom", "waits for the fix of Monday")
 	if err != nil || note == nil || note.By != "ana" {
 		t.Fatalf("%+v, %v", note, err)
 	}
-	all, err := f.ErrorGroups(f.ctx)
+	all, err := f.ErrorGroups(f.Ctx)
 	if err != nil || len(all.Groups) != 1 || all.Groups[0].Note == nil || all.Groups[0].Note.Note != "waits for the fix of Monday" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if note, err := f.NoteGroup(f.ctx, ana(""), "boom", ""); err != nil || note != nil {
+	if note, err := f.NoteGroup(f.Ctx, ana(""), "boom", ""); err != nil || note != nil {
 		t.Errorf("taken away: %+v, %v", note, err)
 	}
-	if all, err := f.ErrorGroups(f.ctx); err != nil || all.Groups[0].Note != nil {
+	if all, err := f.ErrorGroups(f.Ctx); err != nil || all.Groups[0].Note != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if n := f.number(`select count(*) from operator_acts where action = 'note_errors'`); n != 2 {
+	if n := f.Number(`select count(*) from operator_acts where action = 'note_errors'`); n != 2 {
 		t.Errorf("%d audit records, want 2", n)
 	}
-	_, err = f.NoteGroup(f.ctx, ana(""), "boom", string(make([]byte, 2001)))
+	_, err = f.NoteGroup(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))
 	refused(t, err, outbox.ErrInvalid, "2001 bytes")
-	_, err = f.NoteGroup(f.ctx, ana(""), "", "x")
+	_, err = f.NoteGroup(f.Ctx, ana(""), "", "x")
 	refused(t, err, outbox.ErrInvalid, "fingerprint")
 	for _, note := range []string{"x", ""} {
-		_, err = f.NoteGroup(f.ctx, ana(""), "never seen", note)
+		_, err = f.NoteGroup(f.Ctx, ana(""), "never seen", note)
 		refused(t, err, outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	}
 	// A note changes no row, so no refusal tells of it.
-	_, err = f.RequeueRow(f.ctx, ana(""), "a", 1)
+	_, err = f.RequeueRow(f.Ctx, ana(""), "a", 1)
 	if r := refused(t, err, outbox.ErrConflict, "not dead"); r != nil && len(r.Detail) > 80 {
 		t.Errorf("the refusal tells of the note: %s", r.Detail)
 	}
@@ -188,13 +180,13 @@ func TestPaused_lastFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b", "c"} {
-		f.append(id, 1)
+		f.AppendN(id, 1)
 	}
 	for _, id := range []string{"c", "a"} {
-		f.clock.advance(time.Second)
-		f.pause(id)
+		f.Clock.Advance(time.Second)
+		f.MustPause(id)
 	}
-	paused, err := f.Paused(f.ctx, 10)
+	paused, err := f.Paused(f.Ctx, 10)
 	if err != nil || len(paused) != 2 || paused[0].CampaignID != "a" || paused[1].CampaignID != "c" {
 		t.Errorf("%+v, %v", paused, err)
 	}
@@ -205,17 +197,17 @@ func TestPaused_lastFirst(t *testing.T) {
 func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	for n := range int64(3) {
-		if _, err := f.Summary(f.ctx); err != nil {
+		if _, err := f.Summary(f.Ctx); err != nil {
 			t.Fatal(err)
 		}
-		f.clock.advance(time.Minute)
-		f.append("a", 1)
-		if err := f.Sample(f.ctx); err != nil {
+		f.Clock.Advance(time.Minute)
+		f.AppendN("a", 1)
+		if err := f.Sample(f.Ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.number(`select count(*) from samples`); got != n+1 {
+		if got := f.Number(`select count(*) from samples`); got != n+1 {
 			t.Fatalf("%d samples after %d minutes", got, n+1)
 		}
 	}
@@ -224,19 +216,19 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.clock.advance(48 * time.Hour)
-	f.sample()
-	f.clock.advance(-48 * time.Hour)
-	f.append("a", 1)
-	f.sample()
-	f.clock.advance(time.Minute)
-	f.append("a", 1)
-	f.sample()
+	f.AppendN("a", 1)
+	f.Clock.Advance(48 * time.Hour)
+	f.MustSample()
+	f.Clock.Advance(-48 * time.Hour)
+	f.AppendN("a", 1)
+	f.MustSample()
+	f.Clock.Advance(time.Minute)
+	f.AppendN("a", 1)
+	f.MustSample()
 	if points := f.history(outbox.SpanHour); len(points) != 2 || points[1].Counts.Pending != 3 {
 		t.Errorf("after the clock was set back the history is %+v, want the two minutes since", points)
 	}
-	if n := f.number(`select count(*) from samples`); n != 2 {
+	if n := f.Number(`select count(*) from samples`); n != 2 {
 		t.Errorf("%d samples are kept, want none of a time that is yet to come", n)
 	}
 }

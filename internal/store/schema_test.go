@@ -12,6 +12,7 @@ import (
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/sqldb"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // schemaQueries describe a database: its columns, its primary keys and its
@@ -73,7 +74,7 @@ func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
 	t.Helper()
 	var lines []string
 	for _, query := range schemaQueries[postgres] {
-		for _, line := range texts(t, db, query) {
+		for _, line := range storetest.Texts(t, db, query) {
 			if !slices.ContainsFunc(ownWays, func(name string) bool { return strings.Contains(line, name) }) {
 				lines = append(lines, line)
 			}
@@ -86,12 +87,12 @@ func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
 func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 	t.Parallel()
 	f, files := open(t), dbtest.Files(t.TempDir())
-	s, err := store.Open(f.ctx, optionsFor(files))
+	s, err := store.Open(f.Ctx, storetest.OptionsFor(files))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for name, pair := range map[string][2]string{"journal": {files.Journal, f.pair.Journal}, "projections": {files.Projections, f.pair.Projections}} {
+	for name, pair := range map[string][2]string{"journal": {files.Journal, f.Pair.Journal}, "projections": {files.Projections, f.Pair.Projections}} {
 		want, got := schemaOf(t, dbtest.Open(t, pair[0]), false), schemaOf(t, dbtest.Open(t, pair[1]), true)
 		if len(want) < 20 {
 			t.Errorf("the %s database is described by %q alone", name, want)
@@ -100,11 +101,11 @@ func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 			t.Errorf("the %s database (-SQLite +PostgreSQL):\n%s", name, diff)
 		}
 	}
-	want, err := s.Migrations(f.ctx)
+	want, err := s.Migrations(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.Migrations(f.ctx)
+	got, err := f.Migrations(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +127,8 @@ func steps(migrations []sqldb.Migration) []string {
 func TestPostgresMigrations_compareIDsByteByByte(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, db := range []*sql.DB{f.journal, f.projections} {
-		loose := texts(t, db, `
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
+		loose := storetest.Texts(t, db, `
 select cast(cast(i.indrelid as regclass) as text) || '.' || a.attname
 from pg_index i
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)

@@ -22,51 +22,51 @@ func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 	f := open(t)
 	// The others have been due for longer; a step of reading has none but them.
 	for _, id := range []string{"other-1", "other-2", "other-3", "tria", "Trial-1", "triäl-1"} {
-		f.append(id, 1)
-		f.clock.advance(1)
+		f.AppendN(id, 1)
+		f.Clock.Advance(1)
 	}
 	two := two
 	two.Serves = scopeOf(t, "one", "triäl-*", "none")
-	if c := f.claimOne(two, 1000); c.CampaignID != "triäl-1" {
+	if c := f.ClaimOne(two, 1000); c.CampaignID != "triäl-1" {
 		t.Errorf("claimed %+v", c)
 	}
-	f.noClaim(two)
-	if _, due, err := f.UntilDue(f.ctx, scopeOf(t, "one", "none-*")); due || err != nil {
+	f.NoClaim(two)
+	if _, due, err := f.UntilDue(f.Ctx, scopeOf(t, "one", "none-*")); due || err != nil {
 		t.Errorf("a campaign that is not served is due: %v", err)
 	}
-	f.append("one", 1)
-	if wait, due, err := f.UntilDue(f.ctx, two.Serves); !due || wait != 0 || err != nil {
+	f.AppendN("one", 1)
+	if wait, due, err := f.UntilDue(f.Ctx, two.Serves); !due || wait != 0 || err != nil {
 		t.Errorf("due in %s: %v, %v", wait, due, err)
 	}
-	if c := f.claimOne(two, 1000); c.CampaignID != "one" {
+	if c := f.ClaimOne(two, 1000); c.CampaignID != "one" {
 		t.Errorf("claimed %+v", c)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	for range 2 {
-		f.claimOne(one, 10)
-		f.clock.advance(2 * lease)
+		f.ClaimOne(one, 10)
+		f.Clock.Advance(2 * lease)
 	}
-	if claims, err := f.Claim(f.ctx, one, store.ClaimLimits{Rows: 1, Lease: lease}); err != nil || len(claims) > 0 {
+	if claims, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 1, Lease: lease}); err != nil || len(claims) > 0 {
 		t.Fatalf("a suspect is claimed beside others: %+v (%v)", claims, err)
 	}
 	for patterns, want := range map[string]int{"b": 0, "b*": 0, "a": 1} {
 		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns)}
-		if due, err := f.SuspectDue(f.ctx, w.Serves); err != nil || due != (want == 1) {
+		if due, err := f.SuspectDue(f.Ctx, w.Serves); err != nil || due != (want == 1) {
 			t.Errorf("%s: a suspect is due: %v, %v", patterns, due, err)
 		}
 	}
 	w := store.Worker{ID: "w", Serves: scopeOf(t, "b")}
-	if claims, err := f.ClaimSuspect(f.ctx, w, lease); err != nil || len(claims) != 0 {
+	if claims, err := f.ClaimSuspect(f.Ctx, w, lease); err != nil || len(claims) != 0 {
 		t.Errorf("claimed %+v (%v)", claims, err)
 	}
 	w.Serves = scopeOf(t, "a")
-	if claims, err := f.ClaimSuspect(f.ctx, w, lease); err != nil || len(claims) != 1 {
+	if claims, err := f.ClaimSuspect(f.Ctx, w, lease); err != nil || len(claims) != 1 {
 		t.Errorf("claimed %+v (%v)", claims, err)
 	}
 }
@@ -74,11 +74,11 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
 		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns...)}
-		f.noClaim(w)
-		if _, err := f.SuspectDue(f.ctx, w.Serves); err != nil {
+		f.NoClaim(w)
+		if _, err := f.SuspectDue(f.Ctx, w.Serves); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
 			continue
 		}
 		found++
-		for _, step := range plan(t, f.journal, s.Query) {
+		for _, step := range plan(t, f.JournalDB, s.Query) {
 			if strings.HasPrefix(step, "SCAN") {
 				t.Errorf("%s\n\tfor %s", step, s.Query)
 			}

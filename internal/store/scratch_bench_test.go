@@ -17,10 +17,10 @@ func BenchmarkRebuild(b *testing.B) {
 			p := readmodel.Projection{Name: "plain", Version: "v1", Tables: []string{"plain", "plain_events"}, Schema: []string{
 				`create table plain (campaign_id text primary key, n bigint not null)`,
 				`create table plain_events (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq))`}}
-			if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
+			if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
 				b.Fatal(err)
 			}
-			c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+			c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -28,21 +28,21 @@ func BenchmarkRebuild(b *testing.B) {
 			var ids []string
 			for i := range wave {
 				ids = append(ids, fmt.Sprint("c-", i))
-				f.append(ids[i], 1)
+				f.AppendN(ids[i], 1)
 			}
 			b.ResetTimer()
 			for done := 0; done < b.N; {
-				claims, err := f.runs.ClaimCampaigns(f.ctx, f.holds(7, "host-1"), run, ids, lease)
+				claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, ids, lease)
 				if err != nil {
 					b.Fatal(err)
 				}
 				var plan []readmodel.Swap
 				for _, claim := range claims {
-					_, err := c.Fold(f.ctx, 500, func(i int) error {
-						if err := c.Exec(f.ctx, `insert into plain (campaign_id, n) values ($1, 1) on conflict (campaign_id) do update set n = plain.n + 1`, []any{claim.CampaignID}); err != nil {
+					_, err := c.Fold(f.Ctx, 500, func(i int) error {
+						if err := c.Exec(f.Ctx, `insert into plain (campaign_id, n) values ($1, 1) on conflict (campaign_id) do update set n = plain.n + 1`, []any{claim.CampaignID}); err != nil {
 							return err
 						}
-						return c.Exec(f.ctx, `insert into plain_events (campaign_id, seq, body) values ($1, $2, 'what an event says')`, []any{claim.CampaignID, int64(i + 1)})
+						return c.Exec(f.Ctx, `insert into plain_events (campaign_id, seq, body) values ($1, $2, 'what an event says')`, []any{claim.CampaignID, int64(i + 1)})
 					})
 					if err != nil {
 						b.Fatal(err)
@@ -51,11 +51,11 @@ func BenchmarkRebuild(b *testing.B) {
 					plan = append(plan, readmodel.Swap{CampaignID: claim.CampaignID, Epoch: claim.Epoch, AppliedSeq: claim.Watermark.AppliedSeq,
 						Projections: []readmodel.SwapProjection{{Name: "plain", Tables: p.Tables, Seq: claim.Watermark.AppliedSeq, State: outbox.CursorLive}}})
 				}
-				f.swap(c, plan...)
-				if err := c.Clear(f.ctx, ""); err != nil {
+				f.MustSwap(c, plan...)
+				if err := c.Clear(f.Ctx, ""); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := f.ReleaseForRun(f.ctx, run, claims); err != nil {
+				if _, err := f.ReleaseForRun(f.Ctx, run, claims); err != nil {
 					b.Fatal(err)
 				}
 			}

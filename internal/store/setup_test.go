@@ -15,6 +15,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // setup fails unless opening is refused with a sentence that has the fragments.
@@ -63,12 +64,12 @@ func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
 	for _, name := range []string{"journal", "projections"} {
 		f := open(t)
 		f.Close()
-		db := map[string]*sql.DB{"journal": f.journal, "projections": f.projections}[name]
+		db := map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB}[name]
 		if _, err := db.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`); err != nil {
 			t.Fatal(err)
 		}
-		f.unchanged(func() {
-			setup(t, optionsFor(f.pair), "the "+name+" database", "version 9999", "newer outboxweb")
+		f.Unchanged(func() {
+			setup(t, storetest.OptionsFor(f.Pair), "the "+name+" database", "version 9999", "newer outboxweb")
 		})
 	}
 }
@@ -143,11 +144,11 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.Close()
-	o := optionsFor(f.pair)
+	o := storetest.OptionsFor(f.Pair)
 	o.Journal, o.Projections = o.Projections, o.Journal
-	f.unchanged(func() { setup(t, o, "is not a journal database") })
+	f.Unchanged(func() { setup(t, o, "is not a journal database") })
 }
 
 // A directory of the kernel refuses root as well as everybody else.
@@ -163,23 +164,23 @@ func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			s, err := store.Open(context.Background(), optionsFor(pair))
+			s, err := store.Open(context.Background(), storetest.OptionsFor(pair))
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return
 			}
 			defer s.Close()
-			if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{event("a", "counted")}}); err != nil {
+			if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}); err != nil {
 				t.Errorf("append: %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	f := openPair(t, pair, newClock())
-	if c := f.campaign("a"); c.HighWaterSeq != 6 {
+	f := openPair(t, pair, storetest.NewClock())
+	if c := f.MustCampaign("a"); c.HighWaterSeq != 6 {
 		t.Errorf("campaign is %+v, want all six events", c)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
@@ -187,7 +188,7 @@ func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
 	f := open(t)
 	for range 20 {
 		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			f.append(id, 1)
+			f.AppendN(id, 1)
 		}
 	}
 	var wg sync.WaitGroup
@@ -195,7 +196,7 @@ func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
 		s := f.beside()
 		wg.Go(func() {
 			for {
-				claims, err := s.Claim(s.ctx, w, store.ClaimLimits{Rows: 7, Lease: lease})
+				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 7, Lease: lease})
 				if err != nil {
 					t.Errorf("claim: %v", err)
 				}
@@ -203,10 +204,10 @@ func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
 					return
 				}
 				for _, c := range claims {
-					if reached, err := s.apply(c, c.Last); err != nil || reached != c.Last {
+					if reached, err := s.ApplyClaim(c, c.Last); err != nil || reached != c.Last {
 						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
 					}
-					if got, err := s.Settle(s.ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil || got.Fenced != 0 {
+					if got, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil || got.Fenced != 0 {
 						t.Errorf("settle %+v: %+v, %v", c, got, err)
 					}
 				}
@@ -214,8 +215,8 @@ func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	f.drain()
-	f.sound()
+	f.Drain()
+	f.Sound()
 }
 
 func TestClose_mayBeCalledAgain(t *testing.T) {
@@ -229,15 +230,15 @@ func TestClose_mayBeCalledAgain(t *testing.T) {
 func TestClose_letsNobodyBegin(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.Close()
-	if _, err := f.Append(f.ctx, store.Append{Events: []outbox.Event{event("a", "counted")}}); err == nil {
+	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}); err == nil {
 		t.Error("a closed store appended")
 	}
-	if _, err := f.Campaign(f.ctx, "a"); err == nil {
+	if _, err := f.Campaign(f.Ctx, "a"); err == nil {
 		t.Error("a closed store answered")
 	}
-	if err := f.Apply(f.ctx, func(*readmodel.ApplyTx) error { return nil }); err == nil {
+	if err := f.Apply(f.Ctx, func(*readmodel.ApplyTx) error { return nil }); err == nil {
 		t.Error("a closed store applied")
 	}
 }
@@ -248,21 +249,21 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
 	install := func(p readmodel.Projection) {
 		t.Helper()
-		if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
+		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	otherVersion := func(version string) bool {
 		t.Helper()
-		described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
+		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return described[0].BuiltByOtherVersion
 	}
 	install(roster)
-	f.rawProjections(`insert into roster values ('a')`)
-	f.unchanged(func() { install(roster) })
+	f.ExecProjections(`insert into roster values ('a')`)
+	f.Unchanged(func() { install(roster) })
 	if otherVersion("v1") {
 		t.Error("a fresh projection was built by another version")
 	}
@@ -271,15 +272,15 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	if !otherVersion("v2") {
 		t.Error("a changed definition goes unnoticed")
 	}
-	if err := f.CheckStatement(f.ctx, `insert into roster values ($1)`); err != nil {
+	if err := f.CheckStatement(f.Ctx, `insert into roster values ($1)`); err != nil {
 		t.Error(err)
 	}
-	if err := f.CheckStatement(f.ctx, `insert into nowhere values ($1)`); err == nil {
+	if err := f.CheckStatement(f.Ctx, `insert into nowhere values ($1)`); err == nil {
 		t.Error("a statement on a missing table was accepted")
 	}
-	f.rawProjections(`create table foreign_table (x text)`)
+	f.ExecProjections(`create table foreign_table (x text)`)
 	install(readmodel.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
-	described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
+	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
 	if err != nil || !described[0].BuiltByOtherVersion {
 		t.Errorf("tables that somebody else made are described as %+v, %v", described, err)
 	}
@@ -288,14 +289,14 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 func TestInstallProjections_oneThatIsNewToAUsedJournalWasNotBuilt(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.drain()
+	f.AppendN("a", 1)
+	f.Drain()
 	late := readmodel.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
 	for range 2 {
-		if err := f.Install(f.ctx, []readmodel.Projection{late}); err != nil {
+		if err := f.Install(f.Ctx, []readmodel.Projection{late}); err != nil {
 			t.Fatal(err)
 		}
-		described, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
+		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
 		if err != nil || !described[0].BuiltByOtherVersion {
 			t.Errorf("it lacks an event and is described as %+v, %v", described, err)
 		}
@@ -306,13 +307,13 @@ func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	p := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x text)`, `create tabel other (x text)`}}
-	f.unchanged(func() {
-		err := f.Install(f.ctx, []readmodel.Projection{p})
+	f.Unchanged(func() {
+		err := f.Install(f.Ctx, []readmodel.Projection{p})
 		var wrong *readmodel.SchemaError
 		if !errors.As(err, &wrong) || wrong.Projection != "roster" || wrong.Statement != 1 || !strings.Contains(err.Error(), "tabel") {
 			t.Errorf("got error %v", err)
 		}
-		if n := dbtest.Tables(t, f.projections); slices.Contains(n, "roster") {
+		if n := dbtest.Tables(t, f.ProjectionsDB); slices.Contains(n, "roster") {
 			t.Error("the first table was left behind")
 		}
 	})

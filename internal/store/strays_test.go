@@ -12,41 +12,41 @@ import (
 // loseJournal leaves of the journal what it had when its campaigns ended at the
 // given events: nothing of those that are not named.
 func (f *fixture) loseJournal(ends map[string]int64) {
-	f.tb.Helper()
-	f.tamper(`delete from events where 1 = 0`) // which lets the journal be changed
-	f.raw(`delete from projection_apply_outbox`)
-	for _, c := range f.visitCampaigns(outbox.CampaignFilter{}) {
+	f.TB.Helper()
+	f.Tamper(`delete from events where 1 = 0`) // which lets the journal be changed
+	f.Exec(`delete from projection_apply_outbox`)
+	for _, c := range f.AllCampaigns(outbox.CampaignFilter{}) {
 		end := ends[c.CampaignID]
-		f.raw(`delete from events where campaign_id = $1 and seq > $2`, c.CampaignID, end)
+		f.Exec(`delete from events where campaign_id = $1 and seq > $2`, c.CampaignID, end)
 		if end == 0 {
-			f.raw(`delete from campaigns where campaign_id = $1`, c.CampaignID)
+			f.Exec(`delete from campaigns where campaign_id = $1`, c.CampaignID)
 			continue
 		}
-		f.raw(`update campaigns set high_water_seq = $2, applied_seq = $2, chain_hash = (select chain_hash from events e where e.campaign_id = $1 and e.seq = $2) where campaign_id = $1`, c.CampaignID, end)
+		f.Exec(`update campaigns set high_water_seq = $2, applied_seq = $2, chain_hash = (select chain_hash from events e where e.campaign_id = $1 and e.seq = $2) where campaign_id = $1`, c.CampaignID, end)
 	}
 }
 
 // alarmed is whether a process that is started now tells of another journal: in
 // the summary, and in readiness.
 func (f *fixture) alarmed() (summary, unready bool) {
-	f.tb.Helper()
+	f.TB.Helper()
 	again := f.beside()
-	defer again.release()
-	sum, err := again.Summary(f.ctx)
+	defer again.Shut()
+	sum, err := again.Summary(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
-	reasons := again.Ready(f.ctx)
+	reasons := again.Ready(f.Ctx)
 	if len(reasons) > 0 && !strings.Contains(reasons[0], "--journal-db") {
-		f.tb.Fatalf("not ready for %q", reasons)
+		f.TB.Fatalf("not ready for %q", reasons)
 	}
 	return sum.OtherJournal, len(reasons) > 0
 }
 
 func (f *fixture) mustAlarm(when string, summary, unready bool) {
-	f.tb.Helper()
+	f.TB.Helper()
 	if s, r := f.alarmed(); s != summary || r != unready {
-		f.tb.Errorf("%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
+		f.TB.Errorf("%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
 	}
 }
 
@@ -54,28 +54,28 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b", "c"} {
-		f.append(id, 2)
+		f.AppendN(id, 2)
 	}
-	f.drain()
+	f.Drain()
 	f.mustAlarm("with the right journal", false, false)
 	f.loseJournal(nil)
 	f.mustAlarm("beside an empty journal", true, true)
-	f.append("new", 1) // before a worker has looked
+	f.AppendN("new", 1) // before a worker has looked
 	f.mustAlarm("after the first append", true, true)
-	f.reconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
+	f.MustReconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
 	f.mustAlarm("once a worker has looked", true, true)
-	f.append("a", 3)
-	f.append("z", 1)
-	f.drain()
+	f.AppendN("a", 3)
+	f.AppendN("z", 1)
+	f.Drain()
 	f.mustAlarm("after more appends", true, true)
 
-	f.rawProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
-	if _, err := f.Reconcile(f.ctx); err != nil {
+	f.ExecProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
+	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	f.mustAlarm("with one of five campaigns of another journal", true, false)
-	f.rawProjections(`delete from projection_watermarks where campaign_id = 'c'`)
-	if _, err := f.Reconcile(f.ctx); err != nil {
+	f.ExecProjections(`delete from projection_watermarks where campaign_id = 'c'`)
+	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	f.mustAlarm("once all fit", false, false)
@@ -87,26 +87,26 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b"} {
-		f.append(id, 2)
+		f.AppendN(id, 2)
 	}
-	f.drain()
+	f.Drain()
 	f.loseJournal(nil)
-	f.reconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
-	if reasons := f.Ready(f.ctx); len(reasons) != 1 {
+	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
+	if reasons := f.Ready(f.Ctx); len(reasons) != 1 {
 		t.Fatalf("the reasons are %q, want one", reasons)
 	}
 	for i := range 5 {
-		f.append(fmt.Sprint("new-", i), 1)
+		f.AppendN(fmt.Sprint("new-", i), 1)
 	}
-	f.drain()
+	f.Drain()
 	patience := time.Now().Add(time.Minute)
 	for total := int64(0); total != 7; { // what was read once is kept for a while
-		s, err := f.Summary(f.ctx)
+		s, err := f.Summary(f.Ctx)
 		if total = s.Campaigns.Total; err != nil || time.Now().After(patience) {
 			t.Fatalf("%d campaigns, %v", total, err)
 		}
 	}
-	if reasons := f.Ready(f.ctx); len(reasons) != 1 {
+	if reasons := f.Ready(f.Ctx); len(reasons) != 1 {
 		t.Errorf("the reasons are %q once most campaigns are of this journal, want one", reasons)
 	}
 }
@@ -114,14 +114,14 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	f.append("b", 2)
-	f.append("c", 2)
-	f.drain()
+	f.AppendN("a", 3)
+	f.AppendN("b", 2)
+	f.AppendN("c", 2)
+	f.Drain()
 	f.loseJournal(map[string]int64{"a": 2, "b": 2, "c": 2})
-	f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	f.mustAlarm("with one of three campaigns older", true, false)
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	f.mustAlarm("after appends to it", true, false)
 }
 
@@ -140,13 +140,13 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.append("a", 5)
-			f.append("b", 1)
-			f.drain()
+			f.AppendN("a", 5)
+			f.AppendN("b", 1)
+			f.Drain()
 			f.loseJournal(map[string]int64{"a": scene.keeps, "b": 1})
-			f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			f.append("a", int(scene.appended))
-			c := f.campaign("a")
+			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+			f.AppendN("a", int(scene.appended))
+			c := f.MustCampaign("a")
 			if c.State() != outbox.StateDiverged || c.HighWaterSeq != scene.keeps+scene.appended || c.AppliedSeq != scene.keeps ||
 				c.LagEvents() != scene.appended || c.ProjectionsSeq != 5 || c.Counts != (outbox.Counts{Pending: scene.appended}) {
 				t.Errorf("campaign is %+v, %d behind", c, c.LagEvents())
@@ -154,16 +154,16 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 			if want := "the projections have an event 5 that the journal does not have"; c.Diverged != want {
 				t.Errorf("diverged since %q, want %q", c.Diverged, want)
 			}
-			for _, listed := range f.visitCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
+			for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
 				if listed.Diverged != c.Diverged || listed.LagEvents() != c.LagEvents() || listed.AppliedSeq != c.AppliedSeq {
 					t.Errorf("listed as %+v, want as %+v", listed, c)
 				}
 			}
-			sum, err := f.beside().Summary(f.ctx)
+			sum, err := f.beside().Summary(f.Ctx)
 			if err != nil || sum.Lag.Events != scene.appended {
 				t.Errorf("the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
 			}
-			f.settledNow()
+			f.MustBeReconciled()
 		})
 	}
 }
@@ -172,19 +172,19 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	f.drain()
-	f.rawProjections(`update projection_watermarks set applied_seq = 9`)
-	f.reconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.AppendN("a", 2)
+	f.Drain()
+	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	for _, to := range []int{7, 1} {
-		f.rawProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
-		if _, err := f.Reconcile(f.ctx); err != nil {
+		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
+		if _, err := f.Reconcile(f.Ctx); err != nil {
 			t.Fatal(err)
 		}
-		listed := f.visitCampaigns(outbox.CampaignFilter{})
+		listed := f.AllCampaigns(outbox.CampaignFilter{})
 		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
 			t.Errorf("listed as %+v, want %q", listed, want)
 		}
-		f.settledNow()
+		f.MustBeReconciled()
 	}
 }

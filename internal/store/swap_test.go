@@ -13,12 +13,13 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // live is what the projections have of tally in a campaign, in words.
 func (f *fixture) live(campaign string) string {
-	f.tb.Helper()
-	return strings.Join(texts(f.tb, f.projections, `
+	f.TB.Helper()
+	return strings.Join(storetest.Texts(f.TB, f.ProjectionsDB, `
 select concat_ws(' ', 'seen', t.seen, 'twice', t.twice, 'events', (select count(*) from tally_events e where e.campaign_id = t.campaign_id),
   (select min(cast(at as text)) from tally_events e where e.campaign_id = t.campaign_id), (select max(body) from tally_events e where e.campaign_id = t.campaign_id))
 from tally t
@@ -26,9 +27,9 @@ where t.campaign_id = $1`, campaign), "; ")
 }
 
 func (f *fixture) mustShow(campaign, want string) {
-	f.tb.Helper()
+	f.TB.Helper()
 	if got := f.live(campaign); got != want {
-		f.tb.Errorf("%s shows %q, want %q", campaign, got, want)
+		f.TB.Errorf("%s shows %q, want %q", campaign, got, want)
 	}
 }
 
@@ -38,42 +39,21 @@ func showing(events int, body string) string {
 
 // stands reads the watermark and the cursors of a campaign.
 func (f *fixture) stands(campaign string) (readmodel.Watermark, map[string]readmodel.Stand) {
-	f.tb.Helper()
-	live, err := f.Live(f.ctx)
+	f.TB.Helper()
+	live, err := f.Live(f.Ctx)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	defer live.Close()
-	w, _, err := live.Watermark(f.ctx, campaign)
+	w, _, err := live.Watermark(f.Ctx, campaign)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
-	stands, err := live.Stands(f.ctx, campaign)
+	stands, err := live.Stands(f.Ctx, campaign)
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return w, stands
-}
-
-// planFor is the plan of a rebuild of tally under a claim.
-func planFor(c store.RunClaim) readmodel.Swap {
-	return readmodel.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
-		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
-}
-
-// swap swaps rows in, which must succeed for every campaign.
-func (f *fixture) swap(c *readmodel.Scratch, plan ...readmodel.Swap) []readmodel.Swapped {
-	f.tb.Helper()
-	done, err := c.Swap(f.ctx, plan)
-	if err != nil || len(done) != len(plan) {
-		f.tb.Fatalf("swapped %+v, %v", done, err)
-	}
-	for _, one := range done {
-		if one.Err != nil {
-			f.tb.Fatalf("%s: %v", one.CampaignID, one.Err)
-		}
-	}
-	return done
 }
 
 // rebuilt is a store with campaigns of five applied events, and their live rows
@@ -82,15 +62,15 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 	tb.Helper()
 	f := withTally(tb)
 	for _, id := range campaigns {
-		f.append(id, 5)
+		f.AppendN(id, 5)
 	}
-	f.drain()
-	c, claims := f.scratch(), f.claimForRun(campaigns...)
+	f.Drain()
+	c, claims := f.OpenTally(), f.ClaimedForRun(campaigns...)
 	for _, claim := range claims {
-		f.fold(c, claim.CampaignID, 1, 5, body)
-		f.swap(c, planFor(claim))
+		f.FoldTally(c, claim.CampaignID, 1, 5, body)
+		f.MustSwap(c, storetest.PlanFor(claim))
 	}
-	if err := c.Clear(f.ctx, ""); err != nil {
+	if err := c.Clear(f.Ctx, ""); err != nil {
 		tb.Fatal(err)
 	}
 	return f, c, claims
@@ -103,9 +83,9 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	if _, stands := f.stands("a"); stands["tally"] != (readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
 		t.Errorf("after the first rebuild the cursors are %+v", stands)
 	}
-	f.fold(c, "a", 1, 4, "new")
-	f.fold(c, "b", 1, 6, "new")
-	done := f.swap(c, planFor(claims[1]), planFor(claims[0]))
+	f.FoldTally(c, "a", 1, 4, "new")
+	f.FoldTally(c, "b", 1, 6, "new")
+	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
 	if done[0] != (readmodel.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (readmodel.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
 		t.Errorf("swapped %+v", done)
 	}
@@ -114,13 +94,13 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	if w, stands := f.stands("a"); stands["tally"].Generation != 3 || w.AppliedSeq != 5 || w.SetAside != 0 {
 		t.Errorf("after the second rebuild the watermark is %+v, the cursors %+v", w, stands)
 	}
-	f.releaseFromRun(claims...)
+	f.ReleaseFromRun(claims...)
 	// The triggers fire again for whoever applies.
-	f.rawProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
+	f.ExecProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
 	if got := f.live("a"); !strings.HasPrefix(got, "seen 5 twice 10 events 5") {
 		t.Errorf("afterwards the trigger leaves %q", got)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
@@ -133,32 +113,32 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 		want   error
 	}{
 		"fence raised": {func(f *fixture, p *readmodel.Swap) {
-			f.rawProjections(`update projection_watermarks set fence_epoch = fence_epoch + 1 where campaign_id = 'a'`)
+			f.ExecProjections(`update projection_watermarks set fence_epoch = fence_epoch + 1 where campaign_id = 'a'`)
 		}, outbox.ErrLeaseLost},
 		"claimed and not fenced": {func(_ *fixture, p *readmodel.Swap) { p.Epoch++ }, outbox.ErrLeaseLost},
-		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.set("a", 6, p.Epoch) }, outbox.ErrConflict},
+		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.SetWatermark("a", 6, p.Epoch) }, outbox.ErrConflict},
 		"watermark moved back":   {func(f *fixture, p *readmodel.Swap) { p.AppliedSeq = 6 }, outbox.ErrConflict},
 		"another event there":    {func(f *fixture, p *readmodel.Swap) { p.AppliedHash = "other" }, outbox.ErrConflict},
 		"another generation":     {stand(readmodel.Stand{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
 		"set aside meanwhile":    {stand(readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
 		"live and not level":     {func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Seq = 4 }, outbox.ErrConflict},
 		"a key that exists twice": {func(f *fixture, p *readmodel.Swap) {
-			f.rawProjections(`create unique index once on tally_events (campaign_id, body)`)
+			f.ExecProjections(`create unique index once on tally_events (campaign_id, body)`)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, s, claims := rebuilt(t, "old", "a", "b")
-			f.rawProjections(`delete from tally_events where seq > 1`)
-			f.fold(s, "a", 1, 3, "new")
-			f.fold(s, "b", 1, 1, "new")
-			bad, good := planFor(claims[0]), planFor(claims[1])
+			f.ExecProjections(`delete from tally_events where seq > 1`)
+			f.FoldTally(s, "a", 1, 3, "new")
+			f.FoldTally(s, "b", 1, 1, "new")
+			bad, good := storetest.PlanFor(claims[0]), storetest.PlanFor(claims[1])
 			bad.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
 			c.change(f, &bad)
-			f.rawProjections(`delete from tally_events where campaign_id = 'b'`)
+			f.ExecProjections(`delete from tally_events where campaign_id = 'b'`)
 			before := f.live("a")
 			_, stands := f.stands("a")
-			done, err := s.Swap(f.ctx, []readmodel.Swap{bad, good})
+			done, err := s.Swap(f.Ctx, []readmodel.Swap{bad, good})
 			if err != nil || len(done) != 2 || done[1].Err != nil || done[0].Err == nil || c.want != nil && !errors.Is(done[0].Err, c.want) {
 				t.Fatalf("swapped %+v, %v; want %v for the first alone", done, err, c.want)
 			}
@@ -190,13 +170,13 @@ func (e *expiring) Err() error {
 func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
-	f.fold(c, "a", 1, 200, "new")
-	f.fold(c, "b", 1, 200, "new")
+	f.FoldTally(c, "a", 1, 200, "new")
+	f.FoldTally(c, "b", 1, 200, "new")
 	cut := 0
 	for n := int64(0); ; n++ {
-		ctx := &expiring{Context: f.ctx}
+		ctx := &expiring{Context: f.Ctx}
 		ctx.left.Store(n)
-		_, err := c.Swap(ctx, []readmodel.Swap{planFor(claims[0]), planFor(claims[1])})
+		_, err := c.Swap(ctx, []readmodel.Swap{storetest.PlanFor(claims[0]), storetest.PlanFor(claims[1])})
 		if err == nil {
 			break
 		}
@@ -227,13 +207,13 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 				return
 			default:
 			}
-			live, err := f.Live(f.ctx)
+			live, err := f.Live(f.Ctx)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			var seen, events int64
-			rows, err := live.QueryContext(f.ctx, `select max(seen), (select count(*) from tally_events) from tally`)
+			rows, err := live.QueryContext(f.Ctx, `select max(seen), (select count(*) from tally_events) from tally`)
 			if err == nil && rows.Next() {
 				err = rows.Scan(&seen, &events)
 			}
@@ -258,11 +238,11 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the reader saw %d and %d", small.Load(), large.Load())
 		}
-		if err := c.Clear(f.ctx, "a"); err != nil {
+		if err := c.Clear(f.Ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		f.fold(c, "a", 1, 400+200*int64(i%2), "x")
-		f.swap(c, planFor(claims[0]))
+		f.FoldTally(c, "a", 1, 400+200*int64(i%2), "x")
+		f.MustSwap(c, storetest.PlanFor(claims[0]))
 	}
 	close(stop)
 	<-done
@@ -274,81 +254,81 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
-	f.append("a", 5)
-	f.set("a", 3, 1)
-	if _, err := f.ReconcileCampaign(f.ctx, "a"); err != nil {
+	f.AppendN("a", 5)
+	f.SetWatermark("a", 3, 1)
+	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if f.campaign("a").Diverged == "" {
+	if f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged")
 	}
-	e, err := f.Event(f.ctx, "a", 4)
+	e, err := f.Event(f.Ctx, "a", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.rawProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 77, 1)`)
-	c, claims := f.scratch(), f.claimForRun("a")
-	f.fold(c, "a", 1, 4, "new")
-	plan := planFor(claims[0])
+	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 77, 1)`)
+	c, claims := f.OpenTally(), f.ClaimedForRun("a")
+	f.FoldTally(c, "a", 1, 4, "new")
+	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
-	f.swap(c, plan)
+	f.MustSwap(c, plan)
 	if w, stands := f.stands("a"); w.AppliedSeq != 4 || w.AppliedHash != e.ChainHash || stands["tally"].State != outbox.CursorLive {
 		t.Errorf("the watermark is %+v, the cursors %+v", w, stands)
 	}
-	if applied, err := f.WaitApplied(f.ctx, "a", 4); err != nil || applied != 4 {
+	if applied, err := f.WaitApplied(f.Ctx, "a", 4); err != nil || applied != 4 {
 		t.Errorf("applied %d, %v", applied, err)
 	}
-	f.releaseFromRun(claims...)
-	if got := f.campaign("a"); got.Diverged != "" || got.AppliedSeq != 4 || got.Counts != (outbox.Counts{Pending: 1}) {
+	f.ReleaseFromRun(claims...)
+	if got := f.MustCampaign("a"); got.Diverged != "" || got.AppliedSeq != 4 || got.Counts != (outbox.Counts{Pending: 1}) {
 		t.Errorf("campaign is %+v, want event 5 to wait alone", got)
 	}
-	f.sound()
-	f.drain()
-	f.sound()
+	f.Sound()
+	f.Drain()
+	f.Sound()
 }
 
 func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
-	f.append("a", 3)
-	f.kill("a")
-	f.skip("a", 1)
-	f.pause("a")
-	skips, err := f.Skips(f.ctx, outbox.SkipFilter{CampaignID: "a"})
+	f.AppendN("a", 3)
+	f.Kill("a")
+	f.MustSkip("a", 1)
+	f.MustPause("a")
+	skips, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.set("a", 1, 50)
-	if _, err := f.ReconcileCampaign(f.ctx, "a"); err != nil || f.campaign("a").Diverged == "" {
+	f.SetWatermark("a", 1, 50)
+	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil || f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged", err)
 	}
-	e, err := f.Event(f.ctx, "a", 2)
+	e, err := f.Event(f.Ctx, "a", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, claims := f.scratch(), f.claimForRun("a")
-	f.fold(c, "a", 2, 2, "new")
-	plan := planFor(claims[0])
+	c, claims := f.OpenTally(), f.ClaimedForRun("a")
+	f.FoldTally(c, "a", 2, 2, "new")
+	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq = 2
 	plan.Watermark = &readmodel.NewWatermark{Seq: 2, Hash: e.ChainHash, Passed: map[int64]int64{1: skips.Items[0].ID}}
-	f.swap(c, plan)
-	f.releaseFromRun(claims...)
-	if got := f.campaign("a"); got.Diverged != "" || got.AppliedSeq != 2 {
+	f.MustSwap(c, plan)
+	f.ReleaseFromRun(claims...)
+	if got := f.MustCampaign("a"); got.Diverged != "" || got.AppliedSeq != 2 {
 		t.Errorf("campaign is %+v", got)
 	}
-	f.sound()
+	f.Sound()
 }
 
 func TestSwap_settlesFailures(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
-	e, err := f.Event(f.ctx, "a", 3)
+	e, err := f.Event(f.Ctx, "a", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err = f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		for range 8 {
-			if err := tx.Failed("tally", &e, *failure("boom")); err != nil {
+			if err := tx.Failed("tally", &e, *storetest.Failure("boom")); err != nil {
 				return err
 			}
 		}
@@ -357,33 +337,33 @@ func TestSwap_settlesFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.rawProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
-	plan := planFor(claims[0])
+	f.ExecProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
+	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
 	plan.Projections[0].Seq, plan.Projections[0].State = 3, outbox.CursorQuarantined
-	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *failure("bang"), EventType: "counted", Attempts: 1}
+	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *storetest.Failure("bang"), EventType: "counted", Attempts: 1}
 	failures := func() string {
-		return strings.Join(append(texts(t, f.projections, `select concat_ws(' ', seq, message, attempts, status, coalesce(resolved_at, 0) > 0) from failures order by id`),
-			texts(t, f.projections, `select concat_ws(' ', set_aside, open_failures) from projection_watermarks where campaign_id = 'a'`)...), "; ")
+		return strings.Join(append(storetest.Texts(t, f.ProjectionsDB, `select concat_ws(' ', seq, message, attempts, status, coalesce(resolved_at, 0) > 0) from failures order by id`),
+			storetest.Texts(t, f.ProjectionsDB, `select concat_ws(' ', set_aside, open_failures) from projection_watermarks where campaign_id = 'a'`)...), "; ")
 	}
 	yes := map[bool]string{false: "1", true: "t"}[dbtest.Postgres()]
 	no := map[bool]string{false: "0", true: "f"}[dbtest.Postgres()]
-	f.fold(c, "a", 1, 3, "new")
-	f.swap(c, plan)
+	f.FoldTally(c, "a", 1, 3, "new")
+	f.MustSwap(c, plan)
 	f.mustShow("a", showing(3, "new"))
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1"; got != want {
 		t.Errorf("failures are %q, want %q", got, want)
 	}
 	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
-	f.swap(c, plan)
+	f.MustSwap(c, plan)
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1"; got != want {
 		t.Errorf("after another try failures are %q, want %q", got, want)
 	}
-	f.swap(c, planFor(claims[0]))
+	f.MustSwap(c, storetest.PlanFor(claims[0]))
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 resolved "+yes+"; 0 0"; got != want {
 		t.Errorf("failures are %q, want %q", got, want)
 	}
-	if by := texts(t, f.projections, `select paused_by || reason || coalesce(paused_at, 0) from projection_cursors`); by[0] != "0" {
+	if by := storetest.Texts(t, f.ProjectionsDB, `select paused_by || reason || coalesce(paused_at, 0) from projection_cursors`); by[0] != "0" {
 		t.Errorf("the cursor says %q of a pause that is over", by)
 	}
 }
@@ -391,13 +371,13 @@ func TestSwap_settlesFailures(t *testing.T) {
 func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
-	w, stands, err := c.LoadLive(f.ctx, "a", "tally", "tally_events")
+	w, stands, err := c.LoadLive(f.Ctx, "a", "tally", "tally_events")
 	if err != nil || w.AppliedSeq != 5 || w.FenceEpoch != claims[0].Epoch || stands["tally"].Generation != 2 {
 		t.Errorf("loaded at %+v, %+v, %v", w, stands, err)
 	}
 	f.mustHold(c, "a", "seen 5, twice 10, events 5")
 	f.mustHold(c, "b", "")
-	f.fold(c, "a", 6, 7, "new")
+	f.FoldTally(c, "a", 6, 7, "new")
 	f.mustHold(c, "a", "seen 7, twice 14, events 7")
 	f.mustShow("a", showing(5, "old"))
 }
@@ -408,35 +388,35 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	p := readmodel.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
 		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
 		`create table second (campaign_id text primary key references first (campaign_id))`}}
-	if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
+	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
 		t.Fatal(err)
 	}
-	f.append("a", 1)
-	f.drain()
-	c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	f.AppendN("a", 1)
+	f.Drain()
+	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	fold := func() {
 		t.Helper()
-		_, err := c.Fold(f.ctx, 1, func(int) error {
-			return errors.Join(c.Exec(f.ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.ctx, `insert into second values ($1)`, []any{"a"}))
+		_, err := c.Fold(f.Ctx, 1, func(int) error {
+			return errors.Join(c.Exec(f.Ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.Ctx, `insert into second values ($1)`, []any{"a"}))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	fold()
-	claims := f.claimForRun("a")
+	claims := f.ClaimedForRun("a")
 	plan := readmodel.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
 		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
-		f.swap(c, plan)
-		if err := c.Clear(f.ctx, "a", tables...); err != nil {
+		f.MustSwap(c, plan)
+		if err := c.Clear(f.Ctx, "a", tables...); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.LoadLive(f.ctx, "a", tables...); err != nil {
+		if _, _, err := c.LoadLive(f.Ctx, "a", tables...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,15 +425,15 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	f, _, claims := rebuilt(t, "old", "a")
-	p := tally()
+	p := storetest.Tally()
 	p.Schema[0] = strings.Replace(p.Schema[0], "seen bigint", "since bigint, seen bigint", 1)
-	c, err := f.OpenScratch(f.ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	f.fold(c, "a", 1, 2, "new")
-	_, err = c.Swap(f.ctx, []readmodel.Swap{planFor(claims[0])})
+	f.FoldTally(c, "a", 1, 2, "new")
+	_, err = c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})
 	refused(t, err, outbox.ErrConflict, "tally", `"since"`)
 	f.mustShow("a", showing(5, "old"))
 }
@@ -461,7 +441,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
-	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(f.Ctx, time.Minute)
 	defer cancel()
 	var all []*readmodel.Live
 	for range 4 {
@@ -472,9 +452,9 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 		defer live.Close()
 		all = append(all, live)
 	}
-	f.fold(c, "a", 1, 2, "new")
-	f.swap(c, planFor(claims[0]))
-	f.set("a", 9, claims[0].Epoch)
+	f.FoldTally(c, "a", 1, 2, "new")
+	f.MustSwap(c, storetest.PlanFor(claims[0]))
+	f.SetWatermark("a", 9, claims[0].Epoch)
 	for _, live := range all {
 		w, known, err := live.Watermark(ctx, "a")
 		if err != nil || !known || w.AppliedSeq != 5 {
@@ -492,17 +472,17 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
-	p := tally()
+	p := storetest.Tally()
 	p.Version = "v2"
-	if err := f.Install(f.ctx, []readmodel.Projection{p}); err != nil {
+	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {
-		got, err := f.runs.DescribeProjections(f.ctx, []outbox.ProjectionInfo{{Name: "tally", Version: "v2"}})
+		got, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "tally", Version: "v2"}})
 		if err != nil || got[0].BuiltByOtherVersion != want {
 			t.Errorf("described as %+v, %v", got, err)
 		}
-		if err := f.MarkBuilt(f.ctx, "tally", "v2"); err != nil {
+		if err := f.MarkBuilt(f.Ctx, "tally", "v2"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -512,7 +492,7 @@ func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a")
 	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]
-	f.fold(c, "a", 1, rows, strings.Repeat("x", 800))
+	f.FoldTally(c, "a", 1, rows, strings.Repeat("x", 800))
 	before := resident(t)
 	most := make(chan int64)
 	stop := make(chan struct{})
@@ -531,7 +511,7 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	f.swap(c, planFor(claims[0]))
+	f.MustSwap(c, storetest.PlanFor(claims[0]))
 	t.Logf("swapped %d rows in %s", rows, time.Since(began))
 	close(stop)
 	if grown := <-most - before; grown > 40<<20 {

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
 )
 
 // token makes a token that is valid for a while.
 func (f *fixture) token(hash string, role outbox.Role, valid time.Duration) outbox.Token {
-	f.tb.Helper()
-	token, err := f.CreateToken(f.ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.clock.now().Add(valid))
+	f.TB.Helper()
+	token, err := f.CreateToken(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
 	if err != nil {
-		f.tb.Fatal(err)
+		f.TB.Fatal(err)
 	}
 	return token
 }
@@ -21,35 +22,35 @@ func (f *fixture) token(hash string, role outbox.Role, valid time.Duration) outb
 func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	made, err := f.CreateToken(f.ctx, ana("for the deploys"), "h-1", outbox.RoleOperator, "deploy", f.clock.now().Add(time.Hour))
-	if err != nil || made.ID != 1 || made.CreatedBy != "ana" || !made.CreatedAt.Equal(f.clock.now()) {
+	made, err := f.CreateToken(f.Ctx, ana("for the deploys"), "h-1", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
+	if err != nil || made.ID != 1 || made.CreatedBy != "ana" || !made.CreatedAt.Equal(f.Clock.Now()) {
 		t.Fatalf("made %+v, %v", made, err)
 	}
-	if found, err := f.TokenByHash(f.ctx, "h-1"); err != nil || found != made {
+	if found, err := f.TokenByHash(f.Ctx, "h-1"); err != nil || found != made {
 		t.Errorf("found %+v, %v, want %+v", found, err, made)
 	}
 	for _, hash := range []string{"", "h", "H-1", "h-2"} {
-		_, err := f.TokenByHash(f.ctx, hash)
+		_, err := f.TokenByHash(f.Ctx, hash)
 		refused(t, err, outbox.ErrNotFound, "no such token")
 	}
-	f.clock.advance(time.Minute)
-	gone, err := f.RevokeToken(f.ctx, ana("leaked"), made.ID)
-	if err != nil || gone.State(f.clock.now()) != "revoked" || gone.RevokedBy != "ana" {
+	f.Clock.Advance(time.Minute)
+	gone, err := f.RevokeToken(f.Ctx, ana("leaked"), made.ID)
+	if err != nil || gone.State(f.Clock.Now()) != "revoked" || gone.RevokedBy != "ana" {
 		t.Errorf("revoked %+v, %v", gone, err)
 	}
-	if found, err := f.TokenByHash(f.ctx, "h-1"); err != nil || found.State(f.clock.now()) != "revoked" {
+	if found, err := f.TokenByHash(f.Ctx, "h-1"); err != nil || found.State(f.Clock.Now()) != "revoked" {
 		t.Errorf("found %+v, %v", found, err)
 	}
-	f.clock.advance(time.Minute)
-	_, err = f.RevokeToken(f.ctx, ana(""), made.ID)
+	f.Clock.Advance(time.Minute)
+	_, err = f.RevokeToken(f.Ctx, ana(""), made.ID)
 	refused(t, err, outbox.ErrConflict, "token 1 was revoked by ana 1 m")
-	_, err = f.RevokeToken(f.ctx, ana(""), 7)
+	_, err = f.RevokeToken(f.Ctx, ana(""), 7)
 	refused(t, err, outbox.ErrNotFound, "no token 7")
-	acts, err := f.ActsOn(f.ctx, outbox.TokenTarget(made.ID), 10)
+	acts, err := f.ActsOn(f.Ctx, outbox.TokenTarget(made.ID), 10)
 	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.ActRefused || acts[1].Action != outbox.ActTokenRevoke || acts[2].Action != outbox.ActTokenCreate {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}
-	for _, hidden := range texts(t, f.journal, `select before || after || result || target from operator_acts`) {
+	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from operator_acts`) {
 		if strings.Contains(hidden, "h-1") {
 			t.Errorf("the audit record has the hash: %s", hidden)
 		}
@@ -75,14 +76,14 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 		{outbox.RoleViewer, "", -hour, "a minute or more"},
 		{outbox.RoleViewer, "", 733 * 24 * hour, "two years"},
 	} {
-		_, err := f.CreateToken(f.ctx, ana(""), "h-1", c.role, c.note, f.clock.now().Add(c.valid))
+		_, err := f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))
 		refused(t, err, outbox.ErrInvalid, c.text)
 	}
 	f.token("h-1", outbox.RoleViewer, hour)
-	if _, err := f.CreateToken(f.ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.clock.now().Add(hour)); err == nil {
+	if _, err := f.CreateToken(f.Ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.Clock.Now().Add(hour)); err == nil {
 		t.Error("two tokens have one hash")
 	}
-	if n := f.number(`select count(*) from tokens`); n != 1 {
+	if n := f.Number(`select count(*) from tokens`); n != 1 {
 		t.Errorf("there are %d tokens", n)
 	}
 }
@@ -94,17 +95,17 @@ func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 	f.token("h-2", outbox.RoleViewer, time.Minute)
 	f.token("h-3", outbox.RoleViewer, time.Hour)
 	f.token("h-4", outbox.RoleViewer, time.Hour)
-	if _, err := f.RevokeToken(f.ctx, ana(""), 4); err != nil {
+	if _, err := f.RevokeToken(f.Ctx, ana(""), 4); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.advance(2 * time.Minute)
-	list, err := f.List(f.ctx)
+	f.Clock.Advance(2 * time.Minute)
+	list, err := f.List(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, token := range list {
-		got = append(got, string(rune('0'+token.ID))+" "+token.State(f.clock.now()))
+		got = append(got, string(rune('0'+token.ID))+" "+token.State(f.Clock.Now()))
 	}
 	if want := "3 valid, 1 valid, 2 expired, 4 revoked"; strings.Join(got, ", ") != want {
 		t.Errorf("the list is %s, want %s", strings.Join(got, ", "), want)
@@ -117,14 +118,14 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	f.token("h-1", outbox.RoleViewer, time.Hour)
 	use := func() (noted time.Time, took time.Duration) {
 		t.Helper()
-		token, err := f.TokenByHash(f.ctx, "h-1")
+		token, err := f.TokenByHash(f.Ctx, "h-1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		f.NoteTokenUse(f.ctx, token)
+		f.NoteTokenUse(f.Ctx, token)
 		took = time.Since(began)
-		if token, err = f.TokenByHash(f.ctx, "h-1"); err != nil {
+		if token, err = f.TokenByHash(f.Ctx, "h-1"); err != nil {
 			t.Fatal(err)
 		}
 		if token.LastUsedAt != nil {
@@ -138,30 +139,30 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 		t.Helper()
 		for tries := 1; ; tries++ {
 			noted, took := use()
-			if noted.Equal(f.clock.now()) {
+			if noted.Equal(f.Clock.Now()) {
 				return noted
 			}
 			if took < 250*time.Millisecond || tries > 100 {
-				t.Fatalf("a use at %s was noted as %s", f.clock.now(), noted)
+				t.Fatalf("a use at %s was noted as %s", f.Clock.Now(), noted)
 			}
-			f.clock.advance(time.Minute)
+			f.Clock.Advance(time.Minute)
 		}
 	}
 	first := mustNote()
-	f.clock.advance(59 * time.Second)
+	f.Clock.Advance(59 * time.Second)
 	if again, _ := use(); !again.Equal(first) {
 		t.Errorf("the use was noted again after %s", again.Sub(first))
 	}
-	f.clock.advance(time.Second)
+	f.Clock.Advance(time.Second)
 	mustNote()
 }
 
 func TestTokens_areNoActsOnACampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.pause("a")
+	f.AppendN("a", 1)
+	f.MustPause("a")
 	f.token("0123", outbox.RoleViewer, time.Hour)
-	_, err := f.PauseCampaign(f.ctx, ana(""), "a")
+	_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
 	refused(t, err, outbox.ErrConflict, "last act: pause by scene")
 }

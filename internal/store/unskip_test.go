@@ -6,32 +6,32 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.dieAt(3, 2)
-	f.skip("a", 2)
-	skip, err := f.UnskipEvent(f.ctx, ana("it was right after all"), "a", 2)
-	if err != nil || skip.Stands() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.clock.now() {
+	f.DieAt(3, 2)
+	f.MustSkip("a", 2)
+	skip, err := f.UnskipEvent(f.Ctx, ana("it was right after all"), "a", 2)
+	if err != nil || skip.Stands() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.Clock.Now() {
 		t.Errorf("the skip is %+v, %v", skip, err)
 	}
-	if c := f.campaign("a"); c.Skips != 0 || c.AppliedSeq != 1 || c.HeadSeq != 2 || c.HeadStatus != outbox.Pending {
+	if c := f.MustCampaign("a"); c.Skips != 0 || c.AppliedSeq != 1 || c.HeadSeq != 2 || c.HeadStatus != outbox.Pending {
 		t.Errorf("campaign is %+v", c)
 	}
-	f.sound()
-	c := f.claimOne(one, 10)
+	f.Sound()
+	c := f.ClaimOne(one, 10)
 	if !c.Unskipped || c.First != 2 {
 		t.Errorf("claim is %+v", c)
 	}
-	f.settle(one, store.Result{Claim: c, Applied: 1})
-	f.drain()
-	f.wantMarks()
-	f.sound()
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.Drain()
+	f.WantMarks()
+	f.Sound()
 }
 
 func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
@@ -40,35 +40,35 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.dieAt(3, seq)
-			before := f.watermark("a")
-			f.skip("a", seq)
-			f.passOver()
-			if got := f.watermark("a").AppliedSeq; got != seq {
+			f.DieAt(3, seq)
+			before := f.MustWatermark("a")
+			f.MustSkip("a", seq)
+			f.PassOver()
+			if got := f.MustWatermark("a").AppliedSeq; got != seq {
 				t.Fatalf("the watermark is at %d", got)
 			}
-			epoch := f.number(`select lease_epoch from campaigns`)
-			f.clock.advance(lease)
-			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", seq); err != nil {
+			epoch := f.Number(`select lease_epoch from campaigns`)
+			f.Clock.Advance(lease)
+			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", seq); err != nil {
 				t.Fatal(err)
 			}
-			w := f.watermark("a")
+			w := f.MustWatermark("a")
 			if w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
 				t.Errorf("the watermark is %+v, want it as before the skip, %+v, under a higher fence", w, before)
 			}
-			f.wantMarks()
-			row := f.row("a", seq)
+			f.WantMarks()
+			row := f.MustRow("a", seq)
 			if row.Row.Status != outbox.Pending || row.Row.AttemptCount != 0 || row.Row.EnqueuedAt != began || !row.Row.IsHead || row.Event.Skipped != nil {
 				t.Errorf("the row is %+v", row.Row)
 			}
-			if c := f.campaign("a"); c.AppliedSeq != seq-1 || c.Skips != 0 {
+			if c := f.MustCampaign("a"); c.AppliedSeq != seq-1 || c.Skips != 0 {
 				t.Errorf("campaign is %+v", c)
 			}
-			f.sound()
-			f.settledNow()
-			f.drain()
-			f.wantMarks()
-			f.sound()
+			f.Sound()
+			f.MustBeReconciled()
+			f.Drain()
+			f.WantMarks()
+			f.Sound()
 		})
 	}
 }
@@ -83,26 +83,26 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 	}{
 		"of an event that is not skipped":   {seq: 1, kind: outbox.ErrConflict, say: []string{"is not skipped"}},
 		"of no such event":                  {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
-		"when the next one was applied":     {scene: func(f *fixture) { f.passOver(); f.passOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "was applied after event 2"}},
-		"when later ones were applied":      {scene: func(f *fixture) { f.passOver(); f.drain() }, kind: outbox.ErrConflict, say: []string{"events 3 to 4", "were applied after event 2"}},
-		"when the next one is skipped too":  {scene: func(f *fixture) { f.passOver(); f.kill("a"); f.skip("a", 3); f.passOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "un-skip it first"}},
-		"when the projections have no mark": {scene: func(f *fixture) { f.passOver(); f.rawProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"do not say that event 2 was passed over"}},
+		"when the next one was applied":     {scene: func(f *fixture) { f.PassOver(); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "was applied after event 2"}},
+		"when later ones were applied":      {scene: func(f *fixture) { f.PassOver(); f.Drain() }, kind: outbox.ErrConflict, say: []string{"events 3 to 4", "were applied after event 2"}},
+		"when the next one is skipped too":  {scene: func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "un-skip it first"}},
+		"when the projections have no mark": {scene: func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"do not say that event 2 was passed over"}},
 		"when they have another event": {scene: func(f *fixture) {
-			f.passOver()
-			f.rawProjections(`update projection_watermarks set applied_hash = 'x'`)
+			f.PassOver()
+			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
 		}, kind: outbox.ErrConflict, say: []string{"another event 2"}},
-		"when it is being passed over": {scene: func(f *fixture) { f.claim(one, 1) }, kind: outbox.ErrConflict, say: []string{"worker-1 is applying", "try again"}},
+		"when it is being passed over": {scene: func(f *fixture) { f.MustClaim(one, 1) }, kind: outbox.ErrConflict, say: []string{"worker-1 is applying", "try again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.dieAt(4, 2)
-			f.skip("a", 2)
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
 			if c.scene != nil {
 				c.scene(f)
 			}
-			f.unchanged(func() {
-				_, err := f.UnskipEvent(f.ctx, ana(""), "a", seqOr(c.seq, 2))
+			f.Unchanged(func() {
+				_, err := f.UnskipEvent(f.Ctx, ana(""), "a", seqOr(c.seq, 2))
 				refused(t, err, c.kind, c.say...)
 			})
 		})
@@ -112,23 +112,23 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.dieAt(4, 2)
-	f.skip("a", 2)
-	f.passOver()
-	f.kill("a")
-	f.skip("a", 3)
-	f.passOver()
+	f.DieAt(4, 2)
+	f.MustSkip("a", 2)
+	f.PassOver()
+	f.Kill("a")
+	f.MustSkip("a", 3)
+	f.PassOver()
 	for _, seq := range []int64{3, 2} {
-		if _, err := f.UnskipEvent(f.ctx, ana(""), "a", seq); err != nil {
+		if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", seq); err != nil {
 			t.Fatal(err)
 		}
-		f.sound()
+		f.Sound()
 	}
-	if w := f.watermark("a"); w.AppliedSeq != 1 {
+	if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
 		t.Errorf("the watermark is %+v", w)
 	}
-	f.drain()
-	f.sound()
+	f.Drain()
+	f.Sound()
 }
 
 // A worker that passed over the event, or was about to, sleeps past its lease
@@ -139,28 +139,28 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.dieAt(3, 1)
-			f.skip("a", 1)
-			c := f.claimOne(one, 1)
+			f.DieAt(3, 1)
+			f.MustSkip("a", 1)
+			c := f.ClaimOne(one, 1)
 			if passes {
-				f.mustApply(c, 1)
+				f.MustApply(c, 1)
 			}
-			f.clock.advance(lease)
-			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 1); err != nil {
+			f.Clock.Advance(lease)
+			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
 				t.Fatal(err)
 			}
-			f.sound()
-			f.unchanged(func() {
-				if _, err := f.apply(c, 1); !errors.Is(err, outbox.ErrLeaseLost) {
+			f.Sound()
+			f.Unchanged(func() {
+				if _, err := f.ApplyClaim(c, 1); !errors.Is(err, outbox.ErrLeaseLost) {
 					t.Errorf("the sleeper got %v, want it fenced off", err)
 				}
-				if got := f.settle(one, store.Result{Claim: c, Applied: 1}); got.Fenced != 1 {
+				if got := f.MustSettle(one, store.Result{Claim: c, Applied: 1}); got.Fenced != 1 {
 					t.Errorf("the sleeper settled %+v", got)
 				}
 			})
-			f.drain()
-			f.wantMarks()
-			f.sound()
+			f.Drain()
+			f.WantMarks()
+			f.Sound()
 		})
 	}
 }
@@ -171,15 +171,15 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 	t.Parallel()
 	for name, half := range map[string]func(*fixture){
 		"because the journal refuses": func(f *fixture) {
-			f.forbidAudit("the disk is full")
-			if _, err := f.UnskipEvent(f.ctx, ana(""), "a", 2); err == nil || !strings.Contains(err.Error(), "the disk is full") {
-				f.tb.Errorf("got %v", err)
+			f.ForbidAudit("the disk is full")
+			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+				f.TB.Errorf("got %v", err)
 			}
-			if w := f.watermark("a"); w.AppliedSeq != 1 {
-				f.tb.Errorf("the watermark is %+v: nothing was cut off", w)
+			if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
+				f.TB.Errorf("the watermark is %+v: nothing was cut off", w)
 			}
 			if n := f.rows(outbox.Pending); n != 3 {
-				f.tb.Errorf("%d rows, want that of the event given back at once", n)
+				f.TB.Errorf("%d rows, want that of the event given back at once", n)
 			}
 		},
 		"because the process dies": func(f *fixture) { f.dieBetween("a", 2) },
@@ -187,55 +187,46 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.dieAt(4, 2)
-			f.skip("a", 2)
-			f.passOver()
-			f.pause("a")
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
+			f.PassOver()
+			f.MustPause("a")
 			half(f)
 			if name == "because the process dies" {
-				report, err := f.Check(f.ctx, quiet)
+				report, err := f.Check(f.Ctx, storetest.Quiet)
 				if err != nil || len(report.Violations) != 4 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
 					t.Errorf("check found %+v (%v)", report.Violations, err)
 				}
 			}
-			if _, err := f.Reconcile(f.ctx); err != nil {
+			if _, err := f.Reconcile(f.Ctx); err != nil {
 				t.Fatal(err)
 			}
-			f.settledNow()
-			f.sound()
-			if skip := f.ledger("a")[0]; !skip.Stands() || skip.AppliedAt != nil {
+			f.MustBeReconciled()
+			f.Sound()
+			if skip := f.SkipLedger("a")[0]; !skip.Stands() || skip.AppliedAt != nil {
 				t.Errorf("the skip is %+v, want it to stand, and not to be applied yet", skip)
 			}
-			if c := f.campaign("a"); c.Skips != 1 || c.HeadSeq != 2 || c.AppliedSeq != 1 || c.Diverged != "" {
+			if c := f.MustCampaign("a"); c.Skips != 1 || c.HeadSeq != 2 || c.AppliedSeq != 1 || c.Diverged != "" {
 				t.Errorf("campaign is %+v", c)
 			}
-			f.allowAudit()
-			if _, err := f.ResumeCampaign(f.ctx, ana(""), "a"); err != nil {
+			f.AllowAudit()
+			if _, err := f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil {
 				t.Fatal(err)
 			}
-			f.drain()
-			f.wantMarks(fmt.Sprint("a 2 ", f.ledger("a")[0].ID))
-			f.sound()
+			f.Drain()
+			f.WantMarks(fmt.Sprint("a 2 ", f.SkipLedger("a")[0].ID))
+			f.Sound()
 		})
 	}
 }
 
 // dieBetween does what an un-skip does in the projections, and nothing else.
 func (f *fixture) dieBetween(campaign string, seq int64) {
-	f.tb.Helper()
+	f.TB.Helper()
 	var hash string
 	if seq > 1 {
-		hash = texts(f.tb, f.journal, `select chain_hash from events where campaign_id = $1 and seq = $2`, campaign, seq-1)[0]
+		hash = storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where campaign_id = $1 and seq = $2`, campaign, seq-1)[0]
 	}
-	f.rawProjections(`update projection_watermarks set applied_seq = $2, applied_hash = $3, fence_epoch = fence_epoch + 1 where campaign_id = $1`, campaign, seq-1, hash)
-	f.rawProjections(`delete from watermark_skips where campaign_id = $1 and seq = $2`, campaign, seq)
-}
-
-func (f *fixture) allowAudit() {
-	f.tb.Helper()
-	of := ""
-	if dbtest.Postgres() {
-		of = ` on operator_acts`
-	}
-	f.raw(`drop trigger if exists no_audit` + of)
+	f.ExecProjections(`update projection_watermarks set applied_seq = $2, applied_hash = $3, fence_epoch = fence_epoch + 1 where campaign_id = $1`, campaign, seq-1, hash)
+	f.ExecProjections(`delete from watermark_skips where campaign_id = $1 and seq = $2`, campaign, seq)
 }

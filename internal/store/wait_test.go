@@ -8,6 +8,7 @@ import (
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // soon is a context for what must happen at once.
@@ -20,7 +21,7 @@ func soon(t *testing.T) context.Context {
 func TestWaitApplied_returnsOnceAnotherGoroutineHasApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
+	f.AppendN("a", 3)
 	type answer struct {
 		applied int64
 		err     error
@@ -32,8 +33,8 @@ func TestWaitApplied_returnsOnceAnotherGoroutineHasApplied(t *testing.T) {
 			answers <- answer{applied, err}
 		}()
 	}
-	c := f.claimOne(one, 2)
-	f.mustApply(c, 2)
+	c := f.ClaimOne(one, 2)
+	f.MustApply(c, 2)
 	for range 3 {
 		if a := <-answers; a.err != nil || a.applied != 2 {
 			t.Errorf("got %+v, want two applied", a)
@@ -47,13 +48,13 @@ func TestWaitApplied_returnsOnceAnotherGoroutineHasApplied(t *testing.T) {
 func TestWaitApplied_seesWhatAnotherProcessApplies(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	done := make(chan error)
 	go func() {
 		_, err := f.beside().WaitApplied(soon(t), "a", 2)
 		done <- err
 	}()
-	f.drain()
+	f.Drain()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -62,8 +63,8 @@ func TestWaitApplied_seesWhatAnotherProcessApplies(t *testing.T) {
 func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 2)
-	ctx, cancel := context.WithTimeout(f.ctx, 150*time.Millisecond)
+	f.AppendN("a", 2)
+	ctx, cancel := context.WithTimeout(f.Ctx, 150*time.Millisecond)
 	defer cancel()
 	done := make(chan error)
 	go func() {
@@ -79,14 +80,14 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 		}
 		return tx.Advance("a", 1, 0, 2, "h")
 	}
-	err := f.Apply(f.ctx, func(tx *readmodel.ApplyTx) error {
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if err := advance(tx); err != nil {
 			return err
 		}
 		return tx.RollbackTo()
 	})
 	if err == nil {
-		err = f.Rehearse(f.ctx, advance)
+		err = f.Rehearse(f.Ctx, advance)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -97,15 +98,15 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 3)
-	c := f.claimOne(one, 1)
-	f.mustApply(c, 1)
-	f.settle(one, store.Result{Claim: c, Applied: 1})
-	f.append("dead", 2)
-	f.pause("a")
-	f.kill("dead")
+	f.AppendN("a", 3)
+	c := f.ClaimOne(one, 1)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.AppendN("dead", 2)
+	f.MustPause("a")
+	f.Kill("dead")
 	wait := func(campaign string, seq int64) (int64, error) {
-		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(f.Ctx, 10*time.Millisecond)
 		defer cancel()
 		return f.WaitApplied(ctx, campaign, seq)
 	}
@@ -126,8 +127,8 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
-	f.append("b", 1)
+	f.AppendN("a", 1)
+	f.AppendN("b", 1)
 	const waiters = 60
 	var cost outbox.Cost
 	ctx := outbox.WithCost(soon(t), &cost)
@@ -138,10 +139,10 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 			done <- err
 		}()
 	}
-	f.await("all to wait", func() bool { return f.Waiting() == waiters })
+	storetest.Eventually(f.TB, "all to wait", func() bool { return f.Waiting() == waiters })
 	looks := f.Looks()
-	f.await("ten looks", func() bool { return f.Looks() >= looks+10 })
-	f.drain()
+	storetest.Eventually(f.TB, "ten looks", func() bool { return f.Looks() >= looks+10 })
+	f.Drain()
 	for range waiters {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -150,20 +151,20 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	if n := cost.Report().Statements; n > 3*waiters { // whether the campaign exists, and whether it has diverged
 		t.Errorf("%d waiters ran %d statements of their own during ten looks", waiters, n)
 	}
-	f.await("watching to end", func() bool { return !f.Watching() })
+	storetest.Eventually(f.TB, "watching to end", func() bool { return !f.Watching() })
 }
 
 func TestWaitApplied_endsWithTheStore(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	s := f.beside()
 	done := make(chan error)
 	go func() {
 		_, err := s.WaitApplied(soon(t), "a", 1)
 		done <- err
 	}()
-	f.await("it to wait", func() bool { return s.Waiting() == 1 })
+	storetest.Eventually(f.TB, "it to wait", func() bool { return s.Waiting() == 1 })
 	s.Close()
 	if err := <-done; err == nil {
 		t.Error("it has waited for a store that is closed")

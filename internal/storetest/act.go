@@ -200,7 +200,7 @@ func (f *Fixture) RefusedActs() []outbox.Act {
 
 func (f *Fixture) actsOfAna(outcome outbox.ActOutcome) []outbox.Act {
 	f.TB.Helper()
-	page, err := f.Acts(context.Background(), outbox.ActFilter{Actor: "ana", Outcome: outcome})
+	page, err := f.Acts(f.Ctx, outbox.ActFilter{Actor: "ana", Outcome: outcome})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -216,6 +216,26 @@ func (f *Fixture) ForbidAudit(message string) {
 	}
 	f.Exec(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
 	f.Exec(`create trigger no_audit before insert on operator_acts for each row execute function no_audit()`)
+}
+
+// AllowAudit undoes ForbidAudit.
+func (f *Fixture) AllowAudit() {
+	f.TB.Helper()
+	of := ""
+	if dbtest.Postgres() {
+		of = ` on operator_acts`
+	}
+	f.Exec(`drop trigger if exists no_audit` + of)
+}
+
+// ActsOf are the acts of a kind that were done.
+func (f *Fixture) ActsOf(action string) []outbox.Act {
+	f.TB.Helper()
+	page, err := f.Acts(f.Ctx, outbox.ActFilter{Action: outbox.Action(action), Outcome: outbox.ActDone})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return page.Items
 }
 
 // Refused fails unless err is a refusal of the kind whose sentence has every

@@ -37,17 +37,38 @@ func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()).UTC() }
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
+// model keeps the methods of the database itself from those of the store.
+type model struct{ *readmodel.Database }
+
 // Fixture is a store on databases of its own, the clock it goes by, and raw
 // connections that go past it.
 type Fixture struct {
 	*store.Store
 	*maintenance.Maintenance
+	model
 	TB            testing.TB
+	Ctx           context.Context // of the calls
 	Pair          dbtest.Pair
 	Clock         *Clock
 	JournalDB     *sql.DB
 	ProjectionsDB *sql.DB
 }
+
+// OptionsFor are the options of a store on given databases.
+func OptionsFor(p dbtest.Pair) store.Options {
+	return store.Options{Journal: p.Journal, Projections: p.Projections}
+}
+
+// InMode opens a store in a mode.
+func InMode(m outbox.Mode) func(*store.Options) { return func(o *store.Options) { o.Mode = m } }
+
+// MaxAttempts lets rows fail so often.
+func MaxAttempts(n int) func(*store.Options) {
+	return func(o *store.Options) { o.Retry.MaxAttempts = n }
+}
+
+// ReadOnly opens a store that refuses every change.
+func ReadOnly(o *store.Options) { o.ReadOnly = true }
 
 // Open opens a store on empty databases of its own. change adjusts its options.
 func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
@@ -58,7 +79,8 @@ func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
 // OpenPair opens a store on given databases. It is closed at the test's end.
 func OpenPair(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
 	tb.Helper()
-	o := store.Options{Journal: p.Journal, Projections: p.Projections, Now: c.Now}
+	o := OptionsFor(p)
+	o.Now = c.Now
 	for _, f := range change {
 		f(&o)
 	}
@@ -66,9 +88,15 @@ func OpenPair(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &Fixture{Store: s, Maintenance: maintenance.New(s), TB: tb, Pair: p, Clock: c, JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 	tb.Cleanup(func() { s.Close() })
-	return f
+	return Around(tb, s, p, c)
+}
+
+// Around is a fixture with a store that is open on given databases.
+func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
+	tb.Helper()
+	return &Fixture{Store: s, Maintenance: maintenance.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
+		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 }
 
 // Beside opens a second store on the same databases, as another process would.
@@ -77,10 +105,25 @@ func (f *Fixture) Beside(change ...func(*store.Options)) *Fixture {
 	return OpenPair(f.TB, f.Pair, f.Clock, change...)
 }
 
+// Shut closes everything before the test's end, for tests that open many.
+func (f *Fixture) Shut() {
+	f.Close()
+	f.JournalDB.Close()
+	f.ProjectionsDB.Close()
+}
+
 // Exec runs a statement on the journal database past the store.
 func (f *Fixture) Exec(query string, args ...any) {
 	f.TB.Helper()
 	if _, err := f.JournalDB.Exec(query, args...); err != nil {
+		f.TB.Fatalf("%s: %v", query, err)
+	}
+}
+
+// ExecProjections runs a statement on the projections database past the store.
+func (f *Fixture) ExecProjections(query string, args ...any) {
+	f.TB.Helper()
+	if _, err := f.ProjectionsDB.Exec(query, args...); err != nil {
 		f.TB.Fatalf("%s: %v", query, err)
 	}
 }
@@ -95,6 +138,28 @@ func (f *Fixture) Number(query string, args ...any) int64 {
 	return n
 }
 
+// Texts are the first column of a query's answer.
+func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
+	tb.Helper()
+	rows, err := db.Query(query, args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, text)
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
 // Event is the least that can be appended.
 func Event(campaign, eventType string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
@@ -103,7 +168,7 @@ func Event(campaign, eventType string) outbox.Event {
 // MustAppend appends events and returns where they stand.
 func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
 	f.TB.Helper()
-	got, err := f.Append(context.Background(), store.Append{Events: events})
+	got, err := f.Append(f.Ctx, store.Append{Events: events})
 	if err != nil {
 		f.TB.Fatalf("append: %v", err)
 	}
@@ -116,9 +181,9 @@ const Lease = 30 * time.Second
 // MustClaim claims what is due for a worker, or what is suspect when nothing is.
 func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 	f.TB.Helper()
-	claims, err := f.Claim(context.Background(), w, store.ClaimLimits{Rows: rows, Lease: Lease})
+	claims, err := f.Claim(f.Ctx, w, store.ClaimLimits{Rows: rows, Lease: Lease})
 	if err == nil && len(claims) == 0 {
-		claims, err = f.ClaimSuspect(context.Background(), w, Lease)
+		claims, err = f.ClaimSuspect(f.Ctx, w, Lease)
 	}
 	if err != nil {
 		f.TB.Fatalf("claim: %v", err)
@@ -130,7 +195,7 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 // to last, the way a worker does, and returns where it then stands.
 func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
 	f.TB.Helper()
-	all, _, err := f.Load(context.Background(), []store.Range{c.Range()}, 1<<30)
+	all, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
 	if err != nil {
 		f.TB.Fatalf("load: %v", err)
 	}
@@ -177,7 +242,7 @@ func (f *Fixture) Drain() {
 			if err != nil || reached < c.Last {
 				f.TB.Fatalf("apply %+v: reached %d, %v", c, reached, err)
 			}
-			if _, err := f.Settle(context.Background(), w, []store.Result{{Claim: c, Applied: reached}}); err != nil {
+			if _, err := f.Settle(f.Ctx, w, []store.Result{{Claim: c, Applied: reached}}); err != nil {
 				f.TB.Fatalf("settle: %v", err)
 			}
 		}
@@ -187,7 +252,7 @@ func (f *Fixture) Drain() {
 // Sound fails when Check finds anything.
 func (f *Fixture) Sound() {
 	f.TB.Helper()
-	report, err := f.Check(context.Background(), func(int64, int64) {})
+	report, err := f.Check(f.Ctx, func(int64, int64) {})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -195,3 +260,6 @@ func (f *Fixture) Sound() {
 		f.TB.Errorf("check: %+v", v)
 	}
 }
+
+// Quiet is a progress that nobody watches.
+func Quiet(int64, int64) {}

@@ -1,0 +1,190 @@
+package enginetest
+
+import (
+	"fmt"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/operations"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// Rooms is a store with its rooms, and no worker on them.
+type Rooms struct {
+	*storetest.Fixture
+	Operations *operations.Operations
+	Runs       *runs.Runs
+}
+
+// OpenRooms opens a store on empty databases of its own, with its rooms. change
+// adjusts its options.
+func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
+	tb.Helper()
+	return RoomsOf(storetest.Open(tb, change...))
+}
+
+// RoomsOf puts the rooms around a store that nobody uses yet.
+func RoomsOf(f *storetest.Fixture) *Rooms {
+	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store)}
+}
+
+// Beside is another process on the same databases.
+func (f *Rooms) Beside(change ...func(*store.Options)) *Rooms {
+	f.TB.Helper()
+	return RoomsOf(f.Fixture.Beside(change...))
+}
+
+// LoadedRuns are the projections that runs of Rooms are about, and VersionsRuns
+// what a worker has that loaded them.
+var (
+	LoadedRuns   = []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}, {Name: "history", Version: "v2"}}
+	VersionsRuns = map[string]string{"roster": "v1", "history": "v2"}
+)
+
+// VerifyAll orders that every campaign is verified.
+func VerifyAll() outbox.RunOrder { return outbox.RunOrder{Kind: outbox.RunVerify, All: true} }
+
+// Rebuild orders that campaigns are rebuilt.
+func Rebuild(campaigns ...string) outbox.RunOrder {
+	return outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: campaigns}
+}
+
+// StartRun starts a run over what is loaded.
+func (f *Rooms) StartRun(order outbox.RunOrder) outbox.Run {
+	f.TB.Helper()
+	run, err := f.Runs.Start(f.Ctx, storetest.Ana("looks odd"), order, LoadedRuns)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return run
+}
+
+// ClaimRun claims when a run must be there.
+func (f *Rooms) ClaimRun(w store.Worker) runs.Lease {
+	f.TB.Helper()
+	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
+	if err != nil || !ok {
+		f.TB.Fatalf("claim a run: %v, %v", ok, err)
+	}
+	return l
+}
+
+// NoRun fails when there is a run to claim.
+func (f *Rooms) NoRun(w store.Worker) {
+	f.TB.Helper()
+	if l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease); ok || err != nil {
+		f.TB.Fatalf("claimed %+v, %v, want none", l, err)
+	}
+}
+
+// MustRun reads a run.
+func (f *Rooms) MustRun(id int64) outbox.Run {
+	f.TB.Helper()
+	run, err := f.Runs.Get(f.Ctx, id)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return run
+}
+
+// ReportRun reports how far a run is, two events a second.
+func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
+	f.TB.Helper()
+	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return status
+}
+
+// FinishRun ends a run.
+func (f *Rooms) FinishRun(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
+	f.TB.Helper()
+	run, err := f.Runs.Finish(f.Ctx, l, status, why)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return run
+}
+
+// ActiveRuns are the runs that have not ended.
+func (f *Rooms) ActiveRuns() []outbox.Run {
+	f.TB.Helper()
+	runs, err := f.Runs.Active(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return runs
+}
+
+// StartOperation starts an operation.
+func (f *Rooms) StartOperation(order outbox.OperationOrder) outbox.Operation {
+	f.TB.Helper()
+	op, err := f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return op
+}
+
+// StepOperation steps until the operation moves no more by itself.
+func (f *Rooms) StepOperation(id int64) {
+	f.TB.Helper()
+	for {
+		changed, err := f.Operations.StepOne(f.Ctx, id)
+		if err != nil {
+			f.TB.Fatal(err)
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+// Operation reads an operation.
+func (f *Rooms) Operation(id int64) outbox.OperationDetail {
+	f.TB.Helper()
+	d, err := f.Operations.Get(f.Ctx, id)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return d
+}
+
+// RunHolder holds the campaigns of the run that ClaimedForRun makes up.
+var RunHolder = store.Worker{ID: outbox.RunOwner(7, "host-1"), Build: "v1"}
+
+// HoldsRun makes a process the one that works on a run, which is made up.
+func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
+	f.TB.Helper()
+	override, next := "", ""
+	if dbtest.Postgres() {
+		override, next = "overriding system value", `; select setval(pg_get_serial_sequence('runs', 'id'), max(id)) from runs`
+	}
+	f.Exec(fmt.Sprintf(`
+insert into runs (id, kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, lease_owner, lease_epoch)
+%s values (%d, 'rebuild', 'running', '[]', 1, '[]', '{}', '', 'ana', 'cli', '', 1, 1, '%s', 1)
+on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, id, process, next))
+	return runs.Lease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
+}
+
+// ClaimedForRun claims campaigns that must all be had.
+func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
+	f.TB.Helper()
+	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), RunHolder, campaigns, storetest.Lease)
+	if err != nil || len(claims) != len(campaigns) {
+		f.TB.Fatalf("claimed %+v, %v; want %q", claims, err, campaigns)
+	}
+	return claims
+}
+
+// ReleaseFromRun gives back what ClaimedForRun claimed.
+func (f *Rooms) ReleaseFromRun(claims ...store.RunClaim) {
+	f.TB.Helper()
+	if lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims); err != nil || len(lost) != 0 {
+		f.TB.Fatalf("release: lost %q, %v", lost, err)
+	}
+}

@@ -1,0 +1,99 @@
+package storetest
+
+import (
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/maintenance"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// MustReconcile fails unless reconciling repairs what is wanted.
+func (f *Fixture) MustReconcile(want outbox.Repaired) {
+	f.TB.Helper()
+	if got, err := f.Reconcile(f.Ctx); err != nil || got != want {
+		f.TB.Fatalf("reconciled %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// MustBeReconciled fails unless another reconcile finds nothing and writes nothing.
+func (f *Fixture) MustBeReconciled() {
+	f.TB.Helper()
+	before := f.Modified()
+	f.Unchanged(func() { f.MustReconcile(outbox.Repaired{}) })
+	if after := f.Modified(); after != before {
+		f.TB.Errorf("a second reconcile wrote: from\n%sto\n%s", before, after)
+	}
+}
+
+// MustFindGaps reads the gaps there are.
+func (f *Fixture) MustFindGaps() []outbox.Gap {
+	f.TB.Helper()
+	gaps, err := f.Gaps(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return gaps
+}
+
+// LoseRows deletes rows past the store and recounts the campaign's row, as if the
+// rows had never been written.
+func (f *Fixture) LoseRows(campaign, where string) {
+	f.TB.Helper()
+	f.Exec(`delete from projection_apply_outbox where campaign_id = $1 and `+where, campaign)
+	f.Exec(`update campaigns set
+  pending = (select count(*) from projection_apply_outbox o where o.campaign_id = $1 and status = 'pending'),
+  (head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at) =
+    (select seq, status, next_attempt_at, enqueued_at, next_attempt_at from projection_apply_outbox o where o.campaign_id = $1 order by seq limit 1)
+where campaign_id = $1`, campaign)
+}
+
+// Tamper changes events past the triggers that forbid it.
+func (f *Fixture) Tamper(query string, args ...any) {
+	f.TB.Helper()
+	of := ""
+	if dbtest.Postgres() {
+		of = ` on events`
+	}
+	f.Exec(`drop trigger events_refuse_update` + of)
+	f.Exec(`drop trigger events_refuse_delete` + of)
+	f.Exec(query, args...)
+}
+
+// SelfCheckAll goes round all campaigns once and returns what it found.
+func (f *Fixture) SelfCheckAll() (found []store.Found) {
+	f.TB.Helper()
+	for at := (maintenance.Round{}); ; {
+		next, more, err := f.SelfCheck(f.Ctx, at, 2)
+		if err != nil {
+			f.TB.Fatal(err)
+		}
+		found = append(found, more...)
+		if at = next; at.Campaign == "" {
+			return found
+		}
+	}
+}
+
+// SelfCheckIsCalm fails when another self-check changes or writes anything.
+func (f *Fixture) SelfCheckIsCalm() {
+	f.TB.Helper()
+	before := f.Modified()
+	f.Unchanged(func() {
+		if found := f.SelfCheckAll(); len(found) > 0 {
+			f.TB.Errorf("another check found %+v", found)
+		}
+	})
+	if after := f.Modified(); after != before {
+		f.TB.Errorf("another check wrote: from\n%sto\n%s", before, after)
+	}
+}
+
+// SelfCheckOne fails unless one step of the self-check finds just one campaign.
+func (f *Fixture) SelfCheckOne(id string) store.Found {
+	f.TB.Helper()
+	_, found, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1)
+	if err != nil || len(found) != 1 || found[0].CampaignID != id {
+		f.TB.Fatalf("the self-check found %+v, %v, want %s", found, err, id)
+	}
+	return found[0]
+}

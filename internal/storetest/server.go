@@ -1,0 +1,38 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"outboxweb/internal/dbtest"
+)
+
+// UnusedDatabase is the URL of a database that does not exist and is dropped at the
+// test's end.
+func UnusedDatabase(tb testing.TB, name string) string {
+	tb.Helper()
+	address := dbtest.Server().URL(name)
+	tb.Cleanup(func() { AtServer(tb, `drop database if exists `+pgx.Identifier{name}.Sanitize()+` with (force)`) })
+	return address
+}
+
+// AtServer runs statements on the server, in no database of any test.
+func AtServer(tb testing.TB, statements ...string) {
+	tb.Helper()
+	db := dbtest.Open(tb, dbtest.Server().URL("postgres"))
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.Exec(statement); err != nil {
+			tb.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
+// Role makes a user who may do nothing in particular.
+func Role(tb testing.TB, name string) string {
+	tb.Helper()
+	AtServer(tb, `create role `+name+` login`)
+	tb.Cleanup(func() { AtServer(tb, `drop role `+name) })
+	return name
+}

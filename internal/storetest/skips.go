@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// ToSkip is an order with what a skip asks for.
+func ToSkip(o outbox.Order, campaign string, seq int64) outbox.Order {
+	if o.Reason == "" {
+		o.Reason = "it can never be applied"
+	}
+	o.Confirm = outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	return o
+}
+
+// MustSkip skips an event.
+func (f *Fixture) MustSkip(campaign string, seq int64) {
+	f.TB.Helper()
+	if _, err := f.SkipEvent(f.Ctx, ToSkip(outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+// DieAt appends events to campaign a, applies those before seq and lets that one
+// die.
+func (f *Fixture) DieAt(events int, seq int64) {
+	f.TB.Helper()
+	f.AppendN("a", events)
+	if seq > 1 {
+		c := f.ClaimOne(One, int(seq-1))
+		f.MustApply(c, seq-1)
+		f.MustSettle(One, store.Result{Claim: c, Applied: seq - 1})
+	}
+	f.Kill("a")
+}
+
+// PassOver brings the watermark of campaign a over its head, and settles.
+func (f *Fixture) PassOver() {
+	f.TB.Helper()
+	c := f.ClaimOne(One, 1)
+	f.MustApply(c, c.Last)
+	f.MustSettle(One, store.Result{Claim: c, Applied: c.Last})
+}
+
+// Marks lists what the projections passed over: campaign, seq and skip.
+func (f *Fixture) Marks() []string {
+	return Texts(f.TB, f.ProjectionsDB, `select campaign_id || ' ' || seq || ' ' || skip_id from watermark_skips order by campaign_id, seq`)
+}
+
+// WantMarks fails unless the projections passed over what is wanted.
+func (f *Fixture) WantMarks(want ...string) {
+	f.TB.Helper()
+	if diff := cmp.Diff(want, f.Marks()); diff != "" {
+		f.TB.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+// SkipLedger are the skips of a campaign, newest first.
+func (f *Fixture) SkipLedger(campaign string) []outbox.Skip {
+	f.TB.Helper()
+	page, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return page.Items
+}

@@ -1,0 +1,107 @@
+package storetest
+
+import (
+	"context"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/store"
+)
+
+// Tally is a projection with a foreign key, a generated column, and a trigger
+// that counts what it sees.
+func Tally() readmodel.Projection {
+	trigger := []string{`
+create trigger tally_seen after insert on tally_events
+begin
+  update tally set seen = seen + 1 where campaign_id = new.campaign_id;
+end`}
+	if dbtest.Postgres() {
+		trigger = []string{`
+create or replace function tally_see() returns trigger language plpgsql as $$
+begin
+  update tally set seen = seen + 1 where campaign_id = new.campaign_id;
+  return null;
+end $$`, `create trigger tally_seen after insert on tally_events for each row execute function tally_see()`}
+	}
+	return readmodel.Projection{Name: "tally", Version: "v1", Tables: []string{"tally", "tally_events"}, Schema: append([]string{`
+create table tally (
+  campaign_id text primary key,
+  seen bigint not null default 0,
+  twice bigint generated always as (seen * 2) stored
+)`, `
+create table tally_events (
+  campaign_id text not null references tally (campaign_id),
+  seq bigint not null,
+  at timestamp,
+  body text not null,
+  primary key (campaign_id, seq)
+)`, `create index tally_events_by_seq on tally_events (seq)`}, trigger...)}
+}
+
+// InstallTally creates the tables of tally.
+func (f *Fixture) InstallTally() {
+	f.TB.Helper()
+	if err := f.Install(f.Ctx, []readmodel.Projection{Tally()}); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+// OpenTally is a scratch database with the tables of tally.
+func (f *Fixture) OpenTally() *readmodel.Scratch {
+	f.TB.Helper()
+	p := Tally()
+	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	f.TB.Cleanup(func() { c.Close() })
+	return c
+}
+
+// StartTally and TallyEvent are what tally does on an event: of a campaign, and of
+// a campaign, a seq and a body.
+const (
+	StartTally = `insert into tally (campaign_id) values ($1) on conflict do nothing`
+	TallyEvent = `insert into tally_events (campaign_id, seq, at, body) values ($1, $2, '2026-11-21 07:00:00', $3)`
+)
+
+// TallyOne folds one event of tally.
+func TallyOne(ctx context.Context, c *readmodel.Scratch, campaign string, seq int64, body string) error {
+	if err := c.Exec(ctx, StartTally, []any{campaign}); err != nil {
+		return err
+	}
+	return c.Exec(ctx, TallyEvent, []any{campaign, seq, body})
+}
+
+// FoldTally tallies the events from first to last of a campaign.
+func (f *Fixture) FoldTally(c *readmodel.Scratch, campaign string, first, last int64, body string) {
+	f.TB.Helper()
+	n := int(last - first + 1)
+	done, err := c.Fold(f.Ctx, n, func(i int) error { return TallyOne(f.Ctx, c, campaign, first+int64(i), body) })
+	if err != nil || done != n {
+		f.TB.Fatalf("folded %d of %d: %v", done, n, err)
+	}
+}
+
+// PlanFor is the plan of a rebuild of tally under a claim.
+func PlanFor(c store.RunClaim) readmodel.Swap {
+	return readmodel.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
+		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
+}
+
+// MustSwap swaps rows in, which must succeed for every campaign.
+func (f *Fixture) MustSwap(c *readmodel.Scratch, plan ...readmodel.Swap) []readmodel.Swapped {
+	f.TB.Helper()
+	done, err := c.Swap(f.Ctx, plan)
+	if err != nil || len(done) != len(plan) {
+		f.TB.Fatalf("swapped %+v, %v", done, err)
+	}
+	for _, one := range done {
+		if one.Err != nil {
+			f.TB.Fatalf("%s: %v", one.CampaignID, one.Err)
+		}
+	}
+	return done
+}

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"database/sql"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+)
+
+// AtOnce makes calls that all want what the statement lock, or SQLite's only
+// lock, keeps from them until each of the calls has begun.
+func (f *Fixture) AtOnce(db *sql.DB, lock string, calls ...func()) {
+	f.TB.Helper()
+	holder, err := db.Conn(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	defer holder.Close()
+	hold := []string{`begin immediate`}
+	if dbtest.Postgres() {
+		hold = []string{`begin`, lock}
+	}
+	for _, statement := range hold {
+		if _, err := holder.ExecContext(f.Ctx, statement); err != nil {
+			f.TB.Fatal(err)
+		}
+	}
+	var running sync.WaitGroup
+	for _, call := range calls {
+		running.Go(call)
+	}
+	if dbtest.Postgres() {
+		f.AwaitLockWaits(int64(len(calls)))
+	}
+	if _, err := holder.ExecContext(f.Ctx, `rollback`); err != nil {
+		f.TB.Error(err)
+	}
+	running.Wait()
+}
+
+// EveryCampaign locks all campaigns on PostgreSQL.
+const EveryCampaign = `select 1 from campaigns for update`
+
+// Shuffled is the same in another order.
+func Shuffled[T any](all []T) []T {
+	other := slices.Clone(all)
+	rand.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
+	return other
+}
+
+// Everybody makes each of the calls many times, all beside each other, and each
+// on all stores at once.
+func Everybody[F any](tb testing.TB, stores []F, times int, calls map[string]func(s F, i int) error) {
+	tb.Helper()
+	var all sync.WaitGroup
+	for name, call := range calls {
+		all.Go(func() {
+			for i := 0; i < times && !tb.Failed(); i++ {
+				var both sync.WaitGroup
+				for _, s := range stores {
+					both.Go(func() {
+						if err := call(s, i); err != nil {
+							tb.Errorf("%s: %v", name, err)
+						}
+					})
+				}
+				both.Wait()
+			}
+		})
+	}
+	all.Wait()
+}
