@@ -26,7 +26,7 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, doomed))
+	b := enginetest.Open(t, enginetest.Define(t, doomed))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
@@ -48,9 +48,9 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{"runs.(*Runs).Claim.func1", "store.(*Store).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
 		"store.(*Store).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
-		var b *bench
+		var b *enginetest.Engine
 		var armed atomic.Bool
-		b = open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
+		b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
 			o.Now = func() time.Time {
 				if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
 					b.Disconnect(t)

@@ -9,7 +9,7 @@ import (
 // What cannot be verified must not keep the others out.
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
 	b.Drain(t)
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)

@@ -30,7 +30,7 @@ func TestVerify_findsTheFirstWrongEventByKeysOfAnyType(t *testing.T) {
 		if dbtest.Postgres() {
 			column = tt.postgres
 		}
-		b := open(t, enginetest.Define(t, `-- projection: days
+		b := enginetest.Open(t, enginetest.Define(t, `-- projection: days
 -- tables: days
 -- schema
 create table days (campaign_id text not null, day `+column+` not null, n bigint not null, primary key (campaign_id, day));
@@ -57,7 +57,7 @@ update days set n = :seq where campaign_id = :campaign_id;
 
 func TestVerify_showsLongValuesCutAndStillFindsTheirEvent(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, `-- projection: texts
+	b := enginetest.Open(t, enginetest.Define(t, `-- projection: texts
 -- tables: texts
 -- schema
 create table texts (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq));

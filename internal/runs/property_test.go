@@ -28,8 +28,8 @@ type remade struct {
 func newRemade(tb enginetest.RapidTB, sources []string) *remade {
 	s := &remade{journal: make(map[string][]outbox.Event), seen: make(map[string]int)}
 	s.TB, s.Clock = tb, storetest.NewClock()
-	a := open(tb, sources, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))
-	s.Engines = []*enginetest.Engine{a.Engine, a.Engine.Beside(tb, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
+	a := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))
+	s.Engines = []*enginetest.Engine{a, a.Beside(tb, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
 	for _, campaign := range enginetest.TroubledCampaigns {
 		s.write(campaign, enginetest.Opened(campaign, 1))
 	}
@@ -217,15 +217,15 @@ func TestRuns_leaveWhatOneFoldMakesWhateverHappened(t *testing.T) {
 				}
 			}
 			s.Invariants(r)
-			once := open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
+			once := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
 			for _, campaign := range slices.Sorted(slices.Values(enginetest.TroubledCampaigns)) {
 				once.MustAppend(tb, s.journal[campaign]...)
 			}
-			enginetest.UntilStuck(tb, once.Engine, s.Clock)
-			if diff := cmp.Diff(s.digests(once.Engine), s.digests(s.Engines[0])); diff != "" {
+			enginetest.UntilStuck(tb, once, s.Clock)
+			if diff := cmp.Diff(s.digests(once), s.digests(s.Engines[0])); diff != "" {
 				r.Fatalf("digests (-folded once +after all the trouble):\n%s", diff)
 			}
-			(&bench{s.Engines[0]}).mustMatchJournal(tb, enginetest.TroubledCampaigns...)
+			mustMatchJournal(tb, s.Engines[0], enginetest.TroubledCampaigns...)
 			s.Engines[1].MustBeSound(tb)
 		})
 	}

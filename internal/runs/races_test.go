@@ -24,7 +24,7 @@ import (
 func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	t.Parallel()
 	var other interface{ release() }
-	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Trail, enginetest.Probing), enginetest.Logging(func(message string) {
+	b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Trail, enginetest.Probing), enginetest.Logging(func(message string) {
 		if strings.Contains(message, "could not be written") && other != nil {
 			other.release()
 		}
@@ -50,10 +50,10 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	}
 }
 
-// journalLock is somebody else's on the journal of a bench.
+// journalLock is somebody else's on the journal of an engine.
 type journalLock struct {
 	tb    testing.TB
-	b     *bench
+	b     *enginetest.Engine
 	taken atomic.Bool
 }
 
@@ -71,7 +71,7 @@ func (l *journalLock) release() {
 
 func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.Drain(t)
 	b.MustPause(t, "accounts", "a")
@@ -91,7 +91,7 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 // Nothing is compared, so nothing is said to match.
 func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	b.Meddle(t, `update trail set seq = 77`)
@@ -104,7 +104,7 @@ func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
 func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	t.Parallel()
 	lenient := strings.Replace(enginetest.Probing, "-- tables: probing", "-- tables: probing\n-- on-failure: quarantine", 1)
-	b := open(t, enginetest.Define(t, lenient, enginetest.Trail), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, lenient, enginetest.Trail), enginetest.MaxAttempts(1))
 	key := t.Name()
 	var failing, pausing atomic.Bool
 	failing.Store(true)
@@ -140,7 +140,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 
 func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 1))
 	b.Drain(t)
 	b.MustPause(t, "trail", "a")
@@ -175,7 +175,7 @@ create table reads (campaign_id text primary key, n bigint not null);
 -- on: probed
 insert into reads select cast(:campaign_id as text), count(*) from probing where campaign_id = :campaign_id;
 `
-	b := open(t, enginetest.Define(t, enginetest.Probing, reads))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Probing, reads))
 	var failing atomic.Bool
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
 		if failing.Load() {
@@ -199,7 +199,7 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	rebuild := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
@@ -216,7 +216,7 @@ func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 
 func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
 	key := t.Name()
 	var toggling atomic.Bool
 	paused := false
@@ -242,7 +242,7 @@ func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 // The leases that it cannot give back run out by themselves.
 func TestSQLiteRuns_endWithTheProcessWhileTheJournalIsAway(t *testing.T) {
 	t.Parallel()
-	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, `-- projection: slow
+	b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, `-- projection: slow
 -- tables: slow
 -- schema
 create table slow (campaign_id text primary key, key text not null);
@@ -286,7 +286,7 @@ insert into slow values (:campaign_id, :payload.key);
 // campaign up, as far as it is more than a few events.
 func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
 	key := t.Name()
 	var appending, looking atomic.Bool
 	var held atomic.Int64
@@ -309,14 +309,14 @@ func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
 	if run.Status != outbox.RunCompleted || held.Load() > 0 {
 		t.Errorf("it was folded under the campaign's lease; run %+v", run)
 	}
-	b.mustMatchJournal(t, "a")
+	mustMatchJournal(t, b, "a")
 	b.MustBeSound(t)
 }
 
 func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 	t.Parallel()
 	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
-		b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 		b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
 		b.Drain(t)
 		b.MustPause(t, "trail", "a")
@@ -336,14 +336,14 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 			t.Errorf("%s: rebuild %+v", watermark, again)
 		}
 		b.Drain(t)
-		b.mustMatchJournal(t, "a", "b")
+		mustMatchJournal(t, b, "a", "b")
 		b.MustBeSound(t)
 	}
 }
 
 func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
 	key := t.Name()
 	var failing atomic.Bool
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -371,7 +371,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 
 func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.Drain(t)
 	set, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Accounts, "default 0)", "default 0, note text)"))...)
@@ -385,7 +385,7 @@ func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
 
 func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.Drain(t)
 	for _, c := range []struct {
@@ -412,7 +412,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.Drain(t)
 	for stage := range 2 {

@@ -19,7 +19,7 @@ import (
 
 // mustMatchJournal makes sure that all live rows are those of a fold, up to the
 // events that projections were told of.
-func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
+func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) {
 	tb.Helper()
 	f, err := runs.NewFolder(context.Background(), b.Store, b.Set)
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *bench) mustMatchJournal(tb testing.TB, campaigns ...string) {
 
 func TestVerify_matchesWhatWasApplied(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Noted("a"), enginetest.Opened("b", 1), enginetest.Noted("c"))
 	b.Drain(t)
 	run := b.MustRun(t, enginetest.Everything)
@@ -56,7 +56,7 @@ func TestVerify_matchesWhatWasApplied(t *testing.T) {
 
 func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1))
 	b.Drain(t)
@@ -94,7 +94,7 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 // The search divides long journals instead of looking after every event.
 func TestVerify_findsTheFirstWrongEventOfALongJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, `-- projection: counts
+	b := enginetest.Open(t, enginetest.Define(t, `-- projection: counts
 -- tables: counts, notes
 -- schema
 create table counts (campaign_id text primary key, n bigint not null);
@@ -121,7 +121,7 @@ update counts set n = :seq where campaign_id = :campaign_id;
 
 func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1))
 	b.Drain(t)
 	then := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
@@ -135,7 +135,7 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 
 func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("b"), enginetest.Opened("c", 1), enginetest.Spent("c", 5), enginetest.Noted("c"))
 	b.Drain(t)
 	b.Meddle(t, `update accounts set balance = 3 where campaign_id = 'a'`)
@@ -144,7 +144,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 2 || run.Counts.Matched != 1 {
 		t.Errorf("run %+v", run)
 	}
-	b.mustMatchJournal(t, "a", "b", "c")
+	mustMatchJournal(t, b, "a", "b", "c")
 	for _, p := range b.RunResult(t, run, "a").Projections {
 		if p.Generation != 2 || p.Digest == "" || p.Before == "" || (p.Projection == "accounts") != (p.Digest != p.Before) {
 			t.Errorf("%+v", p)
@@ -162,7 +162,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 // digest covers is the same.
 func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger+`
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger+`
 -- digest applied: select seq, times from ledger_applied where campaign_id = :campaign_id order by seq
 -- digest history: select seq from ledger_history where campaign_id = :campaign_id order by id
 `))
@@ -189,7 +189,7 @@ func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 // earlier rows were changed later.
 func TestRebuild_keepsTheOrderOfRows(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, `-- projection: calls
+	b := enginetest.Open(t, enginetest.Define(t, `-- projection: calls
 -- tables: calls
 
 -- schema @sqlite
@@ -225,7 +225,7 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 // applied after it, and whoever reads meanwhile sees no less than before.
 func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
 	campaigns := []string{"a", "b", "c"}
 	for _, id := range campaigns {
 		b.MustAppend(t, append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 300)...)...)
@@ -244,10 +244,10 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 			}
 			total += 2
 		}
-		b.waitForRun(t, run.ID)
+		waitForRun(t, b, run.ID)
 	}
 	for _, id := range campaigns {
-		b.waitApplied(t, id, int64(total))
+		waitApplied(t, b, id, int64(total))
 	}
 	close(done)
 	if err := <-reader; err != nil {
@@ -265,13 +265,13 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 			t.Errorf("campaign %q: %d events in the trail, want %d", id, len(places), total)
 		}
 	}
-	b.mustMatchJournal(t, campaigns...)
+	mustMatchJournal(t, b, campaigns...)
 	b.MustBeSound(t)
 }
 
 // watchGrowing reads the trails until done and fails when one was longer
 // before.
-func watchGrowing(b *bench, campaigns []string, done <-chan struct{}) error {
+func watchGrowing(b *enginetest.Engine, campaigns []string, done <-chan struct{}) error {
 	seen := make(map[string]int)
 	for {
 		select {
@@ -292,7 +292,7 @@ func watchGrowing(b *bench, campaigns []string, done <-chan struct{}) error {
 	}
 }
 
-func (b *bench) waitForRun(tb testing.TB, id int64) outbox.Run {
+func waitForRun(tb testing.TB, b *enginetest.Engine, id int64) outbox.Run {
 	tb.Helper()
 	deadline := time.Now().Add(time.Minute)
 	poll := time.NewTicker(5 * time.Millisecond)
@@ -306,7 +306,7 @@ func (b *bench) waitForRun(tb testing.TB, id int64) outbox.Run {
 	return outbox.Run{}
 }
 
-func (b *bench) waitApplied(tb testing.TB, id string, seq int64) {
+func waitApplied(tb testing.TB, b *enginetest.Engine, id string, seq int64) {
 	tb.Helper()
 	deadline := time.Now().Add(time.Minute)
 	poll := time.NewTicker(5 * time.Millisecond)
@@ -321,7 +321,7 @@ func (b *bench) waitApplied(tb testing.TB, id string, seq int64) {
 
 func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.Drain(t)
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 2 where campaign_id = 'a'`)
@@ -343,7 +343,7 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 		t.Errorf("still diverged: %s", c.Diverged)
 	}
 	b.Drain(t)
-	b.mustMatchJournal(t, "a")
+	mustMatchJournal(t, b, "a")
 	if applied, _ := b.AppliedSeq(t.Context(), "a"); applied != 3 {
 		t.Errorf("applied up to %d", applied)
 	}
@@ -353,7 +353,7 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) {
 	t.Parallel()
 	sources := enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts)
-	b := open(t, sources, enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, sources, enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	b.Drain(t)
 	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
@@ -367,13 +367,13 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 	if enginetest.DialectOf(b.Pair) == "postgres" {
 		repaired = enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = greatest(0, balance - cast(:payload.amount! as bigint))"))
 	}
-	after := openPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
+	after := enginetest.OpenPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
 	run := after.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
 	if run.Status != outbox.RunCompleted || run.Counts.Replayed != 1 {
 		t.Errorf("run %+v", run)
 	}
-	enginetest.MustHaveBalances(t, after.Engine, "b 0")
-	if open := enginetest.Failures(t, after.Engine); len(open) > 0 {
+	enginetest.MustHaveBalances(t, after, "b 0")
+	if open := enginetest.Failures(t, after); len(open) > 0 {
 		t.Errorf("open failures %q", open)
 	}
 	if aside, err := after.SetAside(t.Context(), "b"); err != nil || len(aside) > 0 {
@@ -381,7 +381,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 	}
 	after.MustAppend(t, enginetest.Spent("b", 0), enginetest.Noted("b"))
 	after.Drain(t)
-	after.mustMatchJournal(t, "b")
+	mustMatchJournal(t, after, "b")
 	after.MustBeSound(t)
 }
 
@@ -403,7 +403,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 // not cancelled.
 func cancelledShare(t *testing.T, rate int64) float64 {
 	t.Helper()
-	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.Polling(10*time.Millisecond))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.Polling(10*time.Millisecond))
 	var campaigns []string
 	for i := range 40 {
 		campaigns = append(campaigns, fmt.Sprintf("c%02d", i))
@@ -422,11 +422,11 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	ended := b.waitForRun(t, run.ID)
+	ended := waitForRun(t, b, run.ID)
 	if ended.Status != outbox.RunCancelled {
 		t.Errorf("run %+v", ended)
 	}
-	b.mustMatchJournal(t, campaigns...)
+	mustMatchJournal(t, b, campaigns...)
 	b.MustBeSound(t)
 	return ended.Events.Share()
 }
@@ -436,7 +436,7 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 	b.MustAppend(t, append(enginetest.Notes("a", 10), enginetest.Notes("b", 10)...)...)
 	b.Drain(t)
 	run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
@@ -465,7 +465,7 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, meanwhile := range []string{"events are applied", "nothing is", "another rebuilds it"} {
 		now := storetest.NewClock()
-		b := open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		b.Drain(t)
 		b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
@@ -490,14 +490,14 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 			t.Errorf("%s: (-before +after)\n%s", meanwhile, cmp.Diff(before, after))
 		}
 		other.StepRuns(t)
-		b.mustMatchJournal(t, "a")
+		mustMatchJournal(t, b, "a")
 		b.MustBeSound(t)
 	}
 }
 
 func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b.Drain(t)
 	before := b.MustRow(t, "a", 2)

@@ -10,7 +10,7 @@ import (
 )
 
 // try asks what a rebuild of a campaign would do.
-func (b *bench) try(tb testing.TB, campaign string, projections ...string) outbox.RunResult {
+func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
 	f, err := runs.NewFolder(tb.Context(), b.Store, b.Set)
 	if err != nil {
@@ -36,7 +36,7 @@ func changes(r outbox.RunResult) (added, changed, removed int64) {
 
 func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.Drain(t)
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
@@ -44,10 +44,10 @@ func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 	if _, err := b.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.try(t, "a", "accounts"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "all projections") {
+	if r := try(t, b, "a", "accounts"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "all projections") {
 		t.Errorf("of one projection: %+v", r)
 	}
-	r := b.try(t, "a")
+	r := try(t, b, "a")
 	if added, changed, removed := changes(r); r.Outcome != outbox.OutcomeDrift || r.Seq != 3 || added+removed != 0 || changed != 1 {
 		t.Errorf("of all: %+v", r)
 	}
@@ -55,23 +55,23 @@ func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 		t.Error("the trial took the mark off")
 	}
 	b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
-	if r := b.try(t, "a"); r.Outcome != outbox.OutcomeMatch {
+	if r := try(t, b, "a"); r.Outcome != outbox.OutcomeMatch {
 		t.Errorf("after the rebuild: %+v", r)
 	}
 }
 
 func TestTryRebuild_bringsQuarantinedProjectionsLevel(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	b.Drain(t)
-	r := b.try(t, "b")
+	r := try(t, b, "b")
 	if r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be folded") {
 		t.Errorf("while it fails: %+v", r)
 	}
 	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))
-	after := openPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
-	r = after.try(t, "b")
+	after := enginetest.OpenPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
+	r = try(t, after, "b")
 	if added, changed, removed := changes(r); r.Outcome != outbox.OutcomeDrift || added+removed != 0 || changed != 1 {
 		t.Errorf("once it is mended: %+v", r)
 	}

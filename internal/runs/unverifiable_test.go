@@ -12,7 +12,7 @@ import (
 
 // mustBeUnverifiable makes sure that a verify which could not be made is told of
 // wherever state is, with the run that tried it.
-func (b *bench) mustBeUnverifiable(t *testing.T, campaign string, seq, run int64, reason string) {
+func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaign string, seq, run int64, reason string) {
 	t.Helper()
 	all, err := b.Verifications(t.Context(), campaign)
 	if err != nil || len(all) != 1 || all[0].Verdict != "failed" || all[0].Seq != seq || all[0].RunID != run || !strings.Contains(all[0].Error, reason) {
@@ -36,7 +36,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		{`delete from events where campaign_id = 'a' and seq = 2`, 2, "event 2 is missing from the journal"},
 		{`delete from events where campaign_id = 'a' and seq = 3`, 3, "event 3 is missing from the journal"},
 	} {
-		b := open(t, enginetest.Define(t, enginetest.Trail))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
 		b.Drain(t)
 		kept := enginetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
@@ -45,7 +45,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		if run.Status != outbox.RunFailed {
 			t.Errorf("run %d is %s", run.ID, run.Status)
 		}
-		b.mustBeUnverifiable(t, "a", tt.seq, run.ID, tt.reason)
+		mustBeUnverifiable(t, b, "a", tt.seq, run.ID, tt.reason)
 		if c := b.MustCampaign(t, "b"); c.State() != outbox.StateCurrent {
 			t.Errorf("campaign b is %s", c.State())
 		}
@@ -58,7 +58,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.mustBeUnverifiable(t, "a", tt.seq, 0, tt.reason)
+		mustBeUnverifiable(t, b, "a", tt.seq, 0, tt.reason)
 		if !strings.Contains(tt.change, "update") {
 			continue
 		}
@@ -73,7 +73,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 // An event that one projection refuses when it is folded says nothing about the others.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
 	b.Drain(t)
 	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
@@ -109,7 +109,7 @@ func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T
 // rows were wrong.
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
 	b.Drain(t)
 	b.MustPause(t, "ledger", "a")

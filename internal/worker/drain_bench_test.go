@@ -46,7 +46,7 @@ func BenchmarkDrain(b *testing.B) {
 			events, taken := countedEvents(shape.campaigns, shape.each), time.Duration(0)
 			for range b.N {
 				b.StopTimer()
-				w := open(b, enginetest.Define(b, oneUpsert))
+				w := enginetest.Open(b, enginetest.Define(b, oneUpsert))
 				w.MustAppend(b, events...)
 				b.StartTimer()
 				began := time.Now()
@@ -61,7 +61,7 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // untilDrained ends when no event is outstanding.
-func untilDrained(w *bench) context.Context {
+func untilDrained(w *enginetest.Engine) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
@@ -81,7 +81,7 @@ func untilDrained(w *bench) context.Context {
 // from the call of Append until the projections have the event, with 500 events
 // a second coming in over 50 campaigns. Give it time: -benchtime 10s.
 func BenchmarkAppendToApplied(b *testing.B) {
-	w := open(b, enginetest.Define(b, oneUpsert))
+	w := enginetest.Open(b, enginetest.Define(b, oneUpsert))
 	w.OnWork(w.Worker.Wake)
 	w.Start(b)
 	events := countedEvents(50, 1)

@@ -23,7 +23,7 @@ import (
 func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 4)...)
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
 	b.MustAppend(t, enginetest.Notes("c", 4)...)
@@ -47,7 +47,7 @@ func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := open(t, enginetest.Define(t, enginetest.Accounts), func(_ *store.Options, c *worker.Config) { c.Redact = hide })
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(_ *store.Options, c *worker.Config) { c.Redact = hide })
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass(t)
 	if row := b.MustRow(t, "b", 2).Row; !strings.Contains(row.LastError, "accounts") || strings.Contains(row.Fingerprint, "accounts") || !strings.Contains(row.Fingerprint, redact.Mark) {
@@ -58,7 +58,7 @@ func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass(t)
 
@@ -67,7 +67,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 		t.Fatalf("%d attempts, want 1", len(r.Attempts))
 	}
 	a := r.Attempts[0]
-	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, b.checkFailed()) {
+	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, checkFailed(b)) {
 		t.Errorf("the error does not say where and why: %s", a.Error)
 	}
 	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: now.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
@@ -80,7 +80,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 func TestPass_retriesWithBackoffUntilDead(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
 	for n := 1; n < 8; n++ {
 		if !b.MustPass(t) {
@@ -118,7 +118,7 @@ func TestPass_retriesWithBackoffUntilDead(t *testing.T) {
 func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 	t.Parallel()
 	for _, flaky := range []int{0, 1, 3} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 		key := fmt.Sprint(t.Name(), flaky)
 		calls := 0
 		enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -140,7 +140,7 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 }
 
 // checkFailed is in the database's own words for a check that failed.
-func (b *bench) checkFailed() string {
+func checkFailed(b *enginetest.Engine) string {
 	if b.OnPostgres() {
 		return "violates check constraint"
 	}
@@ -152,7 +152,7 @@ func (b *bench) checkFailed() string {
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
@@ -202,7 +202,7 @@ select :campaign_id, 1 from pg_sleep(600);
 func TestPass_cutsAHangingEvent(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	for _, hanging := range []string{"b", "c"} {
 		b.MustAppend(t, enginetest.Noted(hanging), enginetest.EventOf(hanging, "endless", `{}`), enginetest.Noted(hanging))
@@ -231,7 +231,7 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 	t.Parallel()
 	for i := range 2 {
-		b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Ledger))
+		b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Ledger))
 		file := []string{b.Pair.Journal, b.Pair.Projections}[i]
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Notes("b", 3)...)
@@ -253,7 +253,7 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 
 // mustBeUntouched makes sure that every row is pending, without attempts, and
 // that nobody holds a lease.
-func mustBeUntouched(tb testing.TB, b *bench) {
+func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	if touched := enginetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
 		tb.Errorf("rows were touched: %q", touched)
@@ -268,7 +268,7 @@ func mustBeUntouched(tb testing.TB, b *bench) {
 
 func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	t.Parallel()
-	b := openPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Cramped)), enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+	b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Cramped)), enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 	key := t.Name()
 	var stuffed atomic.Bool
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -295,7 +295,7 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 
 func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Accounts))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
 	b.Drain(t)
 	if applied, err := b.AppliedSeq(context.Background(), "a"); err != nil || applied != 5 {
@@ -307,7 +307,7 @@ func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 
 func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	if err := b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // takenOver lets a's lease on campaign c run out after its claim, and b take
 // over and apply everything.
-func takenOver(t *testing.T, now *storetest.Clock, a *bench, events ...outbox.Event) (b *bench, stale []store.Claim) {
+func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
 	t.Helper()
 	b = a.Beside(t, enginetest.At(now))
 	a.MustAppend(t, events...)
@@ -31,7 +31,7 @@ func takenOver(t *testing.T, now *storetest.Clock, a *bench, events ...outbox.Ev
 func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b, stale := takenOver(t, now, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
 	b.MustHaveApplied(t, "c", 3)
 	b.MustStand(t, "d", 2, outbox.Failed, 1)
@@ -51,7 +51,7 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 func TestPass_leavesTheEventsAppendedAfterATakeOverToTheNewOwner(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b, stale := takenOver(t, now, a, enginetest.Notes("c", 3)...)
 	b.MustAppend(t, enginetest.Notes("c", 2)...)
 	held := b.MustClaim(t)
@@ -72,7 +72,7 @@ func TestPass_leavesTheEventsAppendedAfterATakeOverToTheNewOwner(t *testing.T) {
 func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	broken := errors.New("not today")
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "fine", broken })
 	_, stale := takenOver(t, now, a, enginetest.Probed("c", t.Name()), enginetest.Noted("c"))
@@ -94,14 +94,14 @@ func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b := a.Beside(t, enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
 	stale := a.MustClaim(t)
 	now.Advance(enginetest.LeaseTime + time.Second)
 	held := b.MustClaim(t)
 	for _, wave := range []struct {
-		*bench
+		*enginetest.Engine
 		claims []store.Claim
 	}{{a, stale}, {b, held}} {
 		if err := wave.FinishClaims(t.Context(), wave.claims); err != nil {
@@ -118,7 +118,7 @@ func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testi
 func TestPass_completesWithoutApplyingTwiceWhatACrashLeftUnsettled(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
 	if _, err := a.Worker.Apply(t.Context(), a.MustClaim(t)); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestPass_completesWithoutApplyingTwiceWhatACrashLeftUnsettled(t *testing.T)
 func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
 	if _, err := a.Worker.Apply(t.Context(), a.MustClaim(t)); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 func TestPass_countsAttemptsThatTookTheirProcessDown(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("c", 5)...)
 	for range 20 {
 		b.MustClaim(t)
@@ -202,7 +202,7 @@ func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 // applied for longer than the lease.
 func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) {
 	t.Helper()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
 	b, db := a.Beside(t), a.JournalDB
 	key := t.Name() + lease.String()
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -233,16 +233,16 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
 		c.Lease, c.PollInterval, c.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
 	}
-	a := open(t, enginetest.Define(t, enginetest.Ledger), short)
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), short)
 	b := a.Beside(t, short)
 	ctx, cancel := context.WithCancel(t.Context())
 	var disturbing sync.WaitGroup
-	for i, process := range []*bench{a, b} {
-		disturbing.Go(func() { process.disturb(ctx, t, rand.New(rand.NewPCG(7, uint64(i)))) })
+	for i, process := range []*enginetest.Engine{a, b} {
+		disturbing.Go(func() { disturb(ctx, t, process, rand.New(rand.NewPCG(7, uint64(i)))) })
 	}
 	for i := range each {
 		for c := range campaigns {
-			[]*bench{a, b}[(i+c)%2].MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
+			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
 		}
 	}
 	cancel()
@@ -265,7 +265,7 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 
 // disturb runs the worker for short times; in between, waves are claimed or
 // applied and then forgotten, as by a process that is killed.
-func (b *bench) disturb(ctx context.Context, t *testing.T, dice *rand.Rand) {
+func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand.Rand) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithTimeout(ctx, time.Duration(dice.IntN(30))*time.Millisecond)
 		if err := b.Worker.Run(run); err != nil {

@@ -19,25 +19,25 @@ import (
 var tally = strings.ReplaceAll(enginetest.Ledger, "ledger", "tally")
 
 // told is what a ledger of another name has seen of a campaign, in order.
-func (b *bench) told(tb testing.TB, name, campaign string) []int {
+func told(tb testing.TB, b *enginetest.Engine, name, campaign string) []int {
 	tb.Helper()
 	return enginetest.Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
 }
 
-func (b *bench) mustHaveTold(tb testing.TB, name, campaign string, last int) {
+func mustHaveTold(tb testing.TB, b *enginetest.Engine, name, campaign string, last int) {
 	tb.Helper()
 	want := make([]int, last)
 	for i := range want {
 		want[i] = i + 1
 	}
-	if got := b.told(tb, name, campaign); !slices.Equal(got, want) {
+	if got := told(tb, b, name, campaign); !slices.Equal(got, want) {
 		tb.Errorf("%s was told events %v of campaign %q, want 1 to %d", name, got, campaign, last)
 	}
 }
 
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b.Drain(t)
 	if h := b.MustPause(t, "tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
@@ -46,8 +46,8 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	b.MustAppend(t, append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 5)
-	b.mustHaveTold(t, "tally", "a", 3)
-	b.mustHaveTold(t, "tally", "b", 5)
+	mustHaveTold(t, b, "tally", "a", 3)
+	mustHaveTold(t, b, "tally", "b", 5)
 	b.MustHaveCursors(t, "a tally 3 paused")
 
 	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
@@ -55,13 +55,13 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Noted("a"))
 	b.Drain(t)
-	b.mustHaveTold(t, "tally", "a", 3)
+	mustHaveTold(t, b, "tally", "a", 3)
 	b.MustBeSound(t)
 }
 
 func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	b.MustPause(t, "tally", "a")
@@ -70,7 +70,7 @@ func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
-	b.mustHaveTold(t, "tally", "a", 5)
+	mustHaveTold(t, b, "tally", "a", 5)
 	b.MustPause(t, "tally", "a")
 	b.MustHaveCursors(t, "a tally 5 paused")
 	b.MustBeSound(t)
@@ -80,12 +80,12 @@ func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	t.Parallel()
 	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.InMode(of))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.InMode(of))
 		appendTo := func(events ...outbox.Event) {
 			t.Helper()
 			if of == outbox.ModeInline {
 				for e := range slices.Chunk(events, 1) {
-					if err := b.appendInline(t, e...); err != nil {
+					if err := appendInline(t, b, e...); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -102,8 +102,8 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("new", 2)...)...)
 		appendTo(enginetest.Notes("own", 1)...)
 		b.MustHaveCursors(t, "moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
-		b.mustHaveTold(t, "tally", "moves", 2)
-		b.mustHaveTold(t, "tally", "new", 0)
+		mustHaveTold(t, b, "tally", "moves", 2)
+		mustHaveTold(t, b, "tally", "new", 0)
 		b.MustHaveApplied(t, "moves", 4)
 		b.MustBeSound(t)
 
@@ -112,7 +112,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		}
 		b.MustHaveCursors(t, "moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
-		b.mustHaveTold(t, "tally", "rests", 3)
+		mustHaveTold(t, b, "tally", "rests", 3)
 		b.MustBeSound(t)
 	}
 }
@@ -122,7 +122,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("a", 10))
 	b.Drain(t)
 	b.MustPause(t, "tally", "")
@@ -134,13 +134,13 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
 	now.Advance(time.Hour)
 	b.Drain(t)
-	b.mustHaveTold(t, "tally", "a", 2)
+	mustHaveTold(t, b, "tally", "a", 2)
 	b.MustBeSound(t)
 }
 
 func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.Drain(t)
 	b.MustPause(t, "accounts", "")
@@ -154,11 +154,11 @@ func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *test
 
 func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2))
 	b.MustPause(t, "tally", "")
 	before := b.Dump(t, "rehearsals")
-	b.rehearse(t)
+	rehearse(t, b)
 	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 }
 
@@ -168,7 +168,7 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 // cursor stands; and nothing at all from the end of the pause's act on.
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
-	one := open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
+	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	two := one.Beside(t, enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	stops := []func(){one.Start(t), two.Start(t)}
 	const campaigns, events = 24, 40
@@ -182,9 +182,9 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		storetest.Eventually(t, id+" moves", func() bool { return len(one.told(t, "ledger", id)) > c/2 })
+		storetest.Eventually(t, id+" moves", func() bool { return len(told(t, one, "ledger", id)) > c/2 })
 		if c%8 == 3 {
-			one.pauseForAllBriefly(t)
+			pauseForAllBriefly(t, one)
 			continue
 		}
 		h, err := one.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())
@@ -194,7 +194,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := one.told(t, "tally", id)
+		seen := told(t, one, "tally", id)
 		if int64(len(seen)) != h.AppliedSeq {
 			t.Errorf("paused at %d, and tally was told %v", h.AppliedSeq, seen)
 		}
@@ -218,13 +218,13 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one.mustHaveTold(t, "tally", id, int(cursors[1].AppliedSeq))
+		mustHaveTold(t, one, "tally", id, int(cursors[1].AppliedSeq))
 	}
 	one.MustBeSound(t)
 }
 
 // pauseForAllBriefly makes sure that nothing is told meanwhile, and goes on.
-func (b *bench) pauseForAllBriefly(tb testing.TB) {
+func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	all := func() []int {
 		return enginetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`)
@@ -251,13 +251,13 @@ func (b *bench) pauseForAllBriefly(tb testing.TB) {
 func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
 	b.MustAppend(t, enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
 	for n := 1; n <= 3; n++ {
 		b.Drain(t)
-		if got, want := enginetest.Failures(t, b.Engine), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}; !slices.Equal(got, want) {
+		if got, want := enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}; !slices.Equal(got, want) {
 			t.Errorf("open failures %q, want %q", got, want)
 		}
 		b.MustBeSound(t)
@@ -275,7 +275,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	b.MustRequeue(t, "b", 2)
 	b.MustSkip(t, "c", 3)
 	b.Drain(t)
-	if open := enginetest.Failures(t, b.Engine); len(open) > 0 {
+	if open := enginetest.Failures(t, b); len(open) > 0 {
 		t.Errorf("failures %q are open after their events were passed", open)
 	}
 	if f, err = b.Failure(t.Context(), f.ID); err != nil || f.Status != outbox.FailureResolved || f.ResolvedAt == nil || !f.ResolvedAt.Equal(now.Now()) || f.Attempts != 3 {
@@ -286,14 +286,14 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 
 func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.Drain(t)
 	b.MustPause(t, "accounts", "b")
 	b.MustRequeue(t, "b", 2)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 3)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"b accounts 2 1"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b accounts 2 1"}) {
 		t.Errorf("open failures %q, want the one that the paused projection stands at", open)
 	}
 	b.MustBeSound(t)
@@ -302,13 +302,13 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 func TestPass_recordsAFailureThatTookTheTransactionWithIt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.EventOf("b", "endless", `{}`), enginetest.Noted("b"))
 	b.MustPass(t)
 	now.Advance(time.Second)
 	b.MustPass(t)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"b forever 2 2"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b forever 2 2"}) {
 		t.Errorf("open failures %q, want two attempts", open)
 	}
 	b.MustBeSound(t)
@@ -316,11 +316,11 @@ func TestPass_recordsAFailureThatTookTheTransactionWithIt(t *testing.T) {
 
 func TestSQLitePass_recordsTheFailureOfAProjectionThatPanicked(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
 	b.MustPass(t)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"b probing 2 1"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b probing 2 1"}) {
 		t.Errorf("open failures %q", open)
 	}
 	b.MustBeSound(t)
@@ -329,14 +329,14 @@ func TestSQLitePass_recordsTheFailureOfAProjectionThatPanicked(t *testing.T) {
 func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeInline), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeInline), enginetest.At(now))
 	for _, events := range [][]outbox.Event{{enginetest.Opened("a", 10), enginetest.Spent("a", 100)}, {enginetest.Noted("a")}} {
 		now.Advance(time.Minute)
-		if err := b.appendInline(t, events...); err == nil {
+		if err := appendInline(t, b, events...); err == nil {
 			t.Fatal("an event that cannot be applied was not refused")
 		}
 	}
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"a accounts 2 2"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
 		t.Errorf("open failures %q, want two attempts at one event", open)
 	}
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
@@ -344,7 +344,7 @@ func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 	if err := b.Worker.ApplyInline(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if open := enginetest.Failures(t, b.Engine); len(open) > 0 {
+	if open := enginetest.Failures(t, b); len(open) > 0 {
 		t.Errorf("failures %q are open after their events were applied", open)
 	}
 	b.MustBeSound(t)
@@ -355,14 +355,14 @@ func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	_, stale := takenOver(t, now, a, enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))
 	before := a.Dump(t)
 	if err := a.FinishClaims(t.Context(), stale); err != nil {
 		t.Fatal(err)
 	}
 	enginetest.MustEqual(t, "a worker that was taken over", before, a.Dump(t))
-	if open := enginetest.Failures(t, a.Engine); !slices.Equal(open, []string{"d accounts 2 1"}) {
+	if open := enginetest.Failures(t, a); !slices.Equal(open, []string{"d accounts 2 1"}) {
 		t.Errorf("open failures %q, want that of the new owner alone", open)
 	}
 }
@@ -370,7 +370,7 @@ func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 // An un-skip sets back what was set aside at the skipped event too.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.Drain(t)
 	b.MustSkip(t, "a", 2)

@@ -16,22 +16,22 @@ import (
 
 // failedInline is a bench in inline mode whose campaign "a" has event 2 that
 // could not be applied.
-func failedInline(tb testing.TB, options ...enginetest.Option) *bench {
+func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
 	tb.Helper()
-	b := open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
-	if err := b.appendInline(tb, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); !errors.Is(err, outbox.ErrConflict) {
+	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
+	if err := appendInline(tb, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); !errors.Is(err, outbox.ErrConflict) {
 		tb.Fatalf("an event that cannot be applied is answered with %v", err)
 	}
 	return b
 }
 
-func fund(tb testing.TB, b *bench) {
+func fund(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	enginetest.MustExec(tb, b.ProjectionsDB, `update accounts set balance = 1000`)
 }
 
 // mustHaveNoRows makes sure that the queue is empty.
-func (b *bench) mustHaveNoRows(tb testing.TB) {
+func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	if rows := enginetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
 		tb.Errorf("%d rows are left", rows[0])
@@ -66,14 +66,14 @@ func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	now.Advance(time.Second)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 2)
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 
 func TestApplyInline_makesTheRestOfABatchWaitBehindItsFailedEvent(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger, enginetest.Accounts)
-	if err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Noted("a")); err == nil {
+	if err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Noted("a")); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")
 	}
 	if c := b.MustCampaign(t, "a"); c.HeadSeq != 2 || c.Counts != (outbox.Counts{Failed: 1, Pending: 2}) || c.AppliedSeq != 1 {
@@ -102,7 +102,7 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	}
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 4)
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 
@@ -110,7 +110,7 @@ func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now))
-	err := b.appendInline(t, enginetest.Noted("a"))
+	err := appendInline(t, b, enginetest.Noted("a"))
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 failed and is tried again in 1 s") {
 		t.Errorf("error = %v, want that it waits for event 2", err)
 	}
@@ -120,11 +120,11 @@ func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 
 	fund(t, b)
 	now.Advance(time.Second)
-	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
 	b.MustHaveApplied(t, "a", 4)
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 
@@ -133,13 +133,13 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now), enginetest.MaxAttempts(3))
 	now.Advance(time.Minute)
-	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
+	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
 		t.Errorf("error = %v, want that event 2 cannot be applied", err)
 	}
 	now.Advance(time.Minute)
 	b.Drain(t)
 	b.MustStand(t, "a", 2, outbox.Dead, 3)
-	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 has been dead") {
+	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 has been dead") {
 		t.Errorf("error = %v, want that event 2 is dead", err)
 	}
 	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateBlocked || c.BlockedBehind() != 2 {
@@ -151,7 +151,7 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	b.MustRequeue(t, "a", 2)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 4)
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 
@@ -160,24 +160,24 @@ func TestApplyInline_goesOnOnceADeadEventIsSkipped(t *testing.T) {
 	b := failedInline(t, enginetest.MaxAttempts(1))
 	b.MustStand(t, "a", 2, outbox.Dead, 1)
 	b.MustSkip(t, "a", 2)
-	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	b.mustHaveSeen(t, "a", 1, 3)
-	b.mustHaveNoRows(t)
+	mustHaveSeen(t, b, "a", 1, 3)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 
 func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
-	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) {
+	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) {
 		t.Errorf("error = %v, want that the campaign is paused", err)
 	}
 	b.MustStand(t, "a", 2, outbox.Pending, 0)
@@ -194,8 +194,8 @@ func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 // until somebody looks.
 func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 	t.Parallel()
-	for name, repair := range map[string]func(t *testing.T, b *bench){
-		"repair of gaps": func(t *testing.T, b *bench) {
+	for name, repair := range map[string]func(t *testing.T, b *enginetest.Engine){
+		"repair of gaps": func(t *testing.T, b *enginetest.Engine) {
 			if gaps, err := b.Gaps(t.Context()); err != nil || len(gaps) != 1 || gaps[0].Missing != 3 {
 				t.Errorf("gaps are %+v (%v), want 3 events", gaps, err)
 			}
@@ -203,15 +203,15 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 				t.Errorf("repaired %+v (%v), want 3 rows", repaired, err)
 			}
 		},
-		"replay of the campaign": func(t *testing.T, b *bench) {
+		"replay of the campaign": func(t *testing.T, b *enginetest.Engine) {
 			if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 {
 				t.Errorf("repaired %+v (%v), want 3 rows", repaired, err)
 			}
 		},
-		"replay run": func(t *testing.T, b *bench) {
+		"replay run": func(t *testing.T, b *enginetest.Engine) {
 			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
 		},
-		"rebuild run": func(t *testing.T, b *bench) {
+		"rebuild run": func(t *testing.T, b *enginetest.Engine) {
 			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
 		},
 	} {
@@ -222,7 +222,7 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 			repair(t, b)
 			b.Drain(t)
 			b.MustHaveApplied(t, "a", 3)
-			b.mustHaveNoRows(t)
+			mustHaveNoRows(t, b)
 			b.MustBeSound(t)
 		})
 	}
@@ -241,7 +241,7 @@ func TestRun_appliesInInlineModeWhatTheRequestPathCouldNot(t *testing.T) {
 	storetest.Eventually(t, "its row is gone", func() bool { return b.MustCampaign(t, "a").Counts.Total() == 0 })
 	b.MustHaveApplied(t, "a", 2)
 
-	if err := b.appendInline(t, enginetest.Spent("a", 2000)); !errors.Is(err, outbox.ErrConflict) {
+	if err := appendInline(t, b, enginetest.Spent("a", 2000)); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("error = %v, want that event 3 cannot be applied", err)
 	}
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 5000`)
@@ -251,23 +251,23 @@ func TestRun_appliesInInlineModeWhatTheRequestPathCouldNot(t *testing.T) {
 
 func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	t.Parallel()
-	earlier := open(t, enginetest.Define(t, enginetest.Ledger))
+	earlier := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	earlier.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b := earlier.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
-	if err := b.appendInline(t, enginetest.Notes("a", 2)...); err != nil {
+	if err := appendInline(t, b, enginetest.Notes("a", 2)...); err != nil {
 		t.Fatal(err)
 	}
 	b.MustHaveApplied(t, "a", 5)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 3)
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 
 	// And back again: the rows of inline mode are the outbox's.
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, enginetest.Noted("a")); err == nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
 		t.Error("a paused campaign was applied")
 	}
 	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
@@ -288,13 +288,13 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	if _, err := b.RetryRow(context.Background(), enginetest.Operator, "a", 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, enginetest.Spent("a", 500)); err != nil {
+	if err := appendInline(t, b, enginetest.Spent("a", 500)); err != nil {
 		t.Fatal(err)
 	}
 	if applied, err := b.AppliedSeq(t.Context(), "a"); err != nil || applied != 3 {
 		t.Errorf("applied up to %d (%v), want 3", applied, err)
 	}
-	b.mustHaveNoRows(t)
+	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }
 

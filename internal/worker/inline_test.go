@@ -19,13 +19,13 @@ import (
 )
 
 // openInline makes a bench whose appends are applied on the request path.
-func openInline(tb testing.TB, definitions ...string) *bench {
+func openInline(tb testing.TB, definitions ...string) *enginetest.Engine {
 	tb.Helper()
-	return open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
+	return enginetest.Open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
 }
 
 // appendInline is what a server does with an append in inline mode.
-func (b *bench) appendInline(tb testing.TB, events ...outbox.Event) error {
+func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) error {
 	tb.Helper()
 	b.MustAppend(tb, events...)
 	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
@@ -33,9 +33,9 @@ func (b *bench) appendInline(tb testing.TB, events ...outbox.Event) error {
 
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
-		if err := b.appendInline(t, enginetest.Notes("a", 5)...); err != nil {
+		if err := appendInline(t, b, enginetest.Notes("a", 5)...); err != nil {
 			t.Fatal(err)
 		}
 		b.MustHaveApplied(t, "a", n+4)
@@ -54,7 +54,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 
 // appendConcurrently appends through several benches at once, each caller one
 // event after another, and makes sure that what was answered is applied.
-func appendConcurrently(t *testing.T, callers, each int, benches ...*bench) {
+func appendConcurrently(t *testing.T, callers, each int, benches ...*enginetest.Engine) {
 	t.Helper()
 	var appending sync.WaitGroup
 	for i := range callers {
@@ -98,11 +98,11 @@ func TestApplyInline_appliesOnceUnderTwoProcesses(t *testing.T) {
 func TestApplyInline_refusesAnEventThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger, enginetest.Accounts)
-	err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+	err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts") {
 		t.Errorf("error = %v, want a conflict that names event 2 and why", err)
 	}
-	if err := b.appendInline(t, enginetest.Noted("b")); err != nil {
+	if err := appendInline(t, b, enginetest.Noted("b")); err != nil {
 		t.Errorf("another campaign is held up: %v", err)
 	}
 	b.MustHaveApplied(t, "a", 1)
@@ -112,13 +112,13 @@ func TestApplyInline_refusesAnEventThatCannotBeApplied(t *testing.T) {
 func TestApplyInline_refusesAPausedCampaign(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
-	if err := b.appendInline(t, enginetest.Noted("a")); err != nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.appendInline(t, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Paused by ana") {
+	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Paused by ana") {
 		t.Errorf("error = %v, want ErrNotYet and who paused it", err)
 	}
 	b.MustHaveApplied(t, "a", 1)
@@ -169,7 +169,7 @@ func once(there string, f func()) enginetest.Option {
 func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	var a *bench
+	var a *enginetest.Engine
 	takeOverAndDie := func() {
 		now.Advance(time.Hour)
 		claim, hold, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", store.ClaimLimits{Rows: 10, Lease: time.Second})
@@ -189,8 +189,8 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 		}
 		now.Advance(time.Hour)
 	}
-	a = open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
-	if err := a.appendInline(t, enginetest.Notes("a", 3)...); err != nil {
+	a = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
+	if err := appendInline(t, a, enginetest.Notes("a", 3)...); err != nil {
 		t.Fatal(err)
 	}
 	a.MustHaveApplied(t, "a", 3)

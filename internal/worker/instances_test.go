@@ -57,7 +57,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	const campaigns, each, workers = 60, 20, 3
 	// Nobody can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
 	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
-	all := []*bench{open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
+	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
 		all = append(all, all[0].Beside(t, append(options, named(fmt.Sprint("worker-", i)))...))
 	}
@@ -99,7 +99,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 
 // mustHaveShared makes sure that each worker did a part of the work, all of it
 // is counted once, and no campaign was held by two.
-func mustHaveShared(t *testing.T, all []*bench, total int64) {
+func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	t.Helper()
 	sum := store.Settled{}
 	storetest.Eventually(t, "what is applied is settled", func() bool {
@@ -131,7 +131,7 @@ func mustHaveShared(t *testing.T, all []*bench, total int64) {
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	b := a.Beside(t, enginetest.At(now))
 	holding, release := make(chan struct{}), make(chan struct{})
 	held := sync.OnceFunc(func() { close(holding) })
@@ -144,7 +144,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	b.Drain(t)
 	a.MustAppend(t, enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
 	stale := a.MustClaim(t)
-	finish := func(w *bench, claims []store.Claim) <-chan error {
+	finish := func(w *enginetest.Engine, claims []store.Claim) <-chan error {
 		ended := make(chan error, 1)
 		go func() { ended <- w.FinishClaims(context.Background(), claims) }()
 		return ended
@@ -175,7 +175,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	// A wave has 2 rows of each campaign, and nothing but a hint moves another
 	// worker within the hour.
 	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(storetest.Patience)}
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
 	idle := make(chan struct{})
 	b := a.Beside(t, append(options, once(whenIdle, func() { close(idle) }))...)
 	holding, release := make(chan struct{}), make(chan struct{})
@@ -224,7 +224,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 
 func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	t.Parallel()
-	a := open(t, enginetest.Define(t, enginetest.Ledger))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	idle := make(chan struct{})
 	b := a.Beside(t, enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
@@ -249,7 +249,7 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 	for _, m := range outbox.Modes {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m), enginetest.Polling(time.Hour))
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m), enginetest.Polling(time.Hour))
 			stop := b.Start(t)
 			me := func() outbox.InstanceState {
 				all, err := b.Instances(t.Context())

@@ -32,7 +32,7 @@ func damagePage(t *testing.T, path string, number int) {
 }
 
 // reopened is the bench after something was done to its closed files.
-func (b *bench) reopened(t *testing.T, do func(journal, projections string), options ...enginetest.Option) *bench {
+func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections string), options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
 	for _, db := range []interface{ Close() error }{b.JournalDB, b.ProjectionsDB, b.Store} {
 		if err := db.Close(); err != nil {
@@ -46,7 +46,7 @@ func (b *bench) reopened(t *testing.T, do func(journal, projections string), opt
 		}
 	}
 	do(path(b.Pair.Journal), path(b.Pair.Projections))
-	return openPair(t, b.Pair, b.Sources, options...)
+	return enginetest.OpenPair(t, b.Pair, b.Sources, options...)
 }
 
 // A page that cannot be read holds up the campaign whose event it has, and
@@ -54,13 +54,13 @@ func (b *bench) reopened(t *testing.T, do func(journal, projections string), opt
 func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	for _, text := range []string{"readable", "unreadable", "readable"} { // each on a page of its own
 		b.MustAppend(t, enginetest.EventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
 	}
 	b.MustAppend(t, enginetest.Notes("z", 3)...)
-	b = b.reopened(t, func(journal, _ string) {
+	b = reopened(t, b, func(journal, _ string) {
 		data, err := os.ReadFile(journal)
 		if err != nil {
 			t.Fatal(err)
@@ -86,12 +86,12 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 // for a while, and the worker says so.
 func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustAppend(t, enginetest.Notes("campaign-of-unreadable-rows", 400)...)
 	b.MustAppend(t, enginetest.Notes("z", 3)...)
 	page := enginetest.Column[int](t, b.JournalDB, `select pageno from dbstat where name = 'projection_apply_outbox' and pagetype = 'leaf' order by path limit 1 offset 3`)[0]
-	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
+	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, page) })
 
 	for range 3 {
 		b.MustPass(t)
@@ -110,7 +110,7 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 // also when the server starts again; check lists them, and the page.
 func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	for i := range 120 {
 		b.MustAppend(t, enginetest.Notes(fmt.Sprintf("c-%03d", i), 2)...)
 	}
@@ -118,7 +118,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		return enginetest.Column[int](t, b.JournalDB, `select pageno from dbstat where name = $1 and pagetype = 'leaf' order by path limit 1`, table)[0]
 	}
 	row, queued := leaf("campaigns"), leaf("projection_apply_outbox")
-	b = b.reopened(t, func(journal, _ string) {
+	b = reopened(t, b, func(journal, _ string) {
 		damagePage(t, journal, row)
 		damagePage(t, journal, queued)
 	})
@@ -160,7 +160,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	enginetest.MustExec(t, b.ProjectionsDB, `create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustAppend(t, enginetest.Noted("culprit"), enginetest.Opened("culprit", 10), enginetest.Noted("culprit"))
@@ -181,7 +181,7 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	var b *bench
+	var b *enginetest.Engine
 	var left []int64 // rows of the quick campaign, each time that something is to be applied
 	looking := func(o *store.Options, _ *worker.Config) {
 		o.Now = func() time.Time {
@@ -191,7 +191,7 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 			return now.Now()
 		}
 	}
-	b = open(t, enginetest.Define(t, enginetest.Ledger, forever), looking, enginetest.CuttingOffAfter(enginetest.Overtime))
+	b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, forever), looking, enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.EventOf("slow", "endless", `{}`))
 	b.MustAppend(t, enginetest.EventOf("slow too", "endless", `{}`))
 	b.MustPass(t)
@@ -216,11 +216,11 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 // What is known of processes cannot be read: that keeps nobody from applying.
 func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	b.Start(t)()
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	page := enginetest.Column[int](t, b.JournalDB, `select rootpage from sqlite_master where name = 'instances'`)[0]
-	b = b.reopened(t, func(journal, _ string) { damagePage(t, journal, page) })
+	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, page) })
 	b.Start(t)
 	storetest.Eventually(t, "everything is applied", func() bool {
 		return slices.Equal(enginetest.Column[int](t, b.ProjectionsDB, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})

@@ -19,7 +19,7 @@ import (
 
 // forget makes the journal an older one: it has events 1 to last of the
 // campaign, and of none it does not know the campaign at all.
-func (b *bench) forget(tb testing.TB, campaign string, last int) {
+func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
 	tb.Helper()
 	b.Tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
 		fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = '%s'`, campaign))
@@ -39,7 +39,7 @@ func other(campaign string) outbox.Event {
 // mustHaveSwallowedNothing makes sure that a campaign is diverged for the
 // reason, that its projections are as they were and that n new events still
 // wait.
-func (b *bench) mustHaveSwallowedNothing(t *testing.T, campaign, reason string, n int64) {
+func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign, reason string, n int64) {
 	t.Helper()
 	c := b.MustCampaign(t, campaign)
 	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, reason) || c.Lease != nil {
@@ -53,7 +53,7 @@ func (b *bench) mustHaveSwallowedNothing(t *testing.T, campaign, reason string, 
 
 // mustNotCountAsApplied makes sure that nobody who waits for the event is told
 // that the projections have it.
-func (b *bench) mustNotCountAsApplied(t *testing.T, campaign string, seq int64) {
+func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, seq int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
@@ -77,17 +77,17 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
 			b.MustAppend(t, enginetest.Notes("a", 3)...)
 			b.Drain(t)
-			b.forget(t, "a", c.has)
+			forget(t, b, "a", c.has)
 			for range c.appended {
 				b.MustAppend(t, other("a"))
 			}
-			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
+			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
 			b.Drain(t)
-			b.mustHaveSwallowedNothing(t, "a", c.reason, int64(c.appended))
-			b.mustNotCountAsApplied(t, "a", int64(c.has+1))
+			mustHaveSwallowedNothing(t, b, "a", c.reason, int64(c.appended))
+			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
 		})
 	}
 }
@@ -96,26 +96,26 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {
 		b := openInline(t, enginetest.Ledger)
-		if err := b.appendInline(t, enginetest.Notes("a", 3)...); err != nil {
+		if err := appendInline(t, b, enginetest.Notes("a", 3)...); err != nil {
 			t.Fatal(err)
 		}
-		b.forget(t, "a", has)
-		err := b.appendInline(t, other("a"))
+		forget(t, b, "a", has)
+		err := appendInline(t, b, other("a"))
 		if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "diverged") {
 			t.Errorf("with %d events: applied inline: %v, want that the campaign has diverged", has, err)
 		}
-		b.mustHaveSwallowedNothing(t, "a", "event 3", int64(has+1))
+		mustHaveSwallowedNothing(t, b, "a", "event 3", int64(has+1))
 	}
 }
 
 func TestRebuild_isTheWayOutForACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, appended := range []int{0, 1} {
-		b := open(t, enginetest.Define(t, enginetest.Trail))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Notes("b", 2)...)
 		b.Drain(t)
-		b.forget(t, "a", 0)
+		forget(t, b, "a", 0)
 		takeSteps(t, b)
 		if c := b.MustCampaign(t, "a"); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 3 that the journal does not have" {
 			t.Fatalf("campaign is %+v, want it diverged", c)
@@ -165,7 +165,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log spokenLog
-			b := open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			b.MustAppend(t, enginetest.Notes("a", 3)...)
@@ -173,7 +173,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 			b.Drain(t)
 			for _, id := range []string{"a", "b"} {
 				if len(c.known) == 0 || id == "a" {
-					b.forget(t, id, 0)
+					forget(t, b, id, 0)
 				}
 			}
 			stop := b.Start(t)
@@ -187,7 +187,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 				t.Errorf("readiness says %q", reasons)
 			}
 			b.MustAppend(t, other("a"))
-			b.mustHaveSwallowedNothing(t, "a", "event 3", 1)
+			mustHaveSwallowedNothing(t, b, "a", "event 3", 1)
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// digests are the full digests of every campaign of the journal.
-func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string {
+// digestsOf are the full digests of every campaign of the journal.
+func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[string]string {
 	tb.Helper()
 	snapshot, err := b.Snapshot(context.Background())
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *bench) digests(tb testing.TB, events []outbox.Event) map[string]string 
 
 // replayed are the digests of a replay of the journal from scratch, without the
 // poisoned event and what waits behind it.
-func (b *bench) replayed(tb testing.TB, j corpus.Journal, events []outbox.Event) map[string]string {
+func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []outbox.Event) map[string]string {
 	tb.Helper()
 	scratch, err := b.Set.NewScratch(context.Background())
 	if err != nil {
@@ -71,7 +71,7 @@ func mustHaveDigests(tb testing.TB, got, want map[string]string) {
 	}
 }
 
-func mustHaveOneDeadHead(tb testing.TB, b *bench, j corpus.Journal) {
+func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
 	tb.Helper()
 	dead, err := b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})
 	if err != nil {
@@ -89,7 +89,7 @@ func mustHaveOneDeadHead(tb testing.TB, b *bench, j corpus.Journal) {
 	}
 }
 
-func mustHaveNoGap(tb testing.TB, b *bench) {
+func mustHaveNoGap(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	if gaps, err := b.Gaps(context.Background()); err != nil || len(gaps) > 0 {
 		tb.Errorf("gaps %+v (%v), want none", gaps, err)
@@ -98,9 +98,9 @@ func mustHaveNoGap(tb testing.TB, b *bench) {
 
 // journalled is a bench on which a journal was applied as far as it goes, its
 // audit-only types registered.
-func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *bench {
+func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *enginetest.Engine {
 	t.Helper()
-	b := openPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
+	b := enginetest.OpenPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
 	intents := make(map[string]outbox.Intent)
 	for _, eventType := range j.AuditOnly {
 		intents[eventType] = outbox.IntentAuditOnly
@@ -121,7 +121,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Parallel()
 		events := j.Parse(t)
 		b := journalled(t, dbtest.New(t), j, events)
-		digests, before := b.digests(t, events), b.Dump(t, "instances")
+		digests, before := digestsOf(t, b, events), b.Dump(t, "instances")
 
 		t.Run("applies all but the dead head and what waits for it, advancing over audit-only events", func(t *testing.T) {
 			mustHaveOneDeadHead(t, b, j)
@@ -132,9 +132,9 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 			if len(digests) != j.Campaigns {
 				t.Errorf("%d campaigns, want %d", len(digests), j.Campaigns)
 			}
-			mustHaveDigests(t, digests, b.replayed(t, j, events))
+			mustHaveDigests(t, digests, replayed(t, b, j, events))
 			if b.OnPostgres() {
-				mustHaveDigests(t, digests, journalled(t, dbtest.Files(t.TempDir()), j, events).digests(t, events))
+				mustHaveDigests(t, digests, digestsOf(t, journalled(t, dbtest.Files(t.TempDir()), j, events), events))
 			}
 		})
 		t.Run("changes nothing when it is appended again", func(t *testing.T) {
@@ -161,13 +161,13 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				t.Errorf("the second start repaired %+v (%v)", repaired, err)
 			}
 			enginetest.MustEqual(t, "a second start", before, b.Dump(t, "instances"))
-			mustHaveDigests(t, second.digests(t, events), digests)
+			mustHaveDigests(t, digestsOf(t, second, events), digests)
 			mustHaveNoGap(t, second)
 		})
 	})
 }
 
-func appendAgain(t *testing.T, b *bench, events []outbox.Event) {
+func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
 	t.Helper()
 	for chunk := range slices.Chunk(events, 500) {
 		appended, err := b.Append(t.Context(), store.Append{Events: chunk})

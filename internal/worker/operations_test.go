@@ -39,10 +39,10 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 40 campaigns, each
 // blocked at event 2 of 5.
-func triage(t *testing.T, options ...enginetest.Option) (*bench, *storetest.Clock) {
+func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *storetest.Clock) {
 	t.Helper()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
 		b.MustAppend(t, enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
 		b.MustAppend(t, enginetest.Notes(few(i), 3)...)
@@ -55,30 +55,30 @@ func triage(t *testing.T, options ...enginetest.Option) (*bench, *storetest.Cloc
 		b.Drain(t)
 		now.Advance(5 * time.Minute)
 	}
-	if dead := b.dead(t); dead != deadCampaigns {
+	if dead := dead(t, b); dead != deadCampaigns {
 		t.Fatalf("%d rows are dead, want %d", dead, deadCampaigns)
 	}
 	return b, now
 }
 
 // repair mends what both groups died of.
-func (b *bench) repair(t *testing.T) {
+func repair(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
 	enginetest.MustExec(t, b.ProjectionsDB, `update stocks set left_over = 1000`)
 }
 
-func (b *bench) dead(t *testing.T) int {
+func dead(t *testing.T, b *enginetest.Engine) int {
 	t.Helper()
 	return enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
 }
 
-func (b *bench) failures(t *testing.T) int {
+func failures(t *testing.T, b *enginetest.Engine) int {
 	t.Helper()
 	return enginetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
-func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Operation {
+func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationOrder) outbox.Operation {
 	t.Helper()
 	op, err := b.Operations.Start(t.Context(), enginetest.Operator, order)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *bench) mustStart(t *testing.T, order outbox.OperationOrder) outbox.Oper
 	return op
 }
 
-func (b *bench) step(t *testing.T) bool {
+func step(t *testing.T, b *enginetest.Engine) bool {
 	t.Helper()
 	moved, err := b.Operations.Step(context.Background())
 	if err != nil {
@@ -98,14 +98,14 @@ func (b *bench) step(t *testing.T) bool {
 
 // settleOperation steps and applies until nothing moves any more, and returns
 // the operation as it is then.
-func (b *bench) settleOperation(t *testing.T, id int64) outbox.OperationDetail {
+func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	t.Helper()
-	for b.step(t) || b.MustPass(t) {
+	for step(t, b) || b.MustPass(t) {
 	}
-	return b.operation(t, id)
+	return operation(t, b, id)
 }
 
-func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
+func operation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	t.Helper()
 	d, err := b.Operations.Get(t.Context(), id)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *bench) operation(t *testing.T, id int64) outbox.OperationDetail {
 }
 
 // resultRows lists the rows of an operation with a result.
-func (b *bench) resultRows(t *testing.T, id int64, result outbox.RowResult) []outbox.OperationRow {
+func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
 	t.Helper()
 	page, err := b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
 	if err != nil {
@@ -134,18 +134,18 @@ func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationS
 func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
-	before := b.failures(t)
+	before := failures(t, b)
 	untouched := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	b.settleOperation(t, op.ID)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	settleOperation(t, b, op.ID)
 	now.Advance(time.Hour)
-	d := b.settleOperation(t, op.ID)
+	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
-	if more := b.failures(t) - before; more != 2 {
+	if more := failures(t, b) - before; more != 2 {
 		t.Errorf("%d more failures, want one for each group", more)
 	}
-	if dead := b.dead(t); dead != deadCampaigns {
+	if dead := dead(t, b); dead != deadCampaigns {
 		t.Errorf("%d rows are dead, want all of them again", dead)
 	}
 	same := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
@@ -160,17 +160,17 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 			t.Errorf("group %+v did not stop at its canary", g)
 		}
 	}
-	for _, r := range b.resultRows(t, op.ID, outbox.ResultFailedAgain) {
+	for _, r := range resultRows(t, b, op.ID, outbox.ResultFailedAgain) {
 		if r.Seq != 2 || r.Wave != 0 || r.FailedFingerprint != r.Fingerprint || r.Detail == "" {
 			t.Errorf("canary %+v does not say how it failed", r)
 		}
-		b.mustStandDead(t, r.CampaignID, 1)
+		mustStandDead(t, b, r.CampaignID, 1)
 	}
 	b.MustBeSound(t)
 }
 
 // mustStandDead looks at a row that died after fewer attempts than its history has.
-func (b *bench) mustStandDead(t *testing.T, campaign string, attempts int) {
+func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts int) {
 	t.Helper()
 	if r := b.MustRow(t, campaign, 2).Row; r.Status != outbox.Dead || r.AttemptCount != attempts {
 		t.Errorf("campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
@@ -180,9 +180,9 @@ func (b *bench) mustStandDead(t *testing.T, campaign string, attempts int) {
 func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	d := b.settleOperation(t, op.ID)
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 8, 16, 8}, 2: {1, 1, 1}} {
@@ -202,24 +202,24 @@ func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
 	for range 5 {
-		b.step(t)
+		step(t, b)
 	}
-	wantTotals(t, b.operation(t, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
-	canary := b.resultRows(t, op.ID, outbox.ResultRequeued)[0].CampaignID
+	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
+	canary := resultRows(t, b, op.ID, outbox.ResultRequeued)[0].CampaignID
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, canary); err != nil {
 		t.Fatal(err)
 	}
-	d := b.settleOperation(t, op.ID)
+	d := settleOperation(t, b, op.ID)
 	if len(d.Watched) != 1 || d.Watched[0].CampaignID != canary || !strings.Contains(d.Watched[0].Why, "Paused by ana") {
 		t.Errorf("watched rows are %+v, want the paused campaign's with the reason", d.Watched)
 	}
 	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, canary); err != nil {
 		t.Fatal(err)
 	}
-	d = b.settleOperation(t, op.ID)
+	d = settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 }
 
@@ -230,9 +230,9 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 	for i := range manyCampaigns {
 		b.MustAppend(t, enginetest.Spent(many(i), 5000))
 	}
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	d := b.settleOperation(t, op.ID)
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
 	if !strings.Contains(d.StopReason, "event 6 behind it failed with the same error") {
@@ -247,8 +247,8 @@ func TestOperation_namesAnotherErrorAsSuch(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	enginetest.MustExec(t, b.ProjectionsDB, `drop table stocks`)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	d := b.settleOperation(t, op.ID)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	d := settleOperation(t, b, op.ID)
 	if d.Status != outbox.OperationStopped || !strings.Contains(d.Groups[1].Reason, "failed again differently: ") {
 		t.Errorf("operation is %s, its second group %+v, want it stopped for another error", d.Status, d.Groups[1])
 	}
@@ -257,18 +257,18 @@ func TestOperation_namesAnotherErrorAsSuch(t *testing.T) {
 func TestOperation_withoutCanaryRequeuesAllAtOnce(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{})
-	b.step(t)
-	wantTotals(t, b.operation(t, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: deadCampaigns})
-	wantTotals(t, b.settleOperation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{})
+	step(t, b)
+	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: deadCampaigns})
+	wantTotals(t, settleOperation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 }
 
 func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
 	requeued, applied, paused := many(30), many(31), many(32)
 	b.MustRequeue(t, applied, 2)
 	b.Drain(t)
@@ -276,13 +276,13 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, paused); err != nil {
 		t.Fatal(err)
 	}
-	d := b.settleOperation(t, op.ID)
+	d := settleOperation(t, b, op.ID)
 
 	if d.Status != outbox.OperationDone || d.Totals.Skipped != 3 || d.Totals.Done != deadCampaigns-3 {
 		t.Errorf("operation is %s with %+v, want 3 rows skipped", d.Status, d.Totals)
 	}
 	details := map[string]string{}
-	for _, r := range b.resultRows(t, op.ID, outbox.ResultSkipped) {
+	for _, r := range resultRows(t, b, op.ID, outbox.ResultSkipped) {
 		details[r.CampaignID] = r.Detail
 	}
 	for campaign, want := range map[string]string{applied: "applied meanwhile; last act: requeue by ana", requeued: "requeue by ana", paused: "paused by ana"} {
@@ -298,15 +298,15 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
 	b.MustAppend(t, enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
 		b.Drain(t)
 		now.Advance(5 * time.Minute)
 	}
 	b.MustStand(t, "late", 2, outbox.Dead, 3)
-	b.repair(t)
-	d := b.settleOperation(t, op.ID)
+	repair(t, b)
+	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	b.MustStand(t, "late", 2, outbox.Dead, 3)
@@ -318,14 +318,14 @@ func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	b.repair(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
+	repair(t, b)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
 	for range 4 {
-		b.step(t)
+		step(t, b)
 		b.Drain(t)
 	}
-	b.step(t)
-	half := b.operation(t, op.ID)
+	step(t, b)
+	half := operation(t, b, op.ID)
 	if half.Status != outbox.OperationRunning || half.Totals.Done == 0 || half.Totals.Requeued == 0 {
 		t.Fatalf("operation is %s with %+v, want it half way", half.Status, half.Totals)
 	}
@@ -338,7 +338,7 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	if err := other.EndLeases(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	d := other.settleOperation(t, op.ID)
+	d := settleOperation(t, other, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	if got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = 1 group by wave order by wave`); !slices.Equal(got, []int{1, 1, 2, 4, 8, 16, 8}) {
 		t.Errorf("the first group went in waves of %v", got)
@@ -349,9 +349,9 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	before := b.failures(t)
-	benches := []*bench{b, b.Beside(t, enginetest.MaxAttempts(3)), b.Beside(t, enginetest.MaxAttempts(3))}
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	before := failures(t, b)
+	benches := []*enginetest.Engine{b, b.Beside(t, enginetest.MaxAttempts(3)), b.Beside(t, enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
 	for _, driver := range benches {
 		drivers.Go(func() {
@@ -366,9 +366,9 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 		})
 	}
 	drivers.Wait()
-	d := b.settleOperation(t, op.ID)
+	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
-	if more := b.failures(t) - before; more != 2 {
+	if more := failures(t, b) - before; more != 2 {
 		t.Errorf("%d more failures, want one for each group", more)
 	}
 }
@@ -376,31 +376,31 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t, enginetest.Polling(time.Hour))
-	b.repair(t)
+	repair(t, b)
 	b.OnWork(b.Worker.Wake)
 	defer b.Start(t)()
 	// All but the first find a worker that would sleep for an hour.
 	for i := range 6 {
-		op := b.mustStart(t, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		storetest.Eventually(t, "the operation ends", func() bool { return b.operation(t, op.ID).Status != outbox.OperationRunning })
-		wantTotals(t, b.operation(t, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
+		op := mustStart(t, b, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
+		storetest.Eventually(t, "the operation ends", func() bool { return operation(t, b, op.ID).Status != outbox.OperationRunning })
+		wantTotals(t, operation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
 	}
 }
 
 func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
-	op := b.mustStart(t, outbox.OperationOrder{Canary: true})
-	b.step(t)
+	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	step(t, b)
 	if _, err := b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning); err != nil {
 		t.Fatal(err)
 	}
-	d := b.settleOperation(t, op.ID)
+	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationCancelled, outbox.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
 	if d.CancelledBy != "ana" || d.FinishedAt == nil {
 		t.Errorf("operation is %+v, want it cancelled by ana", d.Operation)
 	}
-	canary := b.resultRows(t, op.ID, outbox.ResultUnwatched)[0]
+	canary := resultRows(t, b, op.ID, outbox.ResultUnwatched)[0]
 	if r := b.MustRow(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {
 		t.Errorf("the row under way is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
 	}

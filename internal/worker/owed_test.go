@@ -11,7 +11,7 @@ import (
 )
 
 // behindOf is what check says about projections that nothing catches up.
-func (b *bench) behindOf(tb testing.TB) (details []string) {
+func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 	tb.Helper()
 	report, err := b.Check(context.Background(), func(int64, int64) {})
 	if err != nil {
@@ -27,7 +27,7 @@ func (b *bench) behindOf(tb testing.TB) (details []string) {
 }
 
 // runsOf lists the runs of a kind, oldest first.
-func (b *bench) runsOf(tb testing.TB, kind outbox.RunKind) []outbox.Run {
+func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
 	tb.Helper()
 	page, err := b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *bench) runsOf(tb testing.TB, kind outbox.RunKind) []outbox.Run {
 func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, tally))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
 		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 		b.Drain(t)
 		b.MustPause(t, "tally", campaign)
@@ -55,22 +55,22 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 
 		b.StepRuns(t)
 		b.MustHaveCursors(t, "a tally 8 live")
-		b.mustHaveTold(t, "tally", "a", 8)
-		replays := b.runsOf(t, outbox.RunReplay)
+		mustHaveTold(t, b, "tally", "a", 8)
+		replays := runsOf(t, b, outbox.RunReplay)
 		if len(replays) != 1 || replays[0].Status != outbox.RunCompleted || replays[0].CampaignID != "a" || !slices.Equal(replays[0].Projections, []string{"tally"}) ||
 			replays[0].RequestedBy != "outboxweb" || replays[0].Via != "system" {
 			t.Errorf("replays are %+v", replays)
 		}
 		b.MustAppend(t, enginetest.Noted("a"))
 		b.Drain(t)
-		b.mustHaveTold(t, "tally", "a", 9)
+		mustHaveTold(t, b, "tally", "a", 9)
 		b.MustBeSound(t)
 	}
 }
 
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	b.MustPause(t, "tally", "a")
@@ -90,14 +90,14 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 // know of it yet.
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
 	b.Drain(t)
 	b.MustPause(t, "tally", "a")
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
 	enginetest.MustExec(t, b.ProjectionsDB, `update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
-	if found := b.behindOf(t); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
+	if found := behindOf(t, b); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
 		t.Errorf("check found %q", found)
 	}
 	if n, err := b.Runs.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
@@ -108,7 +108,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if replays := b.runsOf(t, outbox.RunReplay); len(replays) != 1 {
+	if replays := runsOf(t, b, outbox.RunReplay); len(replays) != 1 {
 		t.Errorf("replays are %+v, want one", replays)
 	}
 	if n, err := b.Runs.Behind(t.Context()); n.Alone != 0 || err != nil {
@@ -117,13 +117,13 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	b.MustBeSound(t)
 	b.StepRuns(t)
 	b.MustHaveCursors(t, "a tally 5 live")
-	b.mustHaveTold(t, "tally", "a", 5)
+	mustHaveTold(t, b, "tally", "a", 5)
 	b.MustBeSound(t)
 }
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b.Drain(t)
 	b.MustPause(t, "track", "a")
@@ -151,7 +151,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 		t.Errorf("verifications %+v, %v", known, err)
 	}
 	b.MustRun(t, enginetest.Everything)
-	if run := b.runsOf(t, outbox.RunVerify)[1]; run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
+	if run := runsOf(t, b, outbox.RunVerify)[1]; run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v once the replay is done, want two matches", run)
 	}
 }
@@ -159,7 +159,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 // What a paused projection has is compared, and what it lacks is told.
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b.Drain(t)
 	b.MustPause(t, "track", "")

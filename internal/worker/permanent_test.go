@@ -43,7 +43,7 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 		"a table is not there":        {enginetest.EventOf("a", "required", `{"name":"x"}`), `drop table strict_rows`},
 		"a column is not there":       {enginetest.EventOf("a", "required", `{"name":"x"}`), `alter table strict_rows rename column name to title`},
 	} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, strict))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 		if c.broken != "" {
 			enginetest.MustExec(t, b.ProjectionsDB, c.broken)
 		}
@@ -65,7 +65,7 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 
 func TestPass_requeuesWhatCouldNeverSucceedForARepairedProjection(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, strict))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
 	b.Drain(t)
 	b.MustStand(t, "a", 1, outbox.Dead, 1)
@@ -80,7 +80,7 @@ func TestPass_requeuesWhatCouldNeverSucceedForARepairedProjection(t *testing.T) 
 
 func TestPass_triesAgainWhatRowsOfOthersRefuse(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, strict))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 	enginetest.MustExec(t, b.ProjectionsDB, `insert into strict_rows (campaign_id, name) values ('a', 'in the way')`)
 	b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
 	b.MustPass(t)
@@ -105,7 +105,7 @@ create trigger refused_ten before insert on refused when new.n = 10 begin select
 -- on: told
 insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 `
-	b := open(t, enginetest.Define(t, enginetest.Ledger, refusing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, refusing))
 	b.MustAppend(t, enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
 	b.MustPass(t)
 	for _, campaign := range []string{"overflow", "raised"} {
@@ -119,11 +119,11 @@ insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *testing.T) {
 	t.Parallel()
 	lenient := strings.Replace(strict, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
-	b := open(t, enginetest.Define(t, enginetest.Ledger, lenient))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, lenient))
 	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 2)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"a strict 1 1"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a strict 1 1"}) {
 		t.Errorf("open failures %q, want one after one attempt", open)
 	}
 	b.MustBeSound(t)
@@ -131,8 +131,8 @@ func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *test
 
 func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, strict), enginetest.InMode(outbox.ModeInline))
-	if err := b.appendInline(t, enginetest.EventOf("a", "required", `{}`)); err == nil || !strings.Contains(err.Error(), "can never be applied with this version of the projection") {
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), enginetest.InMode(outbox.ModeInline))
+	if err := appendInline(t, b, enginetest.EventOf("a", "required", `{}`)); err == nil || !strings.Contains(err.Error(), "can never be applied with this version of the projection") {
 		t.Fatalf("an event that can never be applied was answered with %v", err)
 	}
 	b.MustStand(t, "a", 1, outbox.Dead, 1)
@@ -146,7 +146,7 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 	for most, server := range map[int]int{3: 8, 4: 2} {
 		now := storetest.NewClock()
 		impatient := strings.Replace(enginetest.Accounts, "-- tables", fmt.Sprintf("-- max-attempts: %d\n-- tables", most), 1)
-		b := open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
 		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 		for n := 1; n < most; n++ {
 			b.MustPass(t)
@@ -162,24 +162,24 @@ func TestPass_setsAProjectionAsideAfterAsManyAttemptsAsItSays(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	impatient := strings.Replace(enginetest.LenientAccounts, "-- tables", "-- max-attempts: 2\n-- tables", 1)
-	b := open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"))
 	b.MustPass(t)
 	b.MustStand(t, "a", 2, outbox.Failed, 1)
 	now.Advance(time.Minute)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 3)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"a accounts 2 2"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
 		t.Errorf("open failures %q, want one after two attempts", open)
 	}
 }
 
 func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(storetest.NewClock()))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(storetest.NewClock()))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.MustPass(t)
-	judged := func(b *bench) outbox.JudgedGroup {
+	judged := func(b *enginetest.Engine) outbox.JudgedGroup {
 		t.Helper()
 		all, err := b.ErrorGroups(t.Context())
 		if err != nil || len(all.Groups) != 1 {

@@ -17,7 +17,7 @@ import (
 
 func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 	var lost sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		lost.Do(func() {
@@ -51,7 +51,7 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 
 // mustLoseNothing makes sure that 3 events of each campaign a, b and c are
 // applied once, without an attempt, and that nothing is owed any more.
-func mustLoseNothing(t *testing.T, b *bench) {
+func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
 		b.MustHaveApplied(t, campaign, 3)
@@ -62,7 +62,7 @@ func mustLoseNothing(t *testing.T, b *bench) {
 	b.MustBeSound(t)
 }
 
-func appendThree(t *testing.T, b *bench) {
+func appendThree(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
 		b.MustAppend(t, enginetest.Notes(campaign, 3)...)
@@ -71,7 +71,7 @@ func appendThree(t *testing.T, b *bench) {
 
 func TestPostgresPass_losesNothingWhenTheServerGoesAwayBetweenApplyingAndSettling(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	appendThree(t, b)
 	if err := b.FinishClaims(t.Context(), b.MustClaim(t), func() { b.Disconnect(t) }); err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayBetweenApplyingAndSettlin
 func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
-		var b *bench
-		b = open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Disconnect(t) }))
+		var b *enginetest.Engine
+		b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Disconnect(t) }))
 		appendThree(t, b)
 		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
@@ -102,7 +102,7 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		s, p := dbtest.Server().Severer(t), dbtest.New(t)
 		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
-		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, s.Arm))
+		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, s.Arm))
 		appendThree(t, b)
 		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v", moment, err)
@@ -122,12 +122,12 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		`update accounts set balance = balance where campaign_id = 'b'`,
 		`lock table ledger_history in access exclusive mode`,
 	} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.CuttingOffAfter(enginetest.Overtime))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.CuttingOffAfter(enginetest.Overtime))
 		b.MustAppend(t, enginetest.Opened("b", 10))
 		b.Drain(t)
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Spent("b", 1), enginetest.Spent("b", 1))
-		release := b.hold(t, held)
+		release := hold(t, b, held)
 		if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: error = %v, want ErrBusy", held, err)
 		}
@@ -142,7 +142,7 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 }
 
 // hold runs a statement on the projections in a transaction that stays open.
-func (b *bench) hold(tb testing.TB, statement string) (release func()) {
+func hold(tb testing.TB, b *enginetest.Engine, statement string) (release func()) {
 	tb.Helper()
 	tx, err := b.ProjectionsDB.BeginTx(context.Background(), nil)
 	if err == nil {
@@ -179,7 +179,7 @@ insert into raising (campaign_id, seq) select :campaign_id, raise_code(:payload.
 
 func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
 	appendRaised := func(code string) (bystander, raised string) {
 		bystander, raised = "a "+code, "b "+code
 		b.MustAppend(t, enginetest.Notes(bystander, 2)...)
@@ -243,7 +243,7 @@ insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
 // deadline.
 func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.CuttingOffAfter(enginetest.Overtime))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.CuttingOffAfter(enginetest.Overtime))
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(t, enginetest.Notes("b", 3)...)
 	b.MustPass(t)
@@ -265,7 +265,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 			p.Journal = files.Journal
 		}
 		now := storetest.NewClock()
-		b := openPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
 		b.Drain(t)
@@ -284,7 +284,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, tally))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, tally))
 		entered, release := make(chan struct{}), make(chan struct{})
 		key := t.Name() + campaign
 		enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -321,7 +321,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		}
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
-		b.mustHaveTold(t, "tally", "a", 2)
+		mustHaveTold(t, b, "tally", "a", 2)
 		b.MustHaveApplied(t, "a", 4)
 		b.MustHaveCursors(t, "a tally 2 paused")
 		b.MustBeSound(t)

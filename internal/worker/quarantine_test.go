@@ -16,14 +16,14 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 	t.Parallel()
 	for _, most := range []int{1, 3} {
 		now := storetest.NewClock()
-		b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
 		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Spent("a", 1))
 		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 		for n := 1; n < most; n++ {
 			b.MustPass(t)
 			b.MustStand(t, "b", 3, outbox.Failed, n)
 			b.MustHaveApplied(t, "b", 2)
-			if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{fmt.Sprint("b accounts 3 ", n)}) {
+			if open := enginetest.Failures(t, b); !slices.Equal(open, []string{fmt.Sprint("b accounts 3 ", n)}) {
 				t.Errorf("failures %q after attempt %d", open, n)
 			}
 			now.Advance(10 * time.Minute)
@@ -32,29 +32,29 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 
 		b.MustHaveApplied(t, "a", 3)
 		b.MustHaveApplied(t, "b", 5)
-		if open, want := enginetest.Failures(t, b.Engine), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
+		if open, want := enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
 			t.Errorf("open failures %q, want %q", open, want)
 		}
 		cursors := enginetest.Column[string](t, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
 		if want := []string{"b accounts 2 quarantined"}; !slices.Equal(cursors, want) {
 			t.Errorf("cursors %q, want %q", cursors, want)
 		}
-		enginetest.MustHaveBalances(t, b.Engine, "a 8", "b 9")
+		enginetest.MustHaveBalances(t, b, "a 8", "b 9")
 		b.MustBeSound(t)
 	}
 }
 
 func TestPass_passesLaterEventsByAProjectionThatIsSetAside(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.Drain(t)
 	b.MustAppend(t, enginetest.Spent("a", 3), enginetest.Spent("b", 3), enginetest.Spent("b", 200), enginetest.Noted("b"))
 	b.Drain(t)
 
-	enginetest.MustHaveBalances(t, b.Engine, "a 7", "b 10")
+	enginetest.MustHaveBalances(t, b, "a 7", "b 10")
 	b.MustHaveApplied(t, "b", 5)
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"b accounts 2 1"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b accounts 2 1"}) {
 		t.Errorf("open failures %q, want the first one alone", open)
 	}
 	var infos []outbox.ProjectionInfo
@@ -72,7 +72,7 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	t.Parallel()
 	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.Drain(t)
 	now.Advance(time.Hour)
@@ -88,31 +88,31 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	b.MustRequeue(t, "b", 2)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 3)
-	enginetest.MustHaveBalances(t, b.Engine, "b 10")
+	enginetest.MustHaveBalances(t, b, "b 10")
 	b.MustBeSound(t)
 }
 
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
-	if err := b.appendInline(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); err == nil {
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
+	if err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); err == nil {
 		t.Fatal("an event that cannot be applied was not refused")
 	}
 	now.Advance(time.Minute)
-	if err := b.appendInline(t, enginetest.Noted("a")); err == nil {
+	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
 		t.Fatal("the second attempt was the last one")
 	}
-	if open := enginetest.Failures(t, b.Engine); !slices.Equal(open, []string{"a accounts 2 2"}) {
+	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
 		t.Errorf("failures %q before the last attempt", open)
 	}
 	now.Advance(time.Minute)
-	if err := b.appendInline(t, enginetest.Spent("a", 1)); err != nil {
+	if err := appendInline(t, b, enginetest.Spent("a", 1)); err != nil {
 		t.Fatal(err)
 	}
 	b.MustHaveApplied(t, "a", 4)
-	if open, want := enginetest.Failures(t, b.Engine), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
+	if open, want := enginetest.Failures(t, b), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
 		t.Errorf("open failures %q, want %q", open, want)
 	}
-	enginetest.MustHaveBalances(t, b.Engine, "a 10")
+	enginetest.MustHaveBalances(t, b, "a 10")
 }

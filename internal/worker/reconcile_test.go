@@ -25,7 +25,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			stop := func() {}
-			b := open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			applied := func(campaign string, seq int64) func() bool {

@@ -23,7 +23,7 @@ func serving(patterns ...string) enginetest.Option {
 	}
 }
 
-func (b *bench) explained(tb testing.TB, id string) outbox.Explanation {
+func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
 	tb.Helper()
 	summary, err := b.Store.Summary(tb.Context())
 	if err != nil {
@@ -34,12 +34,12 @@ func (b *bench) explained(tb testing.TB, id string) outbox.Explanation {
 
 func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
 	stop := b.Start(t)
 	b.MustAppend(t, enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
 	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
-	storetest.Eventually(t, "the other says why", func() bool { return b.explained(t, "other").Hold == outbox.HoldUnserved })
-	if e := b.explained(t, "other"); e.ClaimableAt != nil || !strings.Contains(e.Why, "match trial-*") {
+	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Hold == outbox.HoldUnserved })
+	if e := explained(t, b, "other"); e.ClaimableAt != nil || !strings.Contains(e.Why, "match trial-*") {
 		t.Errorf("it says %+v", e)
 	}
 	if lag := b.MustCampaign(t, "other").LagEvents(); lag != 1 {
@@ -55,11 +55,11 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 
 func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), serving("trial"))
-	if err := b.appendInline(t, enginetest.Opened("trial", 1)); err != nil {
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), serving("trial"))
+	if err := appendInline(t, b, enginetest.Opened("trial", 1)); err != nil {
 		t.Errorf("what it serves: %v", err)
 	}
-	err := b.appendInline(t, enginetest.Opened("other", 1))
+	err := appendInline(t, b, enginetest.Opened("other", 1))
 	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "match trial") {
 		t.Errorf("what it does not serve: %v", err)
 	}

@@ -21,7 +21,7 @@ import (
 
 // mustHaveSeen makes sure that the ledger has seen these events of the campaign,
 // each once and in this order, and nothing else.
-func (b *bench) mustHaveSeen(tb testing.TB, campaign string, seqs ...int) {
+func mustHaveSeen(tb testing.TB, b *enginetest.Engine, campaign string, seqs ...int) {
 	tb.Helper()
 	history := enginetest.Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
 	if diff := cmp.Diff(seqs, history); diff != "" {
@@ -30,7 +30,7 @@ func (b *bench) mustHaveSeen(tb testing.TB, campaign string, seqs ...int) {
 }
 
 // marks lists what the projections passed over.
-func (b *bench) marks(tb testing.TB) []string {
+func marks(tb testing.TB, b *enginetest.Engine) []string {
 	tb.Helper()
 	marks := enginetest.Column[string](tb, b.ProjectionsDB, `select campaign_id || ' ' || seq from watermark_skips`)
 	slices.Sort(marks)
@@ -40,7 +40,7 @@ func (b *bench) marks(tb testing.TB) []string {
 // mustEqualFold compares the live rows of the accounts, which alone look the
 // same however often an event failed, with a fold of the journal up to where
 // they are.
-func (b *bench) mustEqualFold(tb testing.TB, campaign string) {
+func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
 	tb.Helper()
 	set, err := projection.Load("sqlite", b.Sources...)
 	if err != nil {
@@ -84,9 +84,9 @@ func (b *bench) mustEqualFold(tb testing.TB, campaign string) {
 
 // poisoned is a campaign whose third of five events can never be applied and is
 // dead.
-func poisoned(t *testing.T, options ...enginetest.Option) *bench {
+func poisoned(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b.Drain(t)
 	b.MustStand(t, "a", 3, outbox.Dead, 1)
@@ -99,12 +99,12 @@ func TestPass_advancesOverASkippedEventWithoutApplyingIt(t *testing.T) {
 		b := poisoned(t, enginetest.BatchSize(rows))
 		b.MustSkip(t, "a", 3)
 		b.Drain(t)
-		b.mustHaveSeen(t, "a", 1, 2, 4, 5)
-		enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(b.marks(t), ", "))
+		mustHaveSeen(t, b, "a", 1, 2, 4, 5)
+		enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 		if c := b.MustCampaign(t, "a"); c.AppliedSeq != 5 || c.State() != outbox.StateCurrent || c.Skips != 1 {
 			t.Errorf("campaign is %+v", c)
 		}
-		b.mustEqualFold(t, "a")
+		mustEqualFold(t, b, "a")
 		b.MustBeSound(t)
 	}
 }
@@ -117,14 +117,14 @@ func TestPass_keepsTheMarkWhenALaterEventOfTheWaveFails(t *testing.T) {
 	b.MustAppend(t, enginetest.Spent("a", 9), enginetest.Noted("a"))
 	b.MustSkip(t, "a", 3)
 	b.Drain(t)
-	b.mustHaveSeen(t, "a", 1, 2, 4, 5)
+	mustHaveSeen(t, b, "a", 1, 2, 4, 5)
 	b.MustStand(t, "a", 6, outbox.Dead, 1)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(b.marks(t), ", "))
+	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 	b.MustSkip(t, "a", 6)
 	b.Drain(t)
-	b.mustHaveSeen(t, "a", 1, 2, 4, 5, 7)
-	enginetest.MustEqual(t, "what was passed over", "a 3, a 6", strings.Join(b.marks(t), ", "))
-	b.mustEqualFold(t, "a")
+	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 7)
+	enginetest.MustEqual(t, "what was passed over", "a 3, a 6", strings.Join(marks(t, b), ", "))
+	mustEqualFold(t, b, "a")
 	b.MustBeSound(t)
 }
 
@@ -137,13 +137,13 @@ func TestPass_appliesAnEventWhoseSkipWasTakenBack(t *testing.T) {
 			b.MustSkip(t, "a", 3)
 			if passed {
 				b.MustPass(t)
-				enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(b.marks(t), ", "))
+				enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 			}
 			b.MustUnskip(t, "a", 3)
 			enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
 			b.Drain(t)
 			b.MustHaveApplied(t, "a", 5)
-			enginetest.MustEqual(t, "what was passed over", "", strings.Join(b.marks(t), ", "))
+			enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
 			b.MustBeSound(t)
 		})
 	}
@@ -156,7 +156,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	mustRefuse(t, b, now, "event 3 is not the one that was appended")
 	b.MustSkip(t, "b", 3)
 	b.Drain(t)
-	b.mustHaveSeen(t, "b", 1, 2, 4, 5)
+	mustHaveSeen(t, b, "b", 1, 2, 4, 5)
 
 	b, now = tampered(t)
 	rewrite(t, b, "b", 3, `{"amount":1000}`)
@@ -172,7 +172,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	a := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	b := a.Beside(t, enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	a.MustAppend(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
 	a.MustPass(t)
@@ -181,8 +181,8 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	enginetest.MustExec(t, a.ProjectionsDB, `update accounts set balance = 10`)
 	a.MustSkip(t, "a", 3)
 	a.Drain(t)
-	a.mustHaveSeen(t, "a", 1, 2, 4, 5)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(a.marks(t), ", "))
+	mustHaveSeen(t, a, "a", 1, 2, 4, 5)
+	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, a), ", "))
 	a.MustBeSound(t)
 }
 
@@ -190,12 +190,12 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 // than the worker is, and it is taken back when its event has been read ahead.
 func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.Drain(t)
 	b.MustSkip(t, "a", 3)
 	b.Drain(t)
-	b.mustHaveSeen(t, "a", 1, 2, 4, 5)
+	mustHaveSeen(t, b, "a", 1, 2, 4, 5)
 	for _, table := range []string{"projection_watermarks", "watermark_skips", "accounts", "ledger_applied", "ledger_history"} {
 		enginetest.MustExec(t, b.ProjectionsDB, `delete from `+table)
 	}
@@ -208,7 +208,7 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	b.MustUnskip(t, "a", 3)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 5)
-	enginetest.MustEqual(t, "what was passed over", "", strings.Join(b.marks(t), ", "))
+	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
 	b.MustBeSound(t)
 }
 
@@ -218,11 +218,11 @@ func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	b.MustSkip(t, "a", 3)
 	inline := b.Beside(t, enginetest.InMode(outbox.ModeInline))
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
-	if err := inline.appendInline(t, enginetest.Noted("a")); err != nil {
+	if err := appendInline(t, inline, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	b.mustHaveSeen(t, "a", 1, 2, 4, 5, 6)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(b.marks(t), ", "))
+	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 6)
+	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 	if skips, err := b.Skips(t.Context(), outbox.SkipFilter{CampaignID: "a"}); err != nil || skips.Items[0].AppliedAt == nil {
 		t.Errorf("the ledger is %+v (%v), want the skip applied", skips.Items, err)
 	}
@@ -233,13 +233,13 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t)
 	shadow := b.Beside(t, enginetest.InMode(outbox.ModeShadow))
-	shadow.rehearse(t)
+	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3})
 	b.MustSkip(t, "a", 3)
-	shadow.rehearse(t)
+	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
-	b.mustHaveSeen(t, "a", 1, 2)
-	enginetest.MustEqual(t, "what was passed over", "", strings.Join(b.marks(t), ", "))
+	mustHaveSeen(t, b, "a", 1, 2)
+	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
 }
 
 // The process that took a skip back died between the two databases, and nobody
@@ -249,15 +249,15 @@ func TestPass_passesOverAgainWhatAnUnskipHadSetBackWhenItsProcessDied(t *testing
 	b := poisoned(t, enginetest.BatchSize(1))
 	b.MustSkip(t, "a", 3)
 	b.MustPass(t)
-	b.setBack(t, "a", 3)
+	setBack(t, b, "a", 3)
 	b.Drain(t)
-	b.mustHaveSeen(t, "a", 1, 2, 4, 5)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(b.marks(t), ", "))
+	mustHaveSeen(t, b, "a", 1, 2, 4, 5)
+	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 	b.MustBeSound(t)
 }
 
 // setBack does to the projections what an un-skip does, and nothing else.
-func (b *bench) setBack(tb testing.TB, campaign string, seq int64) {
+func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 	tb.Helper()
 	before, err := b.Event(context.Background(), campaign, seq-1)
 	if err != nil {
@@ -314,7 +314,7 @@ func (s skipping) dieInUnskip(t *rapid.T) {
 	if c.AppliedSeq < 2 || !slices.Contains(s.standing(campaign), c.AppliedSeq) || !s.free(c) {
 		t.Skip("nothing to take back")
 	}
-	(&bench{b}).setBack(s.TB, campaign, c.AppliedSeq)
+	setBack(s.TB, b, campaign, c.AppliedSeq)
 }
 
 func (s skipping) Reconcile(t *rapid.T) {
@@ -395,7 +395,7 @@ func TestWorker_neverAppliesWhatIsSkippedWhateverHappened(t *testing.T) {
 		s.Invariants(r)
 		s.Engines[1].MustBeSound(tb)
 		for _, campaign := range enginetest.TroubledCampaigns {
-			(&bench{s.Engines[0]}).mustEqualFold(tb, campaign)
+			mustEqualFold(tb, s.Engines[0], campaign)
 		}
 	})
 }

@@ -16,7 +16,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"instances", "campaigns"} {
 		var refused atomic.Int64
-		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
 			if strings.Contains(message, "tried again") {
 				refused.Add(1)
 			}
@@ -36,7 +36,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
 		if strings.Contains(message, "tried again") {
 			refused.Add(1)
 		}

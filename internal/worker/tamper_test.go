@@ -13,7 +13,7 @@ import (
 
 // mustRefuse makes sure that event 3 of campaign b fails for the reason, on
 // every attempt, while campaign a is applied to its end.
-func mustRefuse(t *testing.T, b *bench, now *storetest.Clock, reason string) {
+func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
 		b.MustPass(t)
@@ -32,10 +32,10 @@ func mustRefuse(t *testing.T, b *bench, now *storetest.Clock, reason string) {
 
 // tampered changes something in a journal of two campaigns that is not applied
 // yet.
-func tampered(t *testing.T, statements ...string) (*bench, *storetest.Clock) {
+func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
 	t.Helper()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Notes("b", 5)...)
 	b.Tamper(t, statements...)
@@ -60,7 +60,7 @@ func TestPass_neverAppliesAnEventThatBreaksTheChain(t *testing.T) {
 }
 
 // rewrite changes an event and its own hash with it, but not the chain.
-func rewrite(t *testing.T, b *bench, campaign string, seq int64, payload string) {
+func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, payload string) {
 	t.Helper()
 	e, err := b.Event(t.Context(), campaign, seq)
 	if err != nil {
@@ -73,7 +73,7 @@ func rewrite(t *testing.T, b *bench, campaign string, seq int64, payload string)
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.MustAppend(t, enginetest.Notes("b", 2)...)
 	b.Drain(t)
@@ -104,7 +104,7 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.MustAppend(t, enginetest.Notes("b", 2)...)
 	b.Drain(t)
@@ -140,7 +140,7 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T)
 
 func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
 	enginetest.MustExec(t, b.ProjectionsDB, `update projection_watermarks set applied_seq = 9 where campaign_id = 'a'`)
@@ -158,9 +158,9 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkIsAboveTheJournal(t *testing
 func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []struct{ first, last int }{{1, 1}, {1, 4}, {1, 5}} {
-		b := open(t, enginetest.Define(t, enginetest.Ledger))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
-		enginetest.LoseRows(t, b.Engine, "a", lost.first, lost.last)
+		enginetest.LoseRows(t, b, "a", lost.first, lost.last)
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
 		b.MustHaveApplied(t, "a", 7)
@@ -172,7 +172,7 @@ func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
 		now := storetest.NewClock()
-		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where `+lost)
 		for range 5 { // a wave finds it, or the hourly steps do

@@ -51,7 +51,7 @@ type honest struct {
 	turned  bool          // it was turned back once
 	mode    outbox.Mode
 	sources []string
-	benches []*bench
+	benches []*enginetest.Engine
 	journal map[string][]string // marks of events in order
 	marks   int
 	lethal  map[string]bool // by mark
@@ -59,8 +59,8 @@ type honest struct {
 
 func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
 	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
-	first := open(tb, sources, s.options()...)
-	s.benches = []*bench{first, first.Beside(tb, s.options()...)}
+	first := enginetest.Open(tb, sources, s.options()...)
+	s.benches = []*enginetest.Engine{first, first.Beside(tb, s.options()...)}
 	for _, id := range everybody {
 		s.append(first, id, "opened", `"balance":1`)
 	}
@@ -71,11 +71,11 @@ func (s *honest) options() []enginetest.Option {
 	return []enginetest.Option{enginetest.At(s.now), enginetest.BatchSize(8), enginetest.MaxAttempts(3), enginetest.InMode(s.mode)}
 }
 
-func (s *honest) either(t *rapid.T) *bench {
+func (s *honest) either(t *rapid.T) *enginetest.Engine {
 	return s.benches[rapid.IntRange(0, 1).Draw(t, "process")]
 }
 
-func (s *honest) append(b *bench, id, eventType, fields string) (mark string) {
+func (s *honest) append(b *enginetest.Engine, id, eventType, fields string) (mark string) {
 	s.marks++
 	mark = fmt.Sprint("m-", s.marks)
 	s.now.Advance(time.Millisecond)
@@ -198,7 +198,7 @@ func (s *honest) restore(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	s.benches[0].forget(s.tb, id, last)
+	forget(s.tb, s.benches[0], id, last)
 	s.journal[id] = s.journal[id][:last]
 	s.reconcile()
 }
@@ -221,7 +221,7 @@ func (s *honest) requeue(t *rapid.T) {
 }
 
 // rebuild is an operator's answer to campaigns that have diverged.
-func (s *honest) rebuild(tb testing.TB, b *bench) {
+func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 	page, err := b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})
 	if err != nil {
 		tb.Fatal(err)
@@ -235,7 +235,7 @@ func (s *honest) rebuild(tb testing.TB, b *bench) {
 }
 
 // console is the server of one process, as of now.
-func (s *honest) console(b *bench) func(path string) (int, string) {
+func (s *honest) console(b *enginetest.Engine) func(path string) (int, string) {
 	server := handlers.New(handlers.Config{Store: b.Store, Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
 	return func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
@@ -425,7 +425,7 @@ func (s *honest) settle(r *rapid.T) {
 			if _, err := b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{}); err != nil {
 				r.Fatal(err)
 			}
-			enginetest.UntilStuck(s.tb, b.Engine, s.now)
+			enginetest.UntilStuck(s.tb, b, s.now)
 		}
 	}
 }

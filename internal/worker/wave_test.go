@@ -26,7 +26,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	for _, campaigns := range []int{1, 10, 300} {
 		for _, rows := range []int{7, 1000} {
 			now := storetest.NewClock()
-			b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.BatchSize(rows))
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.BatchSize(rows))
 			var events []outbox.Event
 			for i := range campaigns {
 				events = append(events, enginetest.Notes(fmt.Sprintf("c%03d", i), each)...)
@@ -57,7 +57,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
 	appended := func() time.Time { return time.Now().Add(-time.Hour) }
-	b := open(t, enginetest.Define(t, enginetest.Accounts), enginetest.BatchSize(2), func(o *store.Options, c *worker.Config) { o.Now, c.Metrics = appended, m })
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.BatchSize(2), func(o *store.Options, c *worker.Config) { o.Now, c.Metrics = appended, m })
 	b.MustAppend(t, enginetest.Opened("a", 5), enginetest.Opened("b", 5), enginetest.Spent("a", 9), enginetest.Spent("b", 1))
 	for b.MustPass(t) {
 	}
@@ -73,7 +73,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 
 func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(100), enginetest.Polling(time.Hour))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(100), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 4_000)...)
 	for i := range 100 {
 		b.MustAppend(t, enginetest.Notes(fmt.Sprint("c", i), 10)...)
@@ -89,7 +89,7 @@ func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 // that nothing but being woken moves it.
 func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
 		func(o *store.Options, _ *worker.Config) { o.Retry.Base, o.Retry.Max = time.Hour, time.Hour })
 	b.OnWork(b.Worker.Wake)
 	b.Start(t)
@@ -126,7 +126,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 
 func TestRun_isWokenByARepairedGap(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	var deaf atomic.Bool
 	b.OnWork(func() {
 		if !deaf.Load() {
@@ -140,7 +140,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	enginetest.LoseRows(t, b.Engine, "a", 3, 5)
+	enginetest.LoseRows(t, b, "a", 3, 5)
 	deaf.Store(true) // or the worker finds the gap, and repairs it, before the operator does
 	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 
 func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour),
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour),
 		func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
 	b.Start(t)
@@ -167,7 +167,7 @@ func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 
 func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	died := store.Worker{ID: "died", Build: "test"}
 	if _, err := b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond}); err != nil {
@@ -180,7 +180,7 @@ func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 
 func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	host, err := os.Hostname()
 	if err != nil {
@@ -226,7 +226,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 
 func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 	t.Parallel()
-	b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(50))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(50))
 	b.OnWork(b.Worker.Wake)
 	for i := range 50 {
 		b.MustAppend(t, enginetest.Notes(fmt.Sprint("c", i), 40)...)
@@ -262,7 +262,7 @@ func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 	t.Parallel()
 	for _, m := range outbox.Modes {
-		b := open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		if m == outbox.ModeInline {
 			if err := b.Worker.ApplyInline(t.Context(), "a"); err != nil {
@@ -280,7 +280,7 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 	}
 }
 
-func takeSteps(t *testing.T, b *bench) {
+func takeSteps(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, step := range append(b.Worker.TimedSteps(), b.Operations.Step) {
 		for more := true; more; {
