@@ -12,7 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"outboxweb/internal/dbtest"
-	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
 )
 
 // Main runs the tests of a package on both databases; see dbtest.Main. differs
@@ -44,11 +44,7 @@ func prepare(p dbtest.Pair) error {
 	} else {
 		dbtest.Checks(40)
 	}
-	s, err := store.Open(context.Background(), store.Options{Journal: p.Journal, Projections: p.Projections})
-	if err != nil {
-		return err
-	}
-	if err := s.Close(); err != nil || !dbtest.Postgres() {
+	if err := storetest.Prepare(p); err != nil || !dbtest.Postgres() {
 		return err
 	}
 	return onPostgres.open(p.Projections)

@@ -50,27 +50,27 @@ type act struct {
 // acts are all that operators do to publishers.
 var acts = []act{
 	{"publisher_pause", activePair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
 	{"publisher_resume", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{"publisher_reset", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.ctx, o, archive) },
+		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
 		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{"publisher_seek", activePair,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
+			return f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
 		},
 		func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
 	{"publisher_skip", failedPair,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return f.progress.SkipEvent(f.ctx, withReason(o), archive, 2)
+			return f.progress.SkipEvent(f.Ctx, withReason(o), archive, 2)
 		},
 		func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
 	{"publisher_test", activePair,
 		func(f *fixture, o outbox.Order) (any, error) {
-			return nil, f.progress.RecordTestDelivery(f.ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
+			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
 		}, nil},
 }
 
@@ -124,7 +124,7 @@ func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 			a.scene(f)
 			o := ana("")
 			o.IdempotencyKey = "k-1"
-			if _, err := f.PauseCampaign(f.ctx, o, "c"); err != nil {
+			if _, err := f.PauseCampaign(f.Ctx, o, "c"); err != nil {
 				t.Fatal(err)
 			}
 			f.Unchanged(func() {
@@ -166,47 +166,47 @@ func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 	f.heldBy(archive, "worker-1", 3)
 	woken := 0
 	f.OnWork(func() { woken++ })
-	if _, err := f.progress.Publishers(f.ctx); err != nil {
+	if _, err := f.progress.Publishers(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.progress.Pause(f.ctx, ana("it is broken"), archive)
+	p, err := f.progress.Pause(f.Ctx, ana("it is broken"), archive)
 	if err != nil || p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ana" || p.Paused.Reason != "it is broken" || p.LagEvents != 1 || p.HeadPosition != 3 {
 		t.Fatalf("paused: %+v, %v", p, err)
 	}
 	f.isNow(archive, `paused at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "worker-1" 3 paused "ana"`)
-	if all, err := f.progress.Publishers(f.ctx); err != nil || all[0].Status != outbox.PublisherPaused {
+	if all, err := f.progress.Publishers(f.Ctx); err != nil || all[0].Status != outbox.PublisherPaused {
 		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
 	}
 	f.Clock.Advance(time.Minute)
-	_, err = f.progress.Pause(f.ctx, ana(""), archive)
+	_, err = f.progress.Pause(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "scenes/archive is paused already, by ana", "1 min ago", "last act: pause by ana")
-	if p, err = f.progress.Resume(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
+	if p, err = f.progress.Resume(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
 		t.Fatalf("resumed: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "worker-1" 3 paused ""`)
-	_, err = f.progress.Resume(f.ctx, ana(""), archive)
+	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume", "last act: resume by ana")
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
 	for _, act := range []func() error{
-		func() error { _, err := f.progress.Pause(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.Resume(f.ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.Reset(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Pause(f.Ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Resume(f.Ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Reset(f.Ctx, ana(""), outbox.PairName{}); return err },
 		func() error {
-			_, err := f.progress.SkipEvent(f.ctx, ana("x"), outbox.PairName{}, 1)
+			_, err := f.progress.SkipEvent(f.Ctx, ana("x"), outbox.PairName{}, 1)
 			return err
 		},
 		func() error {
-			_, err := f.progress.Seek(f.ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
+			_, err := f.progress.Seek(f.Ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
 			return err
 		},
 		func() error {
-			_, err := f.progress.PreviewSeek(f.ctx, outbox.PairName{}, outbox.SeekTarget{Head: true})
+			_, err := f.progress.PreviewSeek(f.Ctx, outbox.PairName{}, outbox.SeekTarget{Head: true})
 			return err
 		},
-		func() error { return f.progress.RecordTestDelivery(f.ctx, ana(""), outbox.TestDelivery{}) },
-		func() error { _, err := f.progress.AdmitTest(f.ctx, ana(""), outbox.PairName{}); return err },
+		func() error { return f.progress.RecordTestDelivery(f.Ctx, ana(""), outbox.TestDelivery{}) },
+		func() error { _, err := f.progress.AdmitTest(f.Ctx, ana(""), outbox.PairName{}); return err },
 	} {
 		refused(t, act(), outbox.ErrNotFound, "there is no publisher")
 	}
@@ -217,11 +217,11 @@ func TestResume_clearsWhatWentWrong(t *testing.T) {
 	f := open(t)
 	failedPair(f)
 	f.Exec(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
-	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 10 "status 500" at 2 retry true stopped 1 acts 1 lease "w" 2 paused "ana"`)
-	if _, err := f.progress.Resume(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Resume(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `active at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "w" 2 paused ""`)
@@ -231,23 +231,23 @@ func TestReset_keepsAPause(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedPair(f)
-	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.Paused == nil {
+	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.Paused == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	f.isNow(archive, `paused at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 0 paused "ana"`)
-	_, err := f.progress.Reset(f.ctx, ana(""), archive)
+	_, err := f.progress.Reset(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "is paused and has no errors", "nothing to reset")
 	f.failing(archive, 2, outbox.EventError)
-	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
+	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
 		t.Fatalf("a failed one: %+v, %v", p, err)
 	}
 	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // overcome, and remembered
-	_, err = f.progress.Resume(f.ctx, ana(""), archive)
+	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume")
-	if p, err := f.progress.Reset(f.ctx, ana(""), archive); err != nil || p.LastError != "" {
+	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.LastError != "" {
 		t.Fatalf("what was overcome: %+v, %v", p, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	for i := range 16 {
 		s := []*fixture{f, others}[i%2]
 		wg.Go(func() {
-			_, err := s.progress.Resume(f.ctx, ana(""), archive)
+			_, err := s.progress.Resume(f.Ctx, ana(""), archive)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, outbox.ErrConflict) {
@@ -285,19 +285,19 @@ func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
-	first, err := f.progress.Seek(f.ctx, o, archive, to(1), nil)
+	first, err := f.progress.Seek(f.Ctx, o, archive, to(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Unchanged(func() {
-		if again, err := f.progress.Seek(f.ctx, o, archive, to(1), nil); err != nil || again != first {
+		if again, err := f.progress.Seek(f.Ctx, o, archive, to(1), nil); err != nil || again != first {
 			t.Errorf("the repeat is %+v, %v", again, err)
 		}
-		_, err = f.progress.Seek(f.ctx, o, archive, to(0), nil)
+		_, err = f.progress.Seek(f.Ctx, o, archive, to(0), nil)
 		refused(t, err, outbox.ErrConflict, "with other content: publisher_seek of publisher scenes/archive")
-		_, err = f.progress.Seek(f.ctx, o, other, to(1), nil)
+		_, err = f.progress.Seek(f.Ctx, o, other, to(1), nil)
 		refused(t, err, outbox.ErrConflict, "with other content")
-		_, err = f.progress.Pause(f.ctx, o, archive)
+		_, err = f.progress.Pause(f.Ctx, o, archive)
 		refused(t, err, outbox.ErrConflict, "another act: publisher_seek of publisher scenes/archive")
 	})
 }
@@ -308,24 +308,24 @@ func TestActs_listsThoseOnOnePair(t *testing.T) {
 	activePair(f)
 	other := f.newPair(outbox.PairName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	for _, act := range []func() (outbox.Publisher, error){
-		func() (outbox.Publisher, error) { return f.progress.Pause(f.ctx, ana("mine"), archive) },
-		func() (outbox.Publisher, error) { return f.progress.Pause(f.ctx, ana("not mine"), other) },
-		func() (outbox.Publisher, error) { return f.progress.Resume(f.ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("mine"), archive) },
+		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("not mine"), other) },
+		func() (outbox.Publisher, error) { return f.progress.Resume(f.Ctx, ana("mine"), archive) },
 	} {
 		if _, err := act(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.Drain()
-	f.append("a", 1)
-	acts, err := f.ActsOn(f.ctx, outbox.PublisherTarget(archive), 10)
+	f.AppendN("a", 1)
+	acts, err := f.ActsOn(f.Ctx, outbox.PublisherTarget(archive), 10)
 	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
 		t.Errorf("acts %+v, %v", acts, err)
 	}
 	if after := string(acts[0].After); !strings.Contains(after, `"was":{"status":"paused"`) || !strings.Contains(after, `"is":{"status":"active"`) {
 		t.Errorf("the record has %s", after)
 	}
-	_, err = f.RetryRow(f.ctx, ana(""), "a", 1)
+	_, err = f.RetryRow(f.Ctx, ana(""), "a", 1)
 	if r := refused(t, err, outbox.ErrConflict); strings.Contains(r.Error(), "publisher") {
 		t.Errorf("a refusal about a row tells of a publisher: %s", r)
 	}
@@ -337,14 +337,14 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	failedPair(f)
 	f.heldBy(archive, "worker-1", 4)
 	f.Unchanged(func() {
-		_, err := f.progress.SkipEvent(f.ctx, ana("known"), archive, 3)
+		_, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
 		refused(t, err, outbox.ErrConflict, "position 3 is not in the way", "position 2 is", `event 2 (scene.b) of campaign "c"`)
-		_, err = f.progress.SkipEvent(f.ctx, ana("  "), archive, 2)
+		_, err = f.progress.SkipEvent(f.Ctx, ana("  "), archive, 2)
 		if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 	})
-	p, err := f.progress.SkipEvent(f.ctx, ana("known"), archive, 2)
+	p, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 2)
 	if err != nil || p.Position != 2 || p.Lease != nil || p.Status != outbox.PublisherActive || p.LagEvents != 1 {
 		t.Fatalf("skipped: %+v, %v", p, err)
 	}
@@ -352,7 +352,7 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	if after := string(f.DoneActs()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
 		t.Errorf("the record has %s", after)
 	}
-	_, err = f.progress.SkipEvent(f.ctx, ana("known"), archive, 3)
+	_, err = f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
 	refused(t, err, outbox.ErrConflict, "no event is in the way", "last act: skip by ana")
 }
 
@@ -366,7 +366,7 @@ func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 		o := script("known")
 		o.Confirm = typed
 		f.Unchanged(func() {
-			_, err := f.progress.SkipEvent(f.ctx, o, archive, 2)
+			_, err := f.progress.SkipEvent(f.Ctx, o, archive, 2)
 			if r := refused(t, err, outbox.ErrInvalid, "blames its destination", "skip anyway"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
@@ -374,7 +374,7 @@ func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 	}
 	o := script("known")
 	o.Confirm = "skip anyway"
-	if _, err := f.progress.SkipEvent(f.ctx, o, archive, 2); err != nil {
+	if _, err := f.progress.SkipEvent(f.Ctx, o, archive, 2); err != nil {
 		t.Fatal(err)
 	}
 	// The destination is gone for the next event as well.
@@ -388,24 +388,24 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	before := f.facts(archive)
 	o := ana("is it back?")
 	o.IdempotencyKey = "k"
-	if done, err := f.progress.AdmitTest(f.ctx, o, archive); err != nil || done != nil {
+	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done != nil {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	sent := outbox.TestDelivery{PairName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
-	if err := f.progress.RecordTestDelivery(f.ctx, o, sent); err != nil {
+	if err := f.progress.RecordTestDelivery(f.Ctx, o, sent); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, before)
-	if done, err := f.progress.AdmitTest(f.ctx, o, archive); err != nil || done == nil || *done != sent {
+	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)
 	}
 	if acts := f.DoneActs(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
 		t.Errorf("acts %+v", acts)
 	}
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
-	_, err := strict.progress.AdmitTest(f.ctx, ana(""), archive)
+	_, err := strict.progress.AdmitTest(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrInvalid, "needs a reason")
-	_, err = f.beside(readOnly).progress.AdmitTest(f.ctx, ana(""), archive)
+	_, err = f.beside(storetest.ReadOnly).progress.AdmitTest(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrReadOnly)
 }
 

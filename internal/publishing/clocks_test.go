@@ -14,7 +14,7 @@ import (
 // reconciles starts as a worker does, with nothing to repair but publishers.
 func (f *fixture) reconciles() {
 	f.TB.Helper()
-	if got, err := f.Reconcile(f.ctx); err != nil || got != (outbox.Repaired{}) {
+	if got, err := f.Reconcile(f.Ctx); err != nil || got != (outbox.Repaired{}) {
 		f.TB.Fatalf("reconciled %+v, %v, want nothing", got, err)
 	}
 }
@@ -24,7 +24,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	for name, repair := range map[string]func(f *fixture){
 		"start": func(f *fixture) { f.reconciles() },
 		"self-check": func(f *fixture) {
-			if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 1); err != nil {
+			if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1); err != nil {
 				f.TB.Fatal(err)
 			}
 		},
@@ -32,7 +32,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			f.append("a", 1)
+			f.AppendN("a", 1)
 			f.Drain()
 			f.register(pairA, pairB)
 			fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
@@ -41,7 +41,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 				f    *fixture
 				pair outbox.PairName
 			}{{fast, pairA}, {f, pairB}} {
-				if _, err := s.f.progress.Fail(f.ctx, s.f.claimPair("one", s.pair), failure); err != nil {
+				if _, err := s.f.progress.Fail(f.Ctx, s.f.claimPair("one", s.pair), failure); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -78,7 +78,7 @@ func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	f.Clock.Advance(24 * time.Hour)
 	f.claimPair("one", pairA)
 	f.Clock.Advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.ctx, maintenance.Round{}, 10); err != nil {
+	if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	f.Clock.Advance(lease + time.Second)

@@ -16,7 +16,7 @@ import (
 // the last second.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
-	all, err := f.beside().Instances(f.ctx)
+	all, err := f.beside().Instances(f.Ctx)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
-	if err := f.Heartbeat(f.ctx, beat); err != nil {
+	if err := f.Heartbeat(f.Ctx, beat); err != nil {
 		t.Fatal(err)
 	}
 	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
@@ -39,7 +39,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; holds 2 publishers") {
 		t.Errorf("instances %+v", all)
 	}
-	f.append("a", 1)
+	f.AppendN("a", 1)
 	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
 	all = f.instances()
 	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })

@@ -51,7 +51,7 @@ where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), 
 
 func (f *fixture) publisher(name outbox.PairName) outbox.Publisher {
 	f.TB.Helper()
-	p, err := f.progress.Publisher(f.ctx, name)
+	p, err := f.progress.Publisher(f.Ctx, name)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (f *fixture) types(campaign string, all ...string) {
 func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	if all, err := f.progress.Publishers(f.ctx); err != nil || all == nil || len(all) != 0 {
+	if all, err := f.progress.Publishers(f.Ctx); err != nil || all == nil || len(all) != 0 {
 		t.Errorf("without any: %v, %v", all, err)
 	}
 	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
@@ -80,7 +80,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
 	f.newPair(outbox.PairName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
 	f.newPair(outbox.PairName{Topic: "a", Publisher: "head"}, every, 5)
-	all, err := f.beside().progress.Publishers(f.ctx)
+	all, err := f.beside().progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	if p := f.publisher(outbox.PairName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
 		t.Errorf("alone it is %+v", p)
 	}
-	_, err = f.progress.Publisher(f.ctx, archive)
+	_, err = f.progress.Publisher(f.Ctx, archive)
 	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
 }
 
@@ -162,7 +162,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
 		}
 	}
-	together, err := f.progress.Publishers(f.ctx)
+	together, err := f.progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 		f.newPair(outbox.PairName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
 	}
 	began := time.Now()
-	all, err := f.progress.Publishers(f.ctx)
+	all, err := f.progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 
 func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []outbox.PublisherPoint {
 	f.TB.Helper()
-	points, err := f.progress.History(f.ctx, name, span)
+	points, err := f.progress.History(f.Ctx, name, span)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.Unchanged(f.sample)
 	f.Clock.Advance(time.Minute)
 	f.Exec(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
-	if err := f.Sample(f.ctx); err != nil {
+	if err := f.Sample(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(); n != 3 {
@@ -244,7 +244,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
-	_, err := f.progress.History(f.ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	_, err := f.progress.History(f.Ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
 	refused(t, err, outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)

@@ -26,14 +26,14 @@ func (f *fixture) register(names ...outbox.PairName) {
 	for _, name := range names {
 		all = append(all, definition(name))
 	}
-	if err := f.progress.Register(f.ctx, all); err != nil {
+	if err := f.progress.Register(f.Ctx, all); err != nil {
 		f.TB.Fatal(err)
 	}
 }
 
 func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease {
 	f.TB.Helper()
-	l, ok, err := f.progress.Claim(f.ctx, owner, name, lease)
+	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
 	if err != nil || !ok {
 		f.TB.Fatalf("claim %s for %s: %v, %v", name, owner, ok, err)
 	}
@@ -42,7 +42,7 @@ func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease
 
 func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]publishing.Prospect {
 	f.TB.Helper()
-	states, err := f.progress.States(f.ctx, owner, names)
+	states, err := f.progress.States(f.Ctx, owner, names)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.P
 
 func (f *fixture) state(name outbox.PairName) publishing.State {
 	f.TB.Helper()
-	states, err := f.progress.States(f.ctx, "nobody", []outbox.PairName{name})
+	states, err := f.progress.States(f.Ctx, "nobody", []outbox.PairName{name})
 	if err != nil || len(states) != 1 {
 		f.TB.Fatalf("state of %s: %v, %v", name, states, err)
 	}
@@ -69,23 +69,23 @@ func delivered(position int64) publishing.Advance {
 func TestRegister_keepsWhereAPairStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 5)
+	f.AppendN("a", 5)
 	atHead := definition(pairB)
 	atHead.StartAtHead = true
-	if err := f.progress.Register(f.ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
+	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := f.state(pairA).Position, f.state(pairB).Position; a != 0 || b != 5 {
 		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
 	}
 	l := f.claimPair("one", pairA)
-	if _, err := f.progress.Advance(f.ctx, &l, delivered(3)); err != nil {
+	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
-	f.append("a", 2)
+	f.AppendN("a", 2)
 	changed := definition(pairA)
 	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
-	if err := f.progress.Register(f.ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
+	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := f.state(pairA), f.state(pairB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
@@ -110,7 +110,7 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 	for i := range 8 {
 		from := []*fixture{f, other}[i%2]
 		all.Go(func() {
-			_, ok, err := from.progress.Claim(f.ctx, fmt.Sprint(i), pairA, lease)
+			_, ok, err := from.progress.Claim(f.Ctx, fmt.Sprint(i), pairA, lease)
 			if err != nil {
 				t.Error(err)
 			}
@@ -129,31 +129,31 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 10)
+	f.AppendN("a", 10)
 	f.register(pairA)
 	old := f.claimPair("one", pairA)
-	if _, err := f.progress.Advance(f.ctx, &old, delivered(4)); err != nil {
+	if _, err := f.progress.Advance(f.Ctx, &old, delivered(4)); err != nil {
 		t.Fatal(err)
 	}
 	twin := old
-	if _, err := f.progress.Advance(f.ctx, &old, delivered(6)); err != nil {
+	if _, err := f.progress.Advance(f.Ctx, &old, delivered(6)); err != nil {
 		t.Fatal(err)
 	}
 	for what, try := range map[string]func() error{
-		"from where it stood before": func() error { _, err := f.progress.Advance(f.ctx, &twin, delivered(9)); return err },
+		"from where it stood before": func() error { _, err := f.progress.Advance(f.Ctx, &twin, delivered(9)); return err },
 		"under another's name": func() error {
 			l := old
 			l.Owner = "two"
-			_, err := f.progress.Advance(f.ctx, &l, delivered(9))
+			_, err := f.progress.Advance(f.Ctx, &l, delivered(9))
 			return err
 		},
-		"an error from where it stood before": func() error { _, err := f.progress.Fail(f.ctx, twin, publishing.Failure{}); return err },
+		"an error from where it stood before": func() error { _, err := f.progress.Fail(f.Ctx, twin, publishing.Failure{}); return err },
 	} {
 		if err := try(); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: %v, want a lost lease", what, err)
 		}
 	}
-	if _, err := f.progress.Advance(f.ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.Advance(f.Ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("backwards: %v, want an error", err)
 	}
 	f.Clock.Advance(lease)
@@ -161,16 +161,16 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	if heir.Epoch <= old.Epoch || heir.Position != 6 {
 		t.Fatalf("the heir has epoch %d at %d", heir.Epoch, heir.Position)
 	}
-	if _, err := f.progress.Advance(f.ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.Advance(f.Ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("under the old epoch: %v, want a lost lease", err)
 	}
-	if _, err := f.progress.Fail(f.ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
+	if _, err := f.progress.Fail(f.Ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.progress.Renew(f.ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
+	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
 		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
 	}
-	if err := f.progress.Release(f.ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
+	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
 		t.Errorf("the old holder gave the pair away: %v", err)
 	}
 	if s := f.state(pairA); s.Position != 6 {
@@ -181,7 +181,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.append("a", 10)
+	f.AppendN("a", 10)
 	f.register(pairA)
 	l := f.claimPair("one", pairA)
 	failure := publishing.Failure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
@@ -189,7 +189,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 		status outbox.PublisherStatus
 		wait   time.Duration
 	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
-		s, err := f.progress.Fail(f.ctx, l, failure)
+		s, err := f.progress.Fail(f.Ctx, l, failure)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,24 +197,24 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 		}
 	}
-	if _, err := f.progress.Advance(f.ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
+	if _, err := f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.state(pairA); s.Status != outbox.PublisherFailed {
 		t.Errorf("moving over events of other topics made it %s", s.Status)
 	}
-	if _, err := f.progress.Advance(f.ctx, &l, delivered(3)); err != nil {
+	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.state(pairA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
 	failure.Gone = true
-	s, err := f.progress.Fail(f.ctx, l, failure)
+	s, err := f.progress.Fail(f.Ctx, l, failure)
 	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
 		t.Errorf("a destination that is gone: %+v, %v", s, err)
 	}
-	if err := f.progress.Release(f.ctx, l); err != nil {
+	if err := f.progress.Release(f.Ctx, l); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("two", pairA)[pairA]; got != publishing.ProspectLeave {
@@ -235,13 +235,13 @@ func TestStates_leasesSpread(t *testing.T) {
 	if got, want := f.prospects("two", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
-	if err := f.progress.AskFor(f.ctx, "two", pairA); err != nil {
+	if err := f.progress.AskFor(f.Ctx, "two", pairA); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("one", names...)[pairA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
-	if err := f.progress.Release(f.ctx, a); err != nil {
+	if err := f.progress.Release(f.Ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
@@ -278,7 +278,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 					continue
 				}
 				asked[owner]++
-				if err := f.progress.AskFor(f.ctx, owner, name); err != nil {
+				if err := f.progress.AskFor(f.Ctx, owner, name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -296,7 +296,7 @@ func TestStates_doesNotAskForAPausedPair(t *testing.T) {
 	f.register(pairA, pairB)
 	f.claimPair("one", pairA)
 	f.claimPair("one", pairB)
-	if _, err := f.progress.Pause(f.ctx, ana(""), pairA); err != nil {
+	if _, err := f.progress.Pause(f.Ctx, ana(""), pairA); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.prospects("two", pairA, pairB); got[pairA] != publishing.ProspectLeave {

@@ -18,11 +18,11 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
-			_, err := f.progress.Renew(f.ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
+			_, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
 			return err
 		},
 		"registering": func() error {
-			return f.progress.Register(f.ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
+			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
 		},
 	} {
 		other := storetest.Connect(t, f.Pair.Journal)
@@ -30,7 +30,7 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- change() }()
 		f.AwaitLockWaits(1)
-		if _, err := other.Exec(f.ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
+		if _, err := other.Exec(f.Ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
 			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
 		}
 		storetest.Run(t, other, `rollback`)

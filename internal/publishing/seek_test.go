@@ -46,13 +46,13 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 			f.heldBy(archive, "worker-1", 7)
 			want := outbox.Seek{PairName: archive, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
 			f.Unchanged(func() {
-				if got, err := f.progress.PreviewSeek(f.ctx, archive, c.target); err != nil || got != want {
+				if got, err := f.progress.PreviewSeek(f.Ctx, archive, c.target); err != nil || got != want {
 					t.Errorf("the preview is %+v, %v, want %+v", got, err, want)
 				}
 			})
 			o := script("moved")
 			o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: want})
-			if got, err := f.progress.Seek(f.ctx, o, archive, c.target, &want); err != nil || got != want {
+			if got, err := f.progress.Seek(f.Ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
 			f.isNow(archive, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
@@ -75,19 +75,19 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 			{outbox.SeekTarget{}, outbox.ErrInvalid, "say where"},
 			{toPosition(3), outbox.ErrConflict, "is at position 3 already"},
 		} {
-			_, err := f.progress.Seek(f.ctx, script("x"), archive, c.target, nil)
+			_, err := f.progress.Seek(f.Ctx, script("x"), archive, c.target, nil)
 			refused(t, err, c.kind, c.sentence)
 		}
-		_, err := f.beside(readOnly).progress.Seek(f.ctx, script("x"), archive, toPosition(1), nil)
+		_, err := f.beside(storetest.ReadOnly).progress.Seek(f.Ctx, script("x"), archive, toPosition(1), nil)
 		refused(t, err, outbox.ErrReadOnly)
 	})
 	f.Exec(`update publisher_progress set position = 9`)
-	if seek, err := f.progress.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
+	if seek, err := f.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
 		t.Errorf("a pair that has gone on since the head was read goes back: %+v, %v", seek, err)
 	}
 	empty := open(t)
 	empty.newPair(archive, scenes, 0)
-	if seek, err := empty.progress.PreviewSeek(f.ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
+	if seek, err := empty.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
 		t.Errorf("in an empty journal: %+v, %v", seek, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 	sixScenes(f)
 	head := outbox.SeekTarget{Head: true}
 	f.Unchanged(func() {
-		_, err := f.progress.Seek(f.ctx, script(" "), archive, head, nil)
+		_, err := f.progress.Seek(f.Ctx, script(" "), archive, head, nil)
 		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "needs a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
@@ -106,22 +106,22 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 			for _, via := range []string{"page", "api", "cli"} {
 				o := ana("they are old")
 				o.By.Via, o.Confirm = via, typed
-				_, err := f.progress.Seek(f.ctx, o, archive, head, nil)
+				_, err := f.progress.Seek(f.Ctx, o, archive, head, nil)
 				if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" || r.Confirm != "skip 2 events" {
 					t.Errorf("the refusal is about %q and wants %q", r.Field, r.Confirm)
 				}
 			}
 		}
-		_, err = f.progress.Seek(f.ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
+		_, err = f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
 		refused(t, err, outbox.ErrConflict, "has changed since you looked", "would repeat 2 and skip 0 events now")
 	})
 	o := ana("they are old")
 	o.Confirm = " skip 1 events " // another was appended meanwhile
-	if seek, err := f.progress.Seek(f.ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
+	if seek, err := f.progress.Seek(f.Ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 	// Going back asks for nothing.
-	if seek, err := f.progress.Seek(f.ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
+	if seek, err := f.progress.Seek(f.Ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
 		t.Errorf("%+v, %v", seek, err)
 	}
 }
@@ -131,12 +131,12 @@ func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
 	f := open(t)
 	sixScenes(f)
 	f.failing(archive, 4, outbox.EventError)
-	if _, err := f.progress.Pause(f.ctx, ana(""), archive); err != nil {
+	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
 	o := script("x")
 	o.Confirm = "skip 1 events"
-	if _, err := f.progress.Seek(f.ctx, o, archive, toPosition(4), nil); err != nil {
+	if _, err := f.progress.Seek(f.Ctx, o, archive, toPosition(4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
@@ -162,14 +162,14 @@ update publisher_progress set position = $1 where topic = 'scenes' and publisher
 		}
 		return n
 	}
-	seen, err := f.progress.PreviewSeek(f.ctx, archive, toPosition(1))
+	seen, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if advance(3, 4) != 1 {
 		t.Fatal("the holder could not advance")
 	}
-	seek, err := f.progress.Seek(f.ctx, script("x"), archive, toPosition(1), &seen)
+	seek, err := f.progress.Seek(f.Ctx, script("x"), archive, toPosition(1), &seen)
 	if err != nil || seek.From != 4 || seek.Repeats != 2 {
 		t.Fatalf("%+v, %v", seek, err)
 	}
@@ -187,22 +187,22 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	other := f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
-	_, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
-	seek, err := f.progress.PreviewSeek(f.ctx, archive, toPosition(100_000))
+	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(100_000))
 	if err != nil || seek.Capped || seek.Skips != 2 {
 		t.Errorf("to the cap: %+v, %v", seek, err)
 	}
-	if seek, err = f.progress.PreviewSeek(f.ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
+	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
 	o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: seek})
 	began := time.Now()
-	if _, err := f.progress.Seek(f.ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
+	if _, err := f.progress.Seek(f.Ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
 		t.Error(err)
 	}
 	o.Confirm = "skip over 2 events"
-	if _, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
+	if _, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
 		t.Error(err)
 	}
 	t.Logf("two seeks over 100,000 events took %s", time.Since(began))
@@ -215,16 +215,16 @@ func TestPostgresSeek_waitsForAppendsUnderWay(t *testing.T) {
 	f := open(t)
 	sixScenes(f)
 	conn := storetest.Connect(t, f.Pair.Journal)
-	if _, err := conn.PgConn().Exec(f.ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(f.Ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Run(t, conn, `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`)
-	f.append("fast", 1) // its position is after that of the slow one
+	f.AppendN("fast", 1) // its position is after that of the slow one
 	f.Unchanged(func() {
-		_, err := f.progress.Seek(f.ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
+		_, err := f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
 		if !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("beside an append under way: %v", err)
 		}
@@ -232,7 +232,7 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 	storetest.Run(t, conn, `commit`)
 	o := script("x")
 	o.Confirm = "skip 3 events"
-	seek, err := f.progress.Seek(f.ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	seek, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	if err != nil || seek.Skips != 3 || !strings.Contains(fmt.Sprint(seek.To), "8") {
 		t.Errorf("after it: %+v, %v", seek, err)
 	}

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"flag"
 	"os"
 	"testing"
@@ -28,11 +27,7 @@ func TestMain(m *testing.M) {
 	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Scratch|Settle|SkipEvent|StartRun_ofMany|StepOperation|Swap|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(30)
-		s, err := store.Open(context.Background(), storetest.OptionsFor(p))
-		if err != nil {
-			return err
-		}
-		return s.Close()
+		return storetest.Prepare(p)
 	}))
 }
 
