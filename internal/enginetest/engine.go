@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ insert into ledger_applied (campaign_id, seq, times) values (:campaign_id, :seq,
 on conflict (campaign_id, seq) do update set times = ledger_applied.times + 1;
 insert into ledger_history (campaign_id, seq) values (:campaign_id, :seq);
 `
+
+// Tally is a second ledger.
+var Tally = strings.ReplaceAll(Ledger, "ledger", "tally")
 
 // Accounts fails on an event that spends more than there is, until somebody
 // mends the balance.
@@ -326,6 +330,25 @@ func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	}
 	if applied, err := b.AppliedSeq(context.Background(), campaign); err != nil || applied != int64(last) {
 		tb.Errorf("the watermark of campaign %q is %d (%v), want %d", campaign, applied, err, last)
+	}
+}
+
+// Told is what a ledger of another name has seen of a campaign, in order.
+func (b *Engine) Told(tb testing.TB, name, campaign string) []int {
+	tb.Helper()
+	return Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
+}
+
+// MustHaveTold makes sure that a ledger of another name has seen events 1 to last
+// of the campaign, each once and in order, and nothing else.
+func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
+	tb.Helper()
+	want := make([]int, last)
+	for i := range want {
+		want[i] = i + 1
+	}
+	if got := b.Told(tb, name, campaign); !slices.Equal(got, want) {
+		tb.Errorf("%s was told events %v of campaign %q, want 1 to %d", name, got, campaign, last)
 	}
 }
 

@@ -8,6 +8,6 @@ import (
 )
 
 // differs names what several processes do to each other.
-const differs = "^Test(Postgres|Runs_leave|Rebuild_beside)"
+const differs = "^Test(Postgres|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }

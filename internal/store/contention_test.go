@@ -8,10 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
@@ -169,69 +167,6 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 	}
 }
 
-func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.SetWatermark("a", 1, 1)
-	second := make(chan error)
-	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if err := tx.Advance("a", 1, 1, 2, "first"); err != nil {
-			return err
-		}
-		go func() {
-			second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
-		}()
-		f.AwaitLockWaits(1)
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("the second one: got error %v, want a lost lease", err)
-	}
-	if w := f.MustWatermark("a"); w.AppliedSeq != 2 || w.AppliedHash != "first" {
-		t.Errorf("watermark is %+v, want the first one's", w)
-	}
-}
-
-func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
-	t.Parallel()
-	for name, read := range map[string]func(tx *readmodel.ApplyTx) error{
-		"ahead":     func(tx *readmodel.ApplyTx) error { return tx.ReadAhead([]string{"b", "a", "new", "a"}) },
-		"at a time": func(*readmodel.ApplyTx) error { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.SetWatermark("a", 1, 1)
-			second := make(chan error)
-			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-				if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
-					return err
-				}
-				go func() {
-					second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-						if err := read(tx); err != nil {
-							return err
-						}
-						w, err := tx.Watermark("a")
-						if want := (readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}); w != want {
-							t.Errorf("read %+v, want %+v", w, want)
-						}
-						return err
-					})
-				}()
-				f.AwaitLockWaits(1)
-				return nil
-			})
-			if err := errors.Join(err, <-second); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -308,92 +243,4 @@ func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 		},
 	})
 	f.Drain()
-}
-
-func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "roster_names"},
-		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
-	install := func(s *fixture) func() {
-		return func() {
-			if err := s.Install(s.Ctx, []readmodel.Projection{roster}); err != nil {
-				t.Errorf("install: %v", err)
-			}
-		}
-	}
-	f.AtOnce(f.ProjectionsDB, `lock table projection_versions in exclusive mode`, install(f), install(f.beside()), install(f.beside()))
-	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
-	if err != nil || described[0].BuiltByOtherVersion {
-		t.Errorf("described as %+v, %v", described, err)
-	}
-}
-
-func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	ids := []string{"a", "b", "c"}
-	for _, id := range ids {
-		f.AppendN(id, 1)
-	}
-	orders := []outbox.RunOrder{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
-	unless := func(err error, kinds ...error) error {
-		for _, kind := range kinds {
-			if errors.Is(err, kind) {
-				return nil
-			}
-		}
-		return err
-	}
-	newest := func(s *fixture) int64 {
-		page, err := s.Runs.List(s.Ctx, outbox.RunFilter{Limit: 1})
-		if err != nil || len(page.Items) == 0 {
-			return 1
-		}
-		return page.Items[0].ID
-	}
-	storetest.Everybody(t, []*fixture{f, f.beside()}, 60, map[string]func(*fixture, int) error{
-		"start": func(s *fixture, i int) error {
-			_, err := s.Runs.Start(s.Ctx, ana(""), orders[i%len(orders)], enginetest.LoadedRuns)
-			return unless(err, outbox.ErrConflict)
-		},
-		"cancel": func(s *fixture, i int) error {
-			_, err := s.Runs.Cancel(s.Ctx, ana(""), newest(s))
-			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
-		},
-		"resume": func(s *fixture, i int) error {
-			_, err := s.Runs.Resume(s.Ctx, ana(""), max(1, newest(s)-int64(i%3)), enginetest.LoadedRuns)
-			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
-		},
-		"work": func(s *fixture, i int) error {
-			l, ok, err := s.Runs.Claim(s.Ctx, one, enginetest.VersionsRuns, lease)
-			if err != nil || !ok {
-				return err
-			}
-			var results []outbox.RunResult
-			for _, id := range storetest.Shuffled(ids) {
-				r := result(id, outbox.OutcomeMatch, 1)
-				for _, p := range storetest.Shuffled([]string{"roster", "history"}) {
-					r.Projections = append(r.Projections, outbox.ProjectionResult{Projection: p, Verdict: outbox.VerdictMatch})
-				}
-				results = append(results, r)
-			}
-			if _, err = s.Runs.Report(s.Ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
-				_, err = s.Runs.Finish(s.Ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
-			}
-			return unless(err, outbox.ErrLeaseLost)
-		},
-		"note": func(s *fixture, _ int) error {
-			var notes []outbox.Verification
-			for _, id := range storetest.Shuffled(ids) {
-				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
-			}
-			return s.NoteVerifications(s.Ctx, notes)
-		},
-		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
-	})
-	active := f.Number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
-	if active != 0 {
-		t.Errorf("%d scopes of runs that have ended keep others out", active)
-	}
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
@@ -195,46 +193,4 @@ func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
 	if diff := cmp.Diff([][]int64{{1, 2}, {3, 4}, {5}, {6, 7}, {8}}, pages); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
-		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.AppendN("a", 5)
-	f.AppendN("b", 2)
-	f.Drain()
-	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
-	e, err := f.Event(f.Ctx, "a", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		return errors.Join(tx.Failed("roster", &e, *storetest.Failure("boom")), tx.Quarantine("roster", &e))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := f.Runs.Cursors(f.Ctx, "a", loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied := f.Clock.Now()
-	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.Clock.Now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
-			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.Clock.Now()}},
-		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
-		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if got, err = f.Runs.Cursors(f.Ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
-		t.Errorf("of the other campaign: %+v, %v", got, err)
-	}
-	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
-	refused(t, err, outbox.ErrNotFound, "unknown")
 }

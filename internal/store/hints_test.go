@@ -23,7 +23,7 @@ func (f *fixture) listens() *atomic.Int64 {
 func (f *fixture) onWork(wake func()) {
 	f.TB.Helper()
 	listening := func() int64 {
-		return f.Number(`select count(*)` + theStores + ` and query = 'listen outboxweb' and state = 'idle'`)
+		return f.Number(`select count(*)` + storetest.TheStores + ` and query = 'listen outboxweb' and state = 'idle'`)
 	}
 	before := listening()
 	f.OnWork(wake)
@@ -114,7 +114,7 @@ func TestPostgresHints_areHeardAgainAfterTheConnectionWasLost(t *testing.T) {
 	f := open(t)
 	other := f.beside()
 	others := other.listens()
-	f.terminate()
+	f.Terminate()
 	f.woken(others, 1) // for what it may have missed meanwhile
 	f.AppendN("a", 1)
 	f.woken(others, 2)

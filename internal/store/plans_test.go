@@ -591,8 +591,8 @@ func (f *fixture) useRuns(must func(...error)) {
 	l = f.ClaimRun(one)
 	_, err = f.Runs.Scope(f.Ctx, l, "", 10)
 	must(err)
-	known := result("known", outbox.OutcomeMatch, 1)
-	known.Projections = []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}
+	known := outbox.RunResult{CampaignID: "known", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1,
+		Projections: []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}}
 	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
 	must(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
 	_, err = f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom")

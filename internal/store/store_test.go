@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	// Locks, copies and ranges are PostgreSQL's own; so is what statements that
 	// several processes run at a time do to each other.
-	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Scratch|Settle|SkipEvent|StartRun_ofMany|StepOperation|Swap|TwoStores)"
+	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent|StepOperation|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(30)
 		return storetest.Prepare(p)

@@ -44,3 +44,32 @@ func (f *Fixture) WithProjections(names ...string) (loaded []outbox.ProjectionIn
 	}
 	return loaded
 }
+
+// Fails records a failure of a projection at an event.
+func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) {
+	f.TB.Helper()
+	e, err := f.Event(f.Ctx, campaign, seq)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	err = f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		_, err := tx.Watermark(campaign)
+		if err == nil {
+			err = tx.Failed(projection, &e, *Failure("boom"))
+		}
+		for _, further := range then {
+			if err == nil {
+				err = further(tx, &e)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+// Quarantine sets a projection aside that failed.
+func Quarantine(projection string) func(*readmodel.ApplyTx, *outbox.Event) error {
+	return func(tx *readmodel.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
+}

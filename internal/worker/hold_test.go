@@ -15,29 +15,9 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// tally is a second ledger.
-var tally = strings.ReplaceAll(enginetest.Ledger, "ledger", "tally")
-
-// told is what a ledger of another name has seen of a campaign, in order.
-func told(tb testing.TB, b *enginetest.Engine, name, campaign string) []int {
-	tb.Helper()
-	return enginetest.Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
-}
-
-func mustHaveTold(tb testing.TB, b *enginetest.Engine, name, campaign string, last int) {
-	tb.Helper()
-	want := make([]int, last)
-	for i := range want {
-		want[i] = i + 1
-	}
-	if got := told(tb, b, name, campaign); !slices.Equal(got, want) {
-		tb.Errorf("%s was told events %v of campaign %q, want 1 to %d", name, got, campaign, last)
-	}
-}
-
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b.Drain(t)
 	if h := b.MustPause(t, "tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
@@ -46,8 +26,8 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	b.MustAppend(t, append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 5)
-	mustHaveTold(t, b, "tally", "a", 3)
-	mustHaveTold(t, b, "tally", "b", 5)
+	b.MustHaveTold(t, "tally", "a", 3)
+	b.MustHaveTold(t, "tally", "b", 5)
 	b.MustHaveCursors(t, "a tally 3 paused")
 
 	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
@@ -55,13 +35,13 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Noted("a"))
 	b.Drain(t)
-	mustHaveTold(t, b, "tally", "a", 3)
+	b.MustHaveTold(t, "tally", "a", 3)
 	b.MustBeSound(t)
 }
 
 func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	b.MustPause(t, "tally", "a")
@@ -70,7 +50,7 @@ func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
-	mustHaveTold(t, b, "tally", "a", 5)
+	b.MustHaveTold(t, "tally", "a", 5)
 	b.MustPause(t, "tally", "a")
 	b.MustHaveCursors(t, "a tally 5 paused")
 	b.MustBeSound(t)
@@ -80,7 +60,7 @@ func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	t.Parallel()
 	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.InMode(of))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.InMode(of))
 		appendTo := func(events ...outbox.Event) {
 			t.Helper()
 			if of == outbox.ModeInline {
@@ -102,8 +82,8 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("new", 2)...)...)
 		appendTo(enginetest.Notes("own", 1)...)
 		b.MustHaveCursors(t, "moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
-		mustHaveTold(t, b, "tally", "moves", 2)
-		mustHaveTold(t, b, "tally", "new", 0)
+		b.MustHaveTold(t, "tally", "moves", 2)
+		b.MustHaveTold(t, "tally", "new", 0)
 		b.MustHaveApplied(t, "moves", 4)
 		b.MustBeSound(t)
 
@@ -112,7 +92,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		}
 		b.MustHaveCursors(t, "moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
-		mustHaveTold(t, b, "tally", "rests", 3)
+		b.MustHaveTold(t, "tally", "rests", 3)
 		b.MustBeSound(t)
 	}
 }
@@ -122,7 +102,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(now))
 	b.MustAppend(t, enginetest.Opened("a", 10))
 	b.Drain(t)
 	b.MustPause(t, "tally", "")
@@ -134,7 +114,7 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
 	now.Advance(time.Hour)
 	b.Drain(t)
-	mustHaveTold(t, b, "tally", "a", 2)
+	b.MustHaveTold(t, "tally", "a", 2)
 	b.MustBeSound(t)
 }
 
@@ -154,7 +134,7 @@ func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *test
 
 func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2))
 	b.MustPause(t, "tally", "")
 	before := b.Dump(t, "rehearsals")
@@ -168,7 +148,7 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 // cursor stands; and nothing at all from the end of the pause's act on.
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
-	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
+	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	two := one.Beside(t, enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	stops := []func(){one.Start(t), two.Start(t)}
 	const campaigns, events = 24, 40
@@ -182,7 +162,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		storetest.Eventually(t, id+" moves", func() bool { return len(told(t, one, "ledger", id)) > c/2 })
+		storetest.Eventually(t, id+" moves", func() bool { return len(one.Told(t, "ledger", id)) > c/2 })
 		if c%8 == 3 {
 			pauseForAllBriefly(t, one)
 			continue
@@ -194,7 +174,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := told(t, one, "tally", id)
+		seen := one.Told(t, "tally", id)
 		if int64(len(seen)) != h.AppliedSeq {
 			t.Errorf("paused at %d, and tally was told %v", h.AppliedSeq, seen)
 		}
@@ -218,7 +198,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustHaveTold(t, one, "tally", id, int(cursors[1].AppliedSeq))
+		one.MustHaveTold(t, "tally", id, int(cursors[1].AppliedSeq))
 	}
 	one.MustBeSound(t)
 }
@@ -370,7 +350,7 @@ func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 // An un-skip sets back what was set aside at the skipped event too.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, tally, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.Drain(t)
 	b.MustSkip(t, "a", 2)

@@ -284,7 +284,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, tally))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, enginetest.Tally))
 		entered, release := make(chan struct{}), make(chan struct{})
 		key := t.Name() + campaign
 		enginetest.OnProbe(t, key, func([]string) (string, error) {
@@ -321,7 +321,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		}
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
-		mustHaveTold(t, b, "tally", "a", 2)
+		b.MustHaveTold(t, "tally", "a", 2)
 		b.MustHaveApplied(t, "a", 4)
 		b.MustHaveCursors(t, "a tally 2 paused")
 		b.MustBeSound(t)

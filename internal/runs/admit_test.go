@@ -1,6 +1,7 @@
-package store_test
+package runs_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -198,7 +199,7 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			f.AppendN(id, 1)
 		}
-		stores := []*fixture{f, f.beside()}
+		stores := []*fixture{f, f.Beside()}
 		var accepted atomic.Int64
 		var all sync.WaitGroup
 		for i := range 50 {
@@ -379,6 +380,29 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is completed")
 }
 
+// startedBeside starts a run while other has a lock of a type that it must wait
+// for, commits other once it does, and returns what it was told.
+func startedBeside(f *fixture, other *sql.Tx, lock string) error {
+	f.TB.Helper()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
+		answer <- err
+	}()
+	storetest.Eventually(f.TB, "it waits", func() bool {
+		select {
+		case err := <-answer:
+			f.TB.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		return f.Number(`select count(*) from pg_locks where locktype = $1 and not granted`, lock) > 0
+	})
+	if err := other.Commit(); err != nil {
+		f.TB.Fatal(err)
+	}
+	return <-answer
+}
+
 func TestPostgresStartRun_waitsForAnAdmissionUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -399,26 +423,7 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 			t.Fatal(err)
 		}
 	}
-	answer := make(chan error)
-	go func() {
-		_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
-		answer <- err
-	}()
-	deadline := time.Now().Add(time.Minute)
-	for f.Number(`select count(*) from pg_locks where locktype = 'advisory' and not granted`) == 0 {
-		select {
-		case err := <-answer:
-			t.Fatalf("it did not wait: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, <-answer, outbox.ErrConflict, "is in the way", "ben")
+	refused(t, startedBeside(f, other, "advisory"), outbox.ErrConflict, "is in the way", "ben")
 }
 
 func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.T) {
@@ -434,26 +439,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	if _, err := other.ExecContext(f.Ctx, `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`); err != nil {
 		t.Fatal(err)
 	}
-	answer := make(chan error)
-	go func() {
-		_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
-		answer <- err
-	}()
-	deadline := time.Now().Add(time.Minute)
-	for f.Number(`select count(*) from pg_locks where locktype = 'transactionid' and not granted`) == 0 {
-		select {
-		case err := <-answer:
-			t.Fatalf("it did not wait: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, <-answer, outbox.ErrConflict, "was started in this moment")
+	refused(t, startedBeside(f, other, "transactionid"), outbox.ErrConflict, "was started in this moment")
 	if n := f.Number(`select count(*) from runs`); n != 0 {
 		t.Errorf("%d runs are stored", n)
 	}

@@ -1,4 +1,4 @@
-package store_test
+package readmodel_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func withTable(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) written() int64 {
+func written(f *fixture) int64 {
 	f.TB.Helper()
 	var n int64
 	if err := f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n); err != nil {
@@ -293,7 +293,7 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 		cancel()
 		return tx.Exec(f.Ctx, `insert into written values (1)`, nil)
 	})
-	if err != nil || f.written() != 1 {
+	if err != nil || written(f) != 1 {
 		t.Errorf("a transaction that has begun was cut short: %v", err)
 	}
 }

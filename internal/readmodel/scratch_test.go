@@ -1,4 +1,4 @@
-package store_test
+package readmodel_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // scratched lists what the scratch has of a campaign.
-func (f *fixture) scratched(c *readmodel.Scratch, campaign string) string {
+func scratched(f *fixture, c *readmodel.Scratch, campaign string) string {
 	f.TB.Helper()
 	rows, err := c.QueryContext(f.Ctx, `
 select t.seen, t.twice, (select count(*) from tally_events e where e.campaign_id = t.campaign_id)
@@ -42,9 +42,9 @@ where t.campaign_id = $1`, campaign)
 	return text
 }
 
-func (f *fixture) mustHold(c *readmodel.Scratch, campaign, want string) {
+func mustHold(f *fixture, c *readmodel.Scratch, campaign, want string) {
 	f.TB.Helper()
-	if got := f.scratched(c, campaign); got != want {
+	if got := scratched(f, c, campaign); got != want {
 		f.TB.Errorf("of %s the scratch has %q, want %q", campaign, got, want)
 	}
 }
@@ -64,24 +64,24 @@ func TestScratch_foldsFarFromTheLiveTables(t *testing.T) {
 		c := f.OpenTally()
 		f.FoldTally(c, "a", 1, 1000, "x")
 		f.FoldTally(c, "b", 1, 3, "x")
-		f.mustHold(c, "a", "seen 1000, twice 2000, events 1000")
-		f.mustHold(c, "b", "seen 3, twice 6, events 3")
+		mustHold(f, c, "a", "seen 1000, twice 2000, events 1000")
+		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		if err := c.Clear(f.Ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		f.mustHold(c, "a", "")
-		f.mustHold(c, "b", "seen 3, twice 6, events 3")
+		mustHold(f, c, "a", "")
+		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		f.FoldTally(c, "a", 1, 2, "x")
-		f.mustHold(c, "a", "seen 2, twice 4, events 2")
+		mustHold(f, c, "a", "seen 2, twice 4, events 2")
 		for i := range 50 {
 			which := map[bool]string{true: "", false: "b"}[i < 25]
 			if err := c.Clear(f.Ctx, which); err != nil {
 				t.Fatal(err)
 			}
-			f.mustHold(c, "b", "")
+			mustHold(f, c, "b", "")
 			f.FoldTally(c, "b", 1, 1000, "x")
 		}
-		f.mustHold(c, "a", "")
+		mustHold(f, c, "a", "")
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -109,7 +109,7 @@ func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
 		if at == 0 {
 			want = ""
 		}
-		f.mustHold(c, "a", want)
+		mustHold(f, c, "a", want)
 		f.FoldTally(c, "a", int64(at+1), int64(at+5), "x")
 	}
 }
@@ -131,7 +131,7 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 	if done != 4 || !errors.Is(err, broken) || calls != least {
 		t.Errorf("folded %d with %d calls, %v; want 4 and the event's own error", done, calls, err)
 	}
-	f.mustHold(c, "a", "seen 4, twice 8, events 4")
+	mustHold(f, c, "a", "seen 4, twice 8, events 4")
 }
 
 func TestScratch_anEventThatIsCutOffLeavesWhatCameBefore(t *testing.T) {
@@ -153,7 +153,7 @@ select $1, max(i), '' from n`
 	if done != 6 || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("folded %d, %v; want the deadline of event 6", done, err)
 	}
-	f.mustHold(c, "a", "seen 6, twice 12, events 6")
+	mustHold(f, c, "a", "seen 6, twice 12, events 6")
 }
 
 func TestScratch_aFoldCanBeCancelled(t *testing.T) {
@@ -171,7 +171,7 @@ func TestScratch_aFoldCanBeCancelled(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || done > 500 {
 		t.Errorf("folded %d, %v", done, err)
 	}
-	f.mustHold(c, "a", fmt.Sprintf("seen %d, twice %d, events %[1]d", done+5, 2*(done+5)))
+	mustHold(f, c, "a", fmt.Sprintf("seen %d, twice %d, events %[1]d", done+5, 2*(done+5)))
 }
 
 func TestOpenScratch_namesAWrongStatement(t *testing.T) {
@@ -265,7 +265,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 	if _, err := c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])}); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("swapped: %v", err)
 	}
-	f.mustShow("a", showing(5, "old"))
+	mustShow(f, "a", showing(5, "old"))
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package store_test
+package runs_test
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 		f.AppendN(id, 1)
 		f.StartRun(enginetest.Rebuild(id))
 	}
-	stores := []*fixture{f, f.beside()}
+	stores := []*fixture{f, f.Beside()}
 	var mu sync.Mutex
 	taken := map[int64]int{}
 	var all sync.WaitGroup

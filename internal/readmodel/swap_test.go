@@ -1,4 +1,4 @@
-package store_test
+package readmodel_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // live is what the projections have of tally in a campaign, in words.
-func (f *fixture) live(campaign string) string {
+func live(f *fixture, campaign string) string {
 	f.TB.Helper()
 	return strings.Join(storetest.Texts(f.TB, f.ProjectionsDB, `
 select concat_ws(' ', 'seen', t.seen, 'twice', t.twice, 'events', (select count(*) from tally_events e where e.campaign_id = t.campaign_id),
@@ -26,9 +26,9 @@ from tally t
 where t.campaign_id = $1`, campaign), "; ")
 }
 
-func (f *fixture) mustShow(campaign, want string) {
+func mustShow(f *fixture, campaign, want string) {
 	f.TB.Helper()
-	if got := f.live(campaign); got != want {
+	if got := live(f, campaign); got != want {
 		f.TB.Errorf("%s shows %q, want %q", campaign, got, want)
 	}
 }
@@ -37,8 +37,8 @@ func showing(events int, body string) string {
 	return fmt.Sprintf("seen %d twice %d events %d 2026-11-21 07:00:00 %s", events, 2*events, events, body)
 }
 
-// stands reads the watermark and the cursors of a campaign.
-func (f *fixture) stands(campaign string) (readmodel.Watermark, map[string]readmodel.Stand) {
+// standsOf reads the watermark and the cursors of a campaign.
+func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]readmodel.Stand) {
 	f.TB.Helper()
 	live, err := f.Live(f.Ctx)
 	if err != nil {
@@ -79,8 +79,8 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
-	f.mustShow("a", showing(5, "old"))
-	if _, stands := f.stands("a"); stands["tally"] != (readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
+	mustShow(f, "a", showing(5, "old"))
+	if _, stands := standsOf(f, "a"); stands["tally"] != (readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
 		t.Errorf("after the first rebuild the cursors are %+v", stands)
 	}
 	f.FoldTally(c, "a", 1, 4, "new")
@@ -89,15 +89,15 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	if done[0] != (readmodel.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (readmodel.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
 		t.Errorf("swapped %+v", done)
 	}
-	f.mustShow("a", showing(4, "new"))
-	f.mustShow("b", showing(6, "new"))
-	if w, stands := f.stands("a"); stands["tally"].Generation != 3 || w.AppliedSeq != 5 || w.SetAside != 0 {
+	mustShow(f, "a", showing(4, "new"))
+	mustShow(f, "b", showing(6, "new"))
+	if w, stands := standsOf(f, "a"); stands["tally"].Generation != 3 || w.AppliedSeq != 5 || w.SetAside != 0 {
 		t.Errorf("after the second rebuild the watermark is %+v, the cursors %+v", w, stands)
 	}
 	f.ReleaseFromRun(claims...)
 	// The triggers fire again for whoever applies.
 	f.ExecProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
-	if got := f.live("a"); !strings.HasPrefix(got, "seen 5 twice 10 events 5") {
+	if got := live(f, "a"); !strings.HasPrefix(got, "seen 5 twice 10 events 5") {
 		t.Errorf("afterwards the trigger leaves %q", got)
 	}
 	f.Sound()
@@ -136,8 +136,8 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			bad.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
 			c.change(f, &bad)
 			f.ExecProjections(`delete from tally_events where campaign_id = 'b'`)
-			before := f.live("a")
-			_, stands := f.stands("a")
+			before := live(f, "a")
+			_, stands := standsOf(f, "a")
 			done, err := s.Swap(f.Ctx, []readmodel.Swap{bad, good})
 			if err != nil || len(done) != 2 || done[1].Err != nil || done[0].Err == nil || c.want != nil && !errors.Is(done[0].Err, c.want) {
 				t.Fatalf("swapped %+v, %v; want %v for the first alone", done, err, c.want)
@@ -145,9 +145,9 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			if done[0].Inserted+done[0].Removed != 0 {
 				t.Errorf("what was refused is counted: %+v", done[0])
 			}
-			f.mustShow("a", before)
-			f.mustShow("b", showing(1, "new"))
-			if _, now := f.stands("a"); now["tally"] != stands["tally"] {
+			mustShow(f, "a", before)
+			mustShow(f, "b", showing(1, "new"))
+			if _, now := standsOf(f, "a"); now["tally"] != stands["tally"] {
 				t.Errorf("the cursors are %+v, after %+v", now, stands)
 			}
 		})
@@ -184,13 +184,13 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		f.mustShow("a", showing(5, "old"))
-		f.mustShow("b", showing(5, "old"))
+		mustShow(f, "a", showing(5, "old"))
+		mustShow(f, "b", showing(5, "old"))
 	}
 	if cut < 3 {
 		t.Errorf("the swap was cut short at %d places only", cut)
 	}
-	f.mustShow("a", showing(200, "new"))
+	mustShow(f, "a", showing(200, "new"))
 }
 
 // Whoever reads meanwhile sees the old rows or the new ones.
@@ -272,7 +272,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
 	f.MustSwap(c, plan)
-	if w, stands := f.stands("a"); w.AppliedSeq != 4 || w.AppliedHash != e.ChainHash || stands["tally"].State != outbox.CursorLive {
+	if w, stands := standsOf(f, "a"); w.AppliedSeq != 4 || w.AppliedHash != e.ChainHash || stands["tally"].State != outbox.CursorLive {
 		t.Errorf("the watermark is %+v, the cursors %+v", w, stands)
 	}
 	if applied, err := f.WaitApplied(f.Ctx, "a", 4); err != nil || applied != 4 {
@@ -350,7 +350,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 	no := map[bool]string{false: "0", true: "f"}[dbtest.Postgres()]
 	f.FoldTally(c, "a", 1, 3, "new")
 	f.MustSwap(c, plan)
-	f.mustShow("a", showing(3, "new"))
+	mustShow(f, "a", showing(3, "new"))
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1"; got != want {
 		t.Errorf("failures are %q, want %q", got, want)
 	}
@@ -375,11 +375,11 @@ func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 	if err != nil || w.AppliedSeq != 5 || w.FenceEpoch != claims[0].Epoch || stands["tally"].Generation != 2 {
 		t.Errorf("loaded at %+v, %+v, %v", w, stands, err)
 	}
-	f.mustHold(c, "a", "seen 5, twice 10, events 5")
-	f.mustHold(c, "b", "")
+	mustHold(f, c, "a", "seen 5, twice 10, events 5")
+	mustHold(f, c, "b", "")
 	f.FoldTally(c, "a", 6, 7, "new")
-	f.mustHold(c, "a", "seen 7, twice 14, events 7")
-	f.mustShow("a", showing(5, "old"))
+	mustHold(f, c, "a", "seen 7, twice 14, events 7")
+	mustShow(f, "a", showing(5, "old"))
 }
 
 func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
@@ -435,7 +435,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	f.FoldTally(c, "a", 1, 2, "new")
 	_, err = c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})
 	refused(t, err, outbox.ErrConflict, "tally", `"since"`)
-	f.mustShow("a", showing(5, "old"))
+	mustShow(f, "a", showing(5, "old"))
 }
 
 func TestLive_isOneStateAndThereAreFour(t *testing.T) {
@@ -519,7 +519,7 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	} else {
 		t.Logf("%d bytes more memory at most", grown)
 	}
-	if _, stands := f.stands("a"); stands["tally"].Generation != 3 {
+	if _, stands := standsOf(f, "a"); stands["tally"].Generation != 3 {
 		t.Errorf("the cursors are %+v", stands)
 	}
 }

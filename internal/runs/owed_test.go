@@ -1,4 +1,4 @@
-package store_test
+package runs_test
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 
 // behind brings campaigns about in which a projection was paused at event 2 and
 // is resumed at event 5. It returns the replay that catches it up.
-func (f *fixture) behind(loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
+func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	f.TB.Helper()
 	for _, id := range campaigns {
 		f.AppendN(id, 2)
@@ -37,14 +37,14 @@ func (f *fixture) behind(loaded []outbox.ProjectionInfo, projection string, camp
 	return run
 }
 
-func (f *fixture) reconciled() {
+func reconciled(f *fixture) {
 	f.TB.Helper()
 	if _, err := f.Reconcile(f.Ctx); err != nil {
 		f.TB.Fatal(err)
 	}
 }
 
-func (f *fixture) behindAlone(want int64) {
+func behindAlone(f *fixture, want int64) {
 	f.TB.Helper()
 	if n, err := f.Runs.Behind(f.Ctx); n.Alone != want || err != nil {
 		f.TB.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
@@ -85,13 +85,13 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	} {
 		f := open(t)
 		loaded := f.WithProjections("roster")
-		end(f, loaded, f.behind(loaded, "roster", "a"))
+		end(f, loaded, behind(f, loaded, "roster", "a"))
 		f.Clock.Advance(24 * time.Hour)
-		f.Unchanged(f.reconciled)
+		f.Unchanged(func() { reconciled(f) })
 		if runs := f.ActiveRuns(); len(runs) > 0 {
 			t.Errorf("%s: runs %+v are active", name, runs)
 		}
-		f.behindAlone(1)
+		behindAlone(f, 1)
 	}
 }
 
@@ -120,14 +120,14 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	} {
 		f := open(t)
 		loaded := f.WithProjections("roster")
-		first := f.behind(loaded, "roster", "a")
+		first := behind(f, loaded, "roster", "a")
 		end(f, loaded)
-		f.reconciled()
+		reconciled(f)
 		if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == first || runs[0].CampaignID != "a" || runs[0].Kind != outbox.RunReplay || runs[0].Reason == "" {
 			t.Errorf("%s: runs %+v are active, want a replay", name, runs)
 		}
-		f.behindAlone(0)
-		f.Unchanged(f.reconciled)
+		behindAlone(f, 0)
+		f.Unchanged(func() { reconciled(f) })
 	}
 }
 
@@ -136,7 +136,7 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	f.behind(loaded, "roster", "a")
+	behind(f, loaded, "roster", "a")
 	f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().Add(time.Hour).UnixMicro())
 	for range 2 { // the second one is that of the future
 		f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
@@ -181,7 +181,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 			}
 		}
 	}
-	f.behindAlone(0)
+	behindAlone(f, 0)
 	f.Sound()
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	var scopes []string
@@ -199,12 +199,12 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	atOnce := f.behind(loaded, "roster", "a")
-	f.mustHaveStarted(atOnce)
+	atOnce := behind(f, loaded, "roster", "a")
+	mustHaveStarted(f, atOnce)
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`) // resumed again
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	later := f.ActiveRuns()[0].ID
-	f.mustHaveStarted(later, atOnce)
+	mustHaveStarted(f, later, atOnce)
 	if acts := f.ActsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
 		t.Errorf("resumes are %+v", acts)
 	}
@@ -212,7 +212,7 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 
 // mustHaveStarted makes sure that runs which outboxweb started have a record each,
 // the last first.
-func (f *fixture) mustHaveStarted(runs ...int64) {
+func mustHaveStarted(f *fixture, runs ...int64) {
 	f.TB.Helper()
 	var got []int64
 	for _, a := range f.ActsOf("run_start") {
@@ -248,23 +248,23 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	if _, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded); err != nil {
 		t.Fatal(err)
 	}
-	f.mustTellHeld(outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
+	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	replay := f.ActiveRuns()[0].ID
-	f.mustTellHeld(outbox.BehindCounts{CatchUps: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, RunID: replay})
+	mustTellHeld(f, outbox.BehindCounts{CatchUps: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, RunID: replay})
 	f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
-	f.mustTellHeld(outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
+	mustTellHeld(f, outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
 }
 
 // mustTellHeld compares what is behind, and what the summary says of projections that
 // are paused or behind.
-func (f *fixture) mustTellHeld(behind outbox.BehindCounts, held ...outbox.HeldProjection) {
+func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldProjection) {
 	f.TB.Helper()
 	if n, err := f.Runs.Behind(f.Ctx); n != behind || err != nil {
 		f.TB.Errorf("behind are %+v (%v), want %+v", n, err, behind)
 	}
 	f.Clock.Advance(time.Minute)
-	s := f.beside(func(*store.Options) {})
+	s := f.Beside(func(*store.Options) {})
 	if sum, err := s.Summary(f.Ctx); err != nil || !cmp.Equal(sum.Held, held) {
 		f.TB.Errorf("the summary holds %+v (%v), want %+v", sum.Held, err, held)
 	}
@@ -275,7 +275,7 @@ func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	f.behind(loaded, "roster", "a", "b")
+	behind(f, loaded, "roster", "a", "b")
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "") // of a, while that of b is queued
 	if runs := f.ActiveRuns(); len(runs) != 2 || runs[0].CampaignID != "b" || runs[1].CampaignID != "a" {
@@ -287,13 +287,13 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	run := f.behind(loaded, "roster", "a")
+	run := behind(f, loaded, "roster", "a")
 	if _, err := f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded); err != nil {
 		t.Fatal(err)
 	}
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
-	f.Unchanged(f.reconciled)
-	f.behindAlone(0)
+	f.Unchanged(func() { reconciled(f) })
+	behindAlone(f, 0)
 	f.Sound()
 	f.AppendN("b", 1)
 	verify, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
@@ -315,13 +315,13 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	if _, err := f.Runs.Cancel(f.Ctx, ana(""), f.behind(loaded, "roster", "a")); err != nil {
+	if _, err := f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a")); err != nil {
 		t.Fatal(err)
 	}
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
-	shadow := f.beside(storetest.InMode(outbox.ModeShadow))
-	f.Unchanged(shadow.reconciled)
-	f.reconciled()
+	shadow := f.Beside(storetest.InMode(outbox.ModeShadow))
+	f.Unchanged(func() { reconciled(shadow) })
+	reconciled(f)
 	if runs := f.ActiveRuns(); len(runs) != 1 {
 		t.Errorf("active are %+v", runs)
 	}

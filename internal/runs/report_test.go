@@ -1,4 +1,4 @@
-package store_test
+package runs_test
 
 import (
 	"errors"

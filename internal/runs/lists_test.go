@@ -1,17 +1,14 @@
-package store_test
+package runs_test
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
 )
 
 func result(campaign, outcome string, events int64) outbox.RunResult {
@@ -107,55 +104,4 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	refused(t, err, outbox.ErrNotFound)
 	_, err = f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")
 	refused(t, err, outbox.ErrNotFound, "no result")
-}
-
-func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, id := range []string{"a", "b", "c", "d"} {
-		f.AppendN(id, 1)
-	}
-	f.Drain()
-	f.AppendN("new", 1)
-	var notes []outbox.Verification
-	for i, id := range []string{"a", "b", "d"} {
-		notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: outbox.VerdictMatch})
-	}
-	if err := f.NoteVerifications(f.Ctx, notes); err != nil {
-		t.Fatal(err)
-	}
-	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
-	if err != nil || next != "" || len(got) != 3 || got[0].CampaignID != "c" || got[1].CampaignID != "d" || got[2].CampaignID != "b" || got[0].AppliedSeq != 1 {
-		t.Errorf("stalest are %+v, %q, %v", got, next, err)
-	}
-	if got, _, err = f.Runs.Stalest(f.Ctx, "b", 9); err != nil || len(got) != 2 {
-		t.Errorf("after b they are %+v, %v", got, err)
-	}
-}
-
-func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
-	for range 12 {
-		f.StartRun(enginetest.VerifyAll())
-		l := f.ClaimRun(one)
-		f.ReportRun(l, 2, result("a", outbox.OutcomeMatch, 1), result("b", outbox.OutcomeDrift, 1))
-		f.FinishRun(l, outbox.RunCompleted, "")
-	}
-	active := f.StartRun(enginetest.Rebuild("a"))
-	f.ReportRun(f.ClaimRun(one), 1, result("a", outbox.OutcomeMatch, 1))
-	for range 2 { // a run at a time
-		if more, err := f.Runs.Prune(f.Ctx); err != nil || !more {
-			t.Errorf("more %v (%v)", more, err)
-		}
-	}
-	if more, err := f.Runs.Prune(f.Ctx); err != nil || more {
-		t.Errorf("in the end: more %v (%v)", more, err)
-	}
-	left := storetest.Texts(t, f.JournalDB, `select concat_ws(' ', run_id, count(*), min(outcome)) from run_results where run_id <= 3 or run_id = $1 group by run_id order by run_id`, active.ID)
-	if want := []string{"1 1 drift", "2 1 drift", "3 2 drift", "13 1 match"}; !slices.Equal(left, want) {
-		t.Errorf("results left are %q, want %q", left, want)
-	}
 }

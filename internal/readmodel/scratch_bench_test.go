@@ -1,9 +1,10 @@
-package store_test
+package readmodel_test
 
 import (
 	"fmt"
 	"testing"
 
+	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 )
@@ -32,7 +33,7 @@ func BenchmarkRebuild(b *testing.B) {
 			}
 			b.ResetTimer()
 			for done := 0; done < b.N; {
-				claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, ids, lease)
+				claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), enginetest.RunHolder, ids, lease)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -55,7 +56,7 @@ func BenchmarkRebuild(b *testing.B) {
 				if err := c.Clear(f.Ctx, ""); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := f.ReleaseForRun(f.Ctx, run, claims); err != nil {
+				if _, err := f.ReleaseForRun(f.Ctx, enginetest.RunHolder, claims); err != nil {
 					b.Fatal(err)
 				}
 			}
